@@ -1,0 +1,1 @@
+"""Optimal private majority votes: design, prove and use the noise function of DaRRM."""

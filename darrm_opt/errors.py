@@ -1,0 +1,65 @@
+"""The errors a caller can act on, and nothing else.
+
+A caller's mistake raises one of these before any work is done. A numerical outcome (infeasible,
+time limit) is a value, `darrm_opt.design.program.Status`, and becomes `SolveFailed` in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DarrmError(Exception):
+    """Base of every error raised on purpose by darrm-opt."""
+
+
+class InvalidInput(DarrmError, ValueError):
+    """An argument is outside what is accepted.
+
+    Attributes:
+        argument: the argument's name, as in Python, JSON and the command line.
+        value: the value received.
+        accepted: what would have been accepted, in words.
+        advice: what to do next; may be empty.
+    """
+
+    def __init__(self, argument: str, value: Any, accepted: str, advice: str = "") -> None:
+        self.argument = argument
+        self.value = value
+        self.accepted = accepted
+        self.advice = advice
+        shown = repr(value)
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = shown[:_SHOWN_CHARACTERS] + "…"
+        text = f"{argument} = {shown} is not valid: expected {accepted}."
+        super().__init__(f"{text} {advice}" if advice else text)
+
+
+_SHOWN_CHARACTERS = 80
+"""Longest piece of a rejected value that an error message repeats."""
+
+
+class NotPrivate(DarrmError):
+    """A noise function breaks the privacy constraint of its problem.
+
+    Attributes:
+        worst: the violating multiset of corners, as ``{corner: count}``.
+        excess: how far the constraint is broken, as extra δ at the target ε [probability].
+    """
+
+    def __init__(self, message: str, worst: dict[str, int], excess: float) -> None:
+        self.worst = worst
+        self.excess = excess
+        super().__init__(message)
+
+
+class NotProven(DarrmError):
+    """Privacy could be neither proved nor refuted in floating point: the slack is below its error bound."""
+
+
+class BackendUnavailable(DarrmError):
+    """A solver cannot be used here: not installed, or its licence does not cover the problem."""
+
+
+class SolveFailed(DarrmError):
+    """No certified noise function could be found; the message says why and what to try."""

@@ -1,0 +1,101 @@
+"""The noise function γ, the one thing that this product designs.
+
+DaRRM (Algorithm 1 of the paper): with L ones among K votes, release the majority 1{L ≥ K/2} with
+probability γ(L), otherwise a fair coin. γ(l) = γ(K−l). For even K a tie is a fair coin whatever
+γ(K/2) is, because the signed function below vanishes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import InvalidInput
+
+Array = NDArray[np.float64]
+ArrayLike = Sequence[float] | NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseFunction:
+    """γ(0..K): the probability of releasing the true majority, for each number of ones.
+
+    Args:
+        values: shape (K+1,), each in [0, 1] [probability], exactly symmetric: γ(l) = γ(K−l).
+
+    Guarantees:
+        Read-only float64; equal when equal bit by bit.
+
+    Raises:
+        InvalidInput: wrong shape or length, a value out of [0, 1] or NaN, or asymmetry.
+
+    Source: Algorithm 1 and Lemma 3.3 of the paper.
+
+    >>> NoiseFunction([1.0, 0.5, 0.5, 1.0]).K
+    3
+    """
+
+    values: Array
+
+    def __init__(self, values: ArrayLike | NoiseFunction, K: int | None = None) -> None:
+        object.__setattr__(self, "values", _checked(values, K))
+
+    @property
+    def K(self) -> int:
+        """Number of voters."""
+        return int(self.values.size - 1)
+
+    @property
+    def signed(self) -> Array:
+        """g(l) = sign(l − K/2)·γ(l), shape (K+1,): antisymmetric, so Pr[release = 1] = (1 + E g(L))/2."""
+        K = self.K
+        return np.sign(2.0 * np.arange(K + 1) - K) * self.values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NoiseFunction) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash(self.values.tobytes())
+
+    @classmethod
+    def from_upper_half(cls, upper: Array, K: int) -> NoiseFunction:
+        """Return γ from its values at l = ⌊K/2⌋+1..K; a tie (even K) gets 0."""
+        values = np.zeros(K + 1)
+        values[K // 2 + 1 :] = upper
+        values[: (K + 1) // 2] = upper[::-1]
+        return cls(values)
+
+
+def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
+    if isinstance(values, NoiseFunction):
+        values = values.values
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as err:
+        raise InvalidInput("gamma", values, "numbers γ(0), …, γ(K)") from err
+    if array.ndim != 1 or array.size < 2:
+        raise InvalidInput("gamma", array.tolist(), "a flat list of K+1 numbers γ(0), …, γ(K)")
+    if K is not None and array.size != K + 1:
+        raise InvalidInput("gamma", array.tolist(), f"K+1 = {K + 1} numbers", f"Received {array.size}.")
+    outside = np.flatnonzero(~((array >= 0) & (array <= 1)))
+    if outside.size:
+        l = int(outside[0])
+        raise InvalidInput(f"gamma[{l}]", float(array[l]), "a probability in [0, 1]")
+    uneven = np.flatnonzero(array != array[::-1])
+    if uneven.size:
+        l = int(uneven[0])
+        raise InvalidInput(
+            f"gamma[{l}]",
+            float(array[l]),
+            f"gamma[{l}] = gamma[{array.size - 1 - l}] = {array[-1 - l]!r} exactly",
+            "The noise function must treat both answers alike: γ(l) = γ(K−l).",
+        )
+    array.setflags(write=False)
+    return array

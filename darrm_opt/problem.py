@@ -1,0 +1,309 @@
+"""What is asked: K voters, how private each is, and how private their majority must be.
+
+Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
+one record can influence at most ``affected`` voters.
+
+Numbers are canonical. 3·0.1 and 0.3 are one problem, so every number is rounded once, here, to a
+decimal grid: a value within floating noise of a grid point *is* that grid point, any other moves to
+its neighbour on the side of the stronger guarantee (voters less private, release more private).
+What the design proves, it proves for `Problem.strictest`, the far end of the noise that was
+forgiven, so no input that rounds to a problem is promised more than was proved.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any, Literal
+
+from darrm_opt.errors import InvalidInput
+
+GRID_DIGITS = 12
+"""Significant decimal digits of a canonical number."""
+
+EPSILON_NOISE = 2.0**-44
+"""Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
+
+DELTA_GRID = Decimal("1e-15")
+"""Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m carries about 1e-16 of absolute noise,
+however it is computed, so the digits below 1e-15 mean nothing."""
+
+DELTA_GRID_FROM = 1e-9
+"""Below this a δ is taken at its word, to 12 significant digits."""
+
+DELTA_NOISE = 4.5e-16
+"""Absolute distance to `DELTA_GRID` that counts as floating noise."""
+
+LARGEST_TARGET_EPSILON = 500.0
+"""Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
+
+_WHOLE = "a whole number of voters, at least 1"
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """(ε, δ)-differential privacy of one mechanism.
+
+    Args:
+        epsilon: [nats], ≥ 0; ``inf`` means no privacy at all.
+        delta: [probability], in [0, 1).
+
+    Raises:
+        InvalidInput: if a number is outside its range, NaN, or not a number.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _epsilon(self.epsilon, "epsilon"))
+        object.__setattr__(self, "delta", _probability(self.delta, "delta"))
+
+
+@dataclass(frozen=True, init=False)
+class Problem:
+    """Design the private majority of K voters.
+
+    Args:
+        K: number of voters, ≥ 1; if K is even a tie releases a fair coin.
+        voter: privacy of one voter; ε = ``inf`` for voters that are not private (δ is then
+            irrelevant and set to 0), ε = 0 only with δ > 0.
+        target: privacy wanted of the released bit; finite ε ≥ 0.
+        affected: how many voters one record can influence, 1..K; None means all K.
+
+    Guarantees:
+        Frozen; equal and equally hashed when the same up to floating noise; every number canonical.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    Source: Problem 1.1 of the paper; ``affected`` is ours (docs, "Affected voters").
+
+    >>> Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1)).target.epsilon
+    0.3
+    """
+
+    K: int
+    voter: Privacy
+    target: Privacy
+    affected: int
+
+    def __init__(self, K: int, voter: Privacy, target: Privacy, affected: int | None = None) -> None:
+        K = whole_number(K, "K", _WHOLE)
+        voter = _canonical_voter(voter)
+        target = _canonical_target(target)
+        affected = K if affected is None else whole_number(affected, "affected", "None (all voters) or a whole number")
+        if affected > K:
+            raise InvalidInput(
+                "affected",
+                affected,
+                f"at most K = {K} voters",
+                "A record cannot influence more voters than there are.",
+            )
+        object.__setattr__(self, "K", K)
+        object.__setattr__(self, "voter", voter)
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "affected", affected)
+
+    @classmethod
+    def from_allowance(
+        cls,
+        K: int,
+        m: float | None,
+        epsilon: float,
+        Delta: float = 0.0,
+        delta: float | None = None,
+        affected: int | None = None,
+        *,
+        target_epsilon: float | None = None,
+    ) -> Problem:
+        """Return the problem whose target is (mε, δ).
+
+        Args:
+            K: number of voters, ≥ 1.
+            m: privacy allowance, real > 0: the release may cost m times one voter's ε. None where
+                ``target_epsilon`` is given instead.
+            epsilon: ε of one voter [nats], ≥ 0 or ``inf``.
+            Delta: Δ of one voter [probability], in [0, 1).
+            delta: δ of the release [probability], in [0, 1); default 1 − (1−Δ)^m, or Δ where there is no m.
+            affected: voters that one record can influence, 1..K; default K.
+            target_epsilon: target ε [nats], ≥ 0; the only way for ε = 0 and ε = inf, where m has no meaning.
+
+        Raises:
+            InvalidInput: naming the argument, its value and what is accepted.
+
+        >>> Problem.from_allowance(K=11, m=3, epsilon=0.1).target
+        Privacy(epsilon=0.3, delta=0.0)
+        """
+        K = whole_number(K, "K", _WHOLE)
+        epsilon = _epsilon(epsilon, "epsilon")
+        Delta = _probability(Delta, "Delta")
+        target_epsilon = _target_epsilon(m, epsilon, target_epsilon)
+        if delta is None:
+            allowance = 1.0 if epsilon in (0.0, math.inf) else target_epsilon / epsilon
+            delta = -math.expm1(allowance * math.log1p(-Delta))  # 1 − (1−Δ)^m without cancellation
+        else:
+            delta = _probability(delta, "delta")
+        return cls(K, Privacy(epsilon, Delta), Privacy(target_epsilon, delta), affected)
+
+    @property
+    def m(self) -> float | None:
+        """Privacy allowance, target ε over voter ε; None for ε = 0 and ε = inf, where it has no meaning."""
+        if self.voter.epsilon in (0.0, math.inf):
+            return None
+        return float(f"{self.target.epsilon / self.voter.epsilon:.10g}")
+
+    @property
+    def strictest(self) -> Problem:
+        """The hardest problem among those whose numbers round to this one: what the design must satisfy.
+
+        Its voters are less private and its target more private than any input that became this
+        problem, so a proof for it is a proof for each of them. A number that is exactly 0 stays 0.
+        """
+        return _strictest(self)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the person who asked should reconsider, in sentences; usually empty."""
+        if self.target.delta < self.voter.delta and math.isfinite(self.voter.epsilon):
+            return (
+                f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}: the release is asked to fail less "
+                "often than a single voter, so the answer is almost all noise. Were the two swapped?",
+            )
+        return ()
+
+
+def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
+    """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InvalidInput(argument, value, accepted)
+    return int(value)
+
+
+def real_number(value: Any, argument: str, accepted: str) -> float:
+    """Return ``value`` as a float; refuse booleans, NaN and text."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+        raise InvalidInput(argument, value, accepted)
+    return float(value)
+
+
+def _epsilon(value: Any, argument: str) -> float:
+    accepted = "a number of nats, at least 0 (inf: not private)"
+    number = real_number(value, argument, accepted)
+    if number < 0:
+        raise InvalidInput(argument, value, accepted)
+    return number + 0.0  # -0.0 becomes 0.0
+
+
+def _probability(value: Any, argument: str) -> float:
+    accepted = "a probability in [0, 1)"
+    number = real_number(value, argument, accepted)
+    if not 0 <= number < 1:
+        raise InvalidInput(argument, value, accepted)
+    return number + 0.0
+
+
+def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | None) -> float:
+    """Return the target ε from exactly one of ``m`` and ``target_epsilon``."""
+    if epsilon in (0.0, math.inf):
+        if m is not None:
+            raise InvalidInput(
+                "m",
+                m,
+                f"no m with epsilon = {epsilon:g}",
+                "The allowance m has no meaning for such voters: give target_epsilon instead.",
+            )
+        if target_epsilon is None:
+            raise InvalidInput(
+                "target_epsilon", None, "a number of nats, at least 0", f"epsilon = {epsilon:g} leaves m without meaning."
+            )
+    elif (m is None) == (target_epsilon is None):
+        raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
+    if target_epsilon is not None:
+        return _epsilon(target_epsilon, "target_epsilon")
+    accepted = "a privacy allowance, a real number above 0"
+    allowance = real_number(m, "m", accepted)
+    if not 0 < allowance < math.inf:
+        raise InvalidInput("m", m, accepted)
+    return allowance * epsilon
+
+
+def _canonical_voter(voter: Privacy) -> Privacy:
+    if not isinstance(voter, Privacy):
+        raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
+    if voter.epsilon == math.inf:
+        return Privacy(math.inf, 0.0)
+    canonical = Privacy(_canonical(voter.epsilon, ROUND_CEILING), min(_canonical_delta(voter.delta, ROUND_CEILING), _ALMOST_ONE))
+    if canonical.epsilon == 0 and canonical.delta == 0:
+        raise InvalidInput(
+            "epsilon",
+            voter.epsilon,
+            "epsilon above 0, or epsilon = 0 with Delta above 0",
+            "A voter with epsilon = 0 and Delta = 0 does not depend on the data: release the plain majority.",
+        )
+    return canonical
+
+
+def _canonical_target(target: Privacy) -> Privacy:
+    if not isinstance(target, Privacy):
+        raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
+    if target.epsilon > LARGEST_TARGET_EPSILON:
+        raise InvalidInput(
+            "target_epsilon",
+            target.epsilon,
+            f"at most {LARGEST_TARGET_EPSILON:g} nats",
+            "Such a target protects nobody: lower m or epsilon.",
+        )
+    return Privacy(_canonical(target.epsilon, ROUND_FLOOR), _canonical_delta(target.delta, ROUND_FLOOR))
+
+
+_ALMOST_ONE = 1.0 - 1e-15
+_Toward = Literal["ROUND_CEILING", "ROUND_FLOOR"]
+
+
+def _canonical(value: float, toward: _Toward) -> float:
+    """Return the grid point of ``GRID_DIGITS`` significant digits that ``value`` stands for."""
+    if value == 0:
+        return 0.0
+    exact = Decimal(value)
+    return _to_grid(exact, Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), abs(exact) * Decimal(EPSILON_NOISE), toward)
+
+
+def _canonical_delta(value: float, toward: _Toward) -> float:
+    if value <= DELTA_GRID_FROM:
+        return _canonical(value, toward)
+    return _to_grid(Decimal(value), DELTA_GRID, Decimal(DELTA_NOISE), toward)
+
+
+def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: _Toward) -> float:
+    nearest = exact.quantize(grid, rounding=ROUND_HALF_EVEN)
+    if abs(exact - nearest) <= noise:
+        return float(nearest)
+    return float(exact.quantize(grid, rounding=toward))
+
+
+def _strictest(problem: Problem) -> Problem:
+    """Move each number by twice the noise that `_canonical` forgives (twice covers the rounding of this very step)."""
+    voter, target = problem.voter, problem.target
+    strict = object.__new__(Problem)  # not canonicalised again: the point is to sit beside the grid
+    object.__setattr__(strict, "K", problem.K)
+    object.__setattr__(strict, "affected", problem.affected)
+    object.__setattr__(
+        strict,
+        "voter",
+        voter
+        if voter.epsilon == math.inf
+        else Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + _delta_noise(voter.delta), 1 - 2.0**-53)),
+    )
+    object.__setattr__(
+        strict,
+        "target",
+        Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), max(target.delta - _delta_noise(target.delta), 0.0)),
+    )
+    return strict
+
+
+def _delta_noise(delta: float) -> float:
+    return 2 * DELTA_NOISE if delta > DELTA_GRID_FROM else 2 * EPSILON_NOISE * delta

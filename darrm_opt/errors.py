@@ -53,8 +53,8 @@ class NotPrivate(DarrmError):
         super().__init__(message)
 
 
-class NotProven(DarrmError):
-    """Privacy could be neither proved nor refuted in floating point: the slack is below its error bound."""
+class NotProven(NotPrivate):
+    """Privacy could be neither proved nor refuted: the slack is below the rounding error; refused all the same."""
 
 
 class BackendUnavailable(DarrmError):

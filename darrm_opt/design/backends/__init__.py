@@ -1,0 +1,47 @@
+"""Linear-programming solvers, one file each; the only files that import a solver.
+
+A backend holds one growing program in a box [0, 1]^n: rows are added, weights are set at each solve.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol
+
+from darrm_opt.design.program import Outcome
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+
+BACKENDS = {"highs": "Highs", "gurobi": "Gurobi", "cvxpy": "Cvxpy"}
+"""Backend names and the class in the module of that name."""
+
+ROW_SCALE = 2.0**10
+"""Rows and limits are multiplied by this before a solver sees them, weights too: a solver's tolerances are
+absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9), so this makes them 1e-13 and 1e-12 on our scale. A power of
+two changes no digit."""
+
+
+class Backend(Protocol):
+    """One linear program that grows: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
+
+    def __init__(self, entries: int) -> None: ...
+
+    def add(self, rows: Array, limits: Array) -> None:
+        """Add rows·γ ≤ limits; what was learnt from earlier solves is kept."""
+
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
+        """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
+
+
+def open_backend(name: str, entries: int) -> Backend:
+    """Return an empty program on the named solver.
+
+    Raises:
+        InvalidInput: unknown name.
+        BackendUnavailable: the solver is not installed, or has no licence.
+    """
+    if name not in BACKENDS:
+        raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
+    module = importlib.import_module(f"{__name__}.{name}")
+    backend: Backend = getattr(module, BACKENDS[name])(entries)
+    return backend

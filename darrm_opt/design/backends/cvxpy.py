@@ -1,0 +1,84 @@
+"""CVXPY: any linear-programming solver that it finds, for those who already have one.
+
+Simplex solvers come first: they end at a vertex, so the canonical answer is the same to 1e-6. An interior-point
+solver alone (Clarabel) gives a certified γ too, with entries of negligible weight less sharply determined.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.program import Outcome, Status
+from darrm_opt.errors import BackendUnavailable
+from darrm_opt.noise import Array
+
+try:
+    cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
+except ImportError as err:
+    raise BackendUnavailable(
+        "backend = 'cvxpy' needs the package cvxpy, which is not installed: pip install cvxpy, or use backend = 'highs'."
+    ) from err
+
+_HIGHS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "small_matrix_value": 1e-12}
+ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("HIGHS", {**_HIGHS, "presolve": "off"}),
+    ("HIGHS", {}),  # at these tolerances the simplex method now and then loses its accuracy
+    ("SCIPY", {}),
+    ("CLARABEL", {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}),
+)
+"""Solvers in order of preference, with their options; after these, whatever else CVXPY finds."""
+
+_STATUS = {
+    "optimal": Status.OPTIMAL,
+    "optimal_inaccurate": Status.NUMERICAL,
+    "user_limit": Status.TIME_LIMIT,
+    "infeasible": Status.INFEASIBLE,
+    "infeasible_inaccurate": Status.INFEASIBLE,
+    "unbounded": Status.UNBOUNDED,
+    "unbounded_inaccurate": Status.UNBOUNDED,
+}
+
+
+_TIMED = ("HIGHS", "CLARABEL")
+
+
+class Cvxpy:
+    """A growing program in CVXPY (see `Backend`); CVXPY has no warm start for rows, so each solve is fresh."""
+
+    def __init__(self, entries: int) -> None:
+        self._rows = np.empty((0, entries))
+        self._limits = np.empty(0)
+        installed = cvxpy.installed_solvers()
+        preferred = [(name, options) for name, options in ATTEMPTS if name in installed]
+        known = {name for name, _ in ATTEMPTS}
+        self._attempts = preferred + [(name, {}) for name in installed if name not in known]
+        if not self._attempts:
+            raise BackendUnavailable("backend = 'cvxpy': CVXPY finds no solver; install one, or use backend = 'highs'.")
+
+    def add(self, rows: Array, limits: Array) -> None:
+        self._rows = np.concatenate([self._rows, rows])
+        self._limits = np.concatenate([self._limits, limits])
+
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
+        gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])
+        privacy = [(self._rows * ROW_SCALE) @ gamma <= self._limits * ROW_SCALE] if self._limits.size else []
+        problem = cvxpy.Problem(cvxpy.Maximize((weights * ROW_SCALE) @ gamma), privacy)
+        for solver, options in self._attempts:
+            limit = {} if seconds is None or solver not in _TIMED else {"time_limit": max(seconds, 1e-3)}
+            with warnings.catch_warnings(), contextlib.suppress(cvxpy.SolverError):  # no answer: the next solver
+                warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": said by the status
+                problem.solve(solver=solver, **options, **limit)
+                break
+        else:
+            return Outcome(Status.NUMERICAL, np.zeros(weights.size), np.zeros(self._limits.size), 0)
+        status = _STATUS.get(problem.status, Status.NUMERICAL)
+        if gamma.value is None:
+            return Outcome(status, np.zeros(weights.size), np.zeros(self._limits.size), 0)
+        multipliers = np.asarray(privacy[0].dual_value) if privacy else np.empty(0)
+        return Outcome(status, np.asarray(gamma.value), multipliers, int(problem.solver_stats.num_iters or 0))

@@ -1,0 +1,74 @@
+"""Gurobi through gurobipy, optional. Its bundled licence covers 2000 rows: enough for the cutting-plane method."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.program import Outcome, Status
+from darrm_opt.errors import BackendUnavailable
+from darrm_opt.noise import Array
+
+try:
+    import gurobipy
+except ImportError as err:
+    raise BackendUnavailable(
+        "backend = 'gurobi' needs the package gurobipy, which is not installed: "
+        "pip install 'darrm-opt[gurobi]', or use backend = 'highs'."
+    ) from err
+
+TOLERANCE = 1e-9
+"""Feasibility and optimality tolerance; the least Gurobi accepts."""
+
+_TOO_LARGE_FOR_LICENCE = 10010
+_STATUS = {
+    gurobipy.GRB.OPTIMAL: Status.OPTIMAL,
+    gurobipy.GRB.TIME_LIMIT: Status.TIME_LIMIT,
+    gurobipy.GRB.ITERATION_LIMIT: Status.ITERATION_LIMIT,
+    gurobipy.GRB.INFEASIBLE: Status.INFEASIBLE,
+    gurobipy.GRB.INF_OR_UNBD: Status.INFEASIBLE,
+    gurobipy.GRB.UNBOUNDED: Status.UNBOUNDED,
+    gurobipy.GRB.INTERRUPTED: Status.INTERRUPTED,
+}
+
+
+class Gurobi:
+    """A growing program in Gurobi (see `Backend`)."""
+
+    def __init__(self, entries: int) -> None:
+        try:
+            self._environment = gurobipy.Env(params={"OutputFlag": 0})
+        except gurobipy.GurobiError as err:
+            raise BackendUnavailable(f"Gurobi does not start: {err}. Check its licence, or use backend = 'highs'.") from err
+        self._model = gurobipy.Model(env=self._environment)
+        self._model.setParam("Threads", 1)
+        self._model.setParam("Method", 1)  # dual simplex: warm after rows are added, and ends at a vertex
+        self._model.setParam("FeasibilityTol", TOLERANCE)
+        self._model.setParam("OptimalityTol", TOLERANCE)
+        self._model.setParam("NumericFocus", 2)
+        self._gamma = self._model.addMVar(entries, lb=0.0, ub=1.0)
+        self._constraints: list[gurobipy.MConstr] = []
+        self._rows = 0
+
+    def add(self, rows: Array, limits: Array) -> None:
+        self._constraints.append(self._model.addConstr((rows * ROW_SCALE) @ self._gamma <= limits * ROW_SCALE))
+        self._rows += rows.shape[0]
+
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
+        model = self._model
+        model.setParam("TimeLimit", gurobipy.GRB.INFINITY if seconds is None else max(seconds, 0.0))
+        model.setObjective((weights * ROW_SCALE) @ self._gamma, gurobipy.GRB.MAXIMIZE)
+        try:
+            model.optimize()
+        except gurobipy.GurobiError as err:
+            if err.errno == _TOO_LARGE_FOR_LICENCE:
+                raise BackendUnavailable(
+                    f"Gurobi's licence here does not cover {self._rows} rows by {weights.size} variables (the one bundled "
+                    "with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', backend = 'highs', or a full licence."
+                ) from err
+            raise
+        status = _STATUS.get(model.Status, Status.NUMERICAL)
+        if model.SolCount == 0 or status is not Status.OPTIMAL:
+            return Outcome(status, np.zeros(weights.size), np.zeros(self._rows), int(model.IterCount))
+        multipliers = np.concatenate([np.atleast_1d(part.Pi) for part in self._constraints] or [np.empty(0)])
+        return Outcome(status, np.asarray(self._gamma.X), multipliers, int(model.IterCount))

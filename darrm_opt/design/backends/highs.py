@@ -1,0 +1,99 @@
+"""HiGHS through highspy: the default. Rows are added to the live model, so the dual simplex starts warm."""
+
+from __future__ import annotations
+
+import highspy
+import numpy as np
+
+from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.program import Outcome, Status
+from darrm_opt.errors import SolveFailed
+from darrm_opt.noise import Array
+
+TOLERANCE = 1e-10
+"""Primal and dual feasibility; the least HiGHS accepts."""
+
+SMALLEST_ENTRY = 1e-12
+"""HiGHS drops matrix entries below 1e-9 unless told otherwise; this is the least it accepts. What it still drops is
+within its tolerance, and no guarantee rests on the rows the solver saw."""
+
+_STATUS = {
+    highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
+    highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
+    highspy.HighsModelStatus.kIterationLimit: Status.ITERATION_LIMIT,
+    highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.INFEASIBLE,
+    highspy.HighsModelStatus.kInterrupt: Status.INTERRUPTED,
+}
+
+
+class Highs:
+    """A growing program in HiGHS (see `Backend`)."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._highs = highspy.Highs()
+        options: dict[str, bool | int | float | str] = {
+            "output_flag": False,
+            "threads": 1,  # one value per process, or a second instance fails
+            "presolve": "off",  # it would throw the warm start away
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+            "small_matrix_value": SMALLEST_ENTRY,
+        }
+        for name, value in options.items():
+            self._check(self._highs.setOptionValue(name, value), f"option {name}")
+        self._check(
+            self._highs.addVars(entries, np.zeros(entries), np.ones(entries)),
+            "addVars",
+        )
+        self._check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
+
+    def add(self, rows: Array, limits: Array) -> None:
+        many, entries = rows.shape
+        status = self._highs.addRows(
+            many,
+            np.full(many, -highspy.kHighsInf),
+            limits * ROW_SCALE,
+            rows.size,
+            np.arange(many, dtype=np.int32) * entries,
+            np.tile(np.arange(entries, dtype=np.int32), many),
+            (rows * ROW_SCALE).ravel(),
+        )
+        self._check(status, "addRows")  # kWarning: entries below SMALLEST_ENTRY were dropped
+
+    def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
+        highs = self._highs
+        self._check(
+            highs.changeColsCost(self._entries, np.arange(self._entries, dtype=np.int32), weights * ROW_SCALE),
+            "changeColsCost",
+        )
+        # HiGHS counts its time limit over all runs of one object
+        limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
+        self._check(highs.setOptionValue("time_limit", limit), "option time_limit")
+        status = self._run()
+        if status is Status.NUMERICAL:  # a warm basis can go bad: once more from nothing, with the defaults
+            highs.clearSolver()
+            self._check(highs.setOptionValue("presolve", "choose"), "option presolve")
+            status = self._run()
+            self._check(highs.setOptionValue("presolve", "off"), "option presolve")
+        solution = highs.getSolution()
+        rows = highs.getNumRow()
+        upper_half = np.asarray(solution.col_value, dtype=np.float64)
+        multipliers = np.asarray(solution.row_dual, dtype=np.float64)
+        if upper_half.size != self._entries:
+            upper_half = np.zeros(self._entries)
+        if multipliers.size != rows:
+            multipliers = np.zeros(rows)
+        return Outcome(status, upper_half, multipliers, max(0, int(highs.getInfo().simplex_iteration_count)))
+
+    def _run(self) -> Status:
+        if self._highs.run() == highspy.HighsStatus.kError:
+            return Status.NUMERICAL
+        return _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
+
+    @staticmethod
+    def _check(status: highspy.HighsStatus, call: str) -> None:
+        if status == highspy.HighsStatus.kError:
+            raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")

@@ -1,0 +1,94 @@
+"""The γ linear program, as arrays.
+
+    maximise    w · γ                        share of the noiseless utility kept
+    over        γ(⌊K/2⌋+1..K) in [0, 1]      the upper half; symmetry gives the rest
+    subject to  φ_i · γ ≤ limit              one row a corner multiset (`PrivacyConstraint.rows`)
+                γ(l) − γ(l+1) ≤ 0            only for shape = "monotone"
+
+Every variable lives in a box, so any multipliers λ ≥ 0 prove a bound on the optimum, whoever made them:
+
+    w·γ ≤ bᵀλ + (w − Aᵀλ)·γ ≤ bᵀλ + Σ_l max(0, w_l − (Aᵀλ)_l)           (weak duality)
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.design.blossom import STEP_ERROR, UNIT_ROUNDOFF
+from darrm_opt.noise import Array
+
+
+class Status(enum.Enum):
+    """How a solve ended; `advice` says what the reader can do about it."""
+
+    OPTIMAL = "optimal"
+    TIME_LIMIT = "time limit"
+    ITERATION_LIMIT = "iteration limit"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    NUMERICAL = "numerical trouble"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def advice(self) -> str:
+        """One sentence for the person who asked."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.OPTIMAL: "The answer is optimal up to its gap.",
+    Status.TIME_LIMIT: "The time limit came first: the answer is private, and its gap says how far from optimal it may be.",
+    Status.ITERATION_LIMIT: "The solver gave up before the optimum: allow more rounds, or try another backend.",
+    Status.INFEASIBLE: "The solver calls the program infeasible, which it never is (γ = 0 is private): try another backend.",
+    Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
+    Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
+    Status.INTERRUPTED: "Interrupted on request: nothing was stored.",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a backend says of a linear program; nothing that leaves the design trusts it.
+
+    Attributes:
+        status: how it ended.
+        upper_half: γ(⌊K/2⌋+1..K) as the solver has it, shape (entries,).
+        multipliers: one a row in order of addition, ≥ 0 up to the solver's tolerance, shape (rows,).
+        iterations: simplex (or other) iterations of this solve.
+    """
+
+    status: Status
+    upper_half: Array
+    multipliers: Array
+    iterations: int
+
+
+def monotone_rows(entries: int) -> Array:
+    """Return the rows γ(l) − γ(l+1) ≤ 0, shape (entries − 1, entries)."""
+    return np.eye(entries - 1, entries) - np.eye(entries - 1, entries, k=1)
+
+
+def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K: int) -> float:
+    """Return a proven upper bound on w·γ over everything private, from any multipliers.
+
+    Args:
+        weights: w, shape (entries,).
+        rows, limits: A and b, shapes (rows, entries) and (rows,).
+        multipliers: λ, shape (rows,); negative ones are set to 0.
+        K: number of voters, for the rounding error of the rows.
+
+    Guarantees:
+        Never below the true optimum: the error of the rows (2·(1+q)·K·`STEP_ERROR` an entry in the sum over
+        entries), of every product and of every sum is added, and γ ≤ 1 charges it.
+
+    Source: weak duality, with the box's multipliers eliminated.
+    """
+    kept = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)
+    reduced = weights - rows.T @ kept
+    bound = float(limits @ kept + np.maximum(reduced, 0.0).sum())
+    # rows: 4K steps of error each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps
+    slack = float(kept.sum()) * (4 * (K + 1) * STEP_ERROR + 4 * (kept.size + weights.size) * UNIT_ROUNDOFF * 2.0)
+    return bound + slack + 4 * weights.size * UNIT_ROUNDOFF

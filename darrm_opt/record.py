@@ -1,0 +1,129 @@
+"""A solution as plain data: the one form used in files, the cache, REST and the command line.
+
+Floats survive exactly (JSON keeps 17 digits); infinity is the text "inf", since JSON has none. Reading checks the
+shape of the data and rebuilds every noun through its own validation; it does not prove privacy again: call `verify`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from darrm_opt.design.certificate import Certificate
+from darrm_opt.design.objective import as_objective
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution, Statistics
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+
+FORMAT = 1
+"""Version of the record's layout; part of every cache key."""
+
+
+def problem_record(problem: Problem) -> dict[str, Any]:
+    """Return a problem as plain data: K, m, epsilon, Delta, target_epsilon, delta, affected."""
+    epsilon = problem.voter.epsilon
+    return {
+        "K": problem.K,
+        "m": problem.m,
+        "epsilon": "inf" if epsilon == math.inf else epsilon,
+        "Delta": problem.voter.delta,
+        "target_epsilon": problem.target.epsilon,
+        "delta": problem.target.delta,
+        "affected": problem.affected,
+    }
+
+
+def problem_from_record(record: dict[str, Any]) -> Problem:
+    """Return the problem that `problem_record` wrote.
+
+    Raises:
+        InvalidInput: a field is missing or out of range.
+    """
+    return Problem(
+        _field(record, "K"),
+        Privacy(_number(record, "epsilon"), _number(record, "Delta")),
+        Privacy(_number(record, "target_epsilon"), _number(record, "delta")),
+        _field(record, "affected"),
+    )
+
+
+def solution_record(solution: Solution) -> dict[str, Any]:
+    """Return a solution as plain data, ready for JSON."""
+    certificate, statistics = solution.certificate, solution.statistics
+    return {
+        "format": FORMAT,
+        "problem": problem_record(solution.problem),
+        "objective": str(solution.objective),
+        "shape": solution.shape,
+        "gamma": solution.gamma.tolist(),
+        "utility": solution.utility,
+        "upper_bound": solution.upper_bound,
+        "gap": solution.gap,
+        "status": solution.status.value,
+        "advice": solution.status.advice,
+        "certificate": {
+            "method": certificate.method,
+            "bound": certificate.bound,
+            "limit": certificate.limit,
+            "margin": certificate.margin,
+            "error_bound": certificate.error_bound,
+            "worst_value": certificate.worst_value,
+            "worst_corners": certificate.worst_corners,
+            "version": certificate.version,
+        },
+        "method": solution.method,
+        "backend": solution.backend,
+        "statistics": {
+            "rows": statistics.rows,
+            "rounds": statistics.rounds,
+            "iterations": statistics.iterations,
+            "seconds": statistics.seconds,
+        },
+        "warnings": list(solution.warnings),
+    }
+
+
+def solution_from_record(record: dict[str, Any]) -> Solution:
+    """Return the solution that `solution_record` wrote; its certificate is read, not proved again.
+
+    Raises:
+        InvalidInput: not such a record, another format, or a field out of range.
+    """
+    if not isinstance(record, dict):
+        raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
+    if _field(record, "format") != FORMAT:
+        raise InvalidInput("format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again.")
+    problem = problem_from_record(_field(record, "problem"))
+    certificate, statistics = _field(record, "certificate"), _field(record, "statistics")
+    try:
+        status = Status(_field(record, "status"))
+        proof = Certificate(**certificate)
+        took = Statistics(**statistics)
+    except (TypeError, ValueError) as err:
+        raise InvalidInput("record", record, "a complete record as written by darrm-opt", str(err)) from err
+    return Solution(
+        problem=problem,
+        objective=as_objective(_field(record, "objective")),
+        shape=_field(record, "shape"),
+        noise=NoiseFunction(_field(record, "gamma"), problem.K),
+        utility=_number(record, "utility"),
+        upper_bound=_number(record, "upper_bound"),
+        status=status,
+        certificate=proof,
+        method=_field(record, "method"),
+        backend=_field(record, "backend"),
+        statistics=took,
+    )
+
+
+def _field(record: dict[str, Any], name: str) -> Any:
+    if not isinstance(record, dict) or name not in record:
+        raise InvalidInput(name, None, "a value", "The record lacks this field.")
+    return record[name]
+
+
+def _number(record: dict[str, Any], name: str) -> Any:
+    value = _field(record, name)
+    return math.inf if value == "inf" else value

@@ -1,0 +1,94 @@
+# One way to do each chore, the same here and in .ci/run. `make` alone lists them.
+#
+# Everything runs in $(VENV), which the first verb that needs it creates from requirements-dev.lock
+# (versions and hashes pinned) and which is refreshed when the lock or pyproject.toml changes.
+# Several Pythons on the machine?   make test PYTHON=python3.12 VENV=.venv-3.12
+# Options for the tool behind a verb:   make test ARGS="-k corners"   make serve ARGS="--port 9000"
+
+PYTHON ?= python3
+VENV ?= .venv
+UV ?= uv
+ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run serve test test-fast test-oldest lint types format bench build lock ci clean distclean
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY) ## create or refresh the virtual environment (the other verbs do it themselves)
+
+run: $(READY) ## solve the paper's two settings, draw them into output/, serve them at 127.0.0.1:8000
+	$(BIN)/python -m api.first_run $(ARGS)
+
+serve: $(READY) ## serve the HTTP API
+	$(BIN)/darrm serve $(ARGS)
+
+test: $(READY) ## run all tests, and the examples in the docstrings
+	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(READY) ## run the tests that take no more than a few seconds each
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-oldest: ## run the tests with the oldest dependencies that pyproject.toml allows (needs uv)
+	$(UV) venv --quiet --no-config --clear --python 3.11 .venv-oldest
+	$(UV) pip install --quiet --no-config --python .venv-oldest --resolution lowest-direct \
+		-r pyproject.toml --all-extras --group dev
+	.venv-oldest/bin/python -m pytest -m "not slow" $(ARGS)
+
+lint: types $(READY) ## check types, style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY) ## check types alone
+	$(BIN)/mypy $(ARGS)
+
+format: $(READY) ## format the code and mend what ruff can mend by itself
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+bench: $(READY) ## measure, and write the table in benchmarks/
+	$(BIN)/python -m benchmarks $(ARGS)
+
+build: $(READY) ## build the wheel and the source archive into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes the newest (needs uv)
+	@command -v $(UV) >/dev/null || { echo 'make lock needs uv on the PATH: pip install uv' >&2; exit 1; }
+	$(LOCK) --all-extras -o requirements.lock
+	$(LOCK) --all-extras --group dev -c requirements.lock -o requirements-dev.lock
+
+# Universal: one file for Python 3.11-3.13 on every platform, by markers. No file of ours and no index
+# is named in it: the hashes alone say what may be installed.
+LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --no-config --quiet --universal \
+	--fork-strategy fewest --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(ARGS)
+
+ci: ## everything that must pass before a change is merged
+	.ci/run
+
+clean: ## remove what building and testing leave behind
+	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## also remove the virtual environment and output/
+	rm -rf $(VENV) output
+
+$(READY): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c '$(SUPPORTED)' || { \
+		echo 'darrm-opt needs Python 3.11, 3.12 or 3.13, and "$(PYTHON)" is not one: make <verb> PYTHON=python3.11' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo '"$(PYTHON)" cannot create virtual environments. Debian, Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -c '$(SUPPORTED)' || { \
+		echo '$(VENV) holds a Python that is not supported: make distclean, then again' >&2; exit 1; }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip --default-pip >/dev/null
+	@echo 'Installing the locked versions into $(VENV); the first time this takes a minute or two.'
+	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

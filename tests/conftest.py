@@ -1,0 +1,26 @@
+"""What every test runs under: the same examples each time, a cache of its own, and no colour or settings from outside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Derandomised, so that a red build is red again; no deadline, because a busy machine is not a failure;
+# no example database, because a run must not depend on the runs before it.
+settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.load_profile("reproducible")
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test an empty cache and plain output, whatever the machine's settings are."""
+    for name in [*os.environ]:
+        if name.startswith("DARRM_") or name in {"FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"}:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path / 'cache.sqlite3'}")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("MPLBACKEND", "Agg")

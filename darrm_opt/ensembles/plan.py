@@ -1,0 +1,204 @@
+"""How many labels, at what noise, at what cost: all of it fixed before the data are looked at.
+
+A plan depends on public numbers only, so it, and the number of labels, may be published. It never
+overspends. `LaplacePlan` is SAA (one partition) and DPBag- (several); DPBag proper is the same
+release with a per-record account beside it (`personal`), which is for the data's owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from darrm_opt.ensembles.guarantee import Guarantee
+from darrm_opt.ensembles.moments import (
+    Array,
+    checked_epsilon,
+    checked_lam,
+    epsilon_floor,
+    epsilon_from_moments,
+    moments_epsilon,
+    pure_epsilon,
+    two_class_moments,
+)
+from darrm_opt.ensembles.voting import LaplaceNoise, positive_fraction
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number, whole_number
+
+Accountant = Literal["best", "moments", "two_class"]
+
+MOST_LABELS = 10**9
+"""Search limit for a number of labels."""
+
+LAM_PRECISION = 1e-9
+"""Relative precision to which a plan finds λ, from below."""
+
+
+@dataclass(frozen=True)
+class LaplacePlan:
+    """Release ``n_labels`` labels, each the winner of a vote with Laplace noise of scale n_partitions/λ.
+
+    Args:
+        n_labels: labels to release, ≥ 0, fixed in advance.
+        lam: λ > 0 [1/votes]; the source's default is 2/n_chunks.
+        n_chunks: teachers per partition, ≥ 1.
+        n_partitions: partitions, ≥ 1: votes that one record can move.
+        n_classes: ≥ 2.
+        delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
+        accountant: ``moments`` is the papers', improved by 2λ per query where that is less; ``two_class``
+            the exact moments of one released bit; ``best`` the least of those that apply.
+        adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
+            partition (`slot_partition` replace, `hashed_partition` add_remove).
+
+    Raises:
+        InvalidInput: a number out of range, or ``two_class`` with more classes or δ = 0.
+
+    Source: Jordon, Yoon, van der Schaar, "Differentially private bagging": SAA and DPBag-.
+
+    >>> plan = LaplacePlan(263, 2 / 250, n_chunks=250, delta=1e-3, accountant="moments")
+    >>> plan.guarantee.epsilon <= 1
+    True
+    """
+
+    n_labels: int
+    lam: float
+    n_chunks: int
+    n_partitions: int = 1
+    n_classes: int = 2
+    delta: float = 0.0
+    accountant: Accountant = "best"
+    adjacency: Literal["replace", "add_remove"] = "replace"
+
+    def __post_init__(self) -> None:
+        whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
+        whole_number(self.n_chunks, "n_chunks", "a number of chunks, at least 1")
+        whole_number(self.n_partitions, "n_partitions", "a number of partitions, at least 1")
+        whole_number(self.n_classes, "n_classes", "a number of classes, at least 2", least=2)
+        object.__setattr__(self, "lam", checked_lam(self.lam))
+        delta = real_number(self.delta, "delta", "a probability in [0, 1)")
+        if not 0 <= delta < 1:
+            raise InvalidInput("delta", self.delta, "a probability in [0, 1)")
+        if self.accountant not in ("best", "moments", "two_class"):
+            raise InvalidInput("accountant", self.accountant, "'best', 'moments' or 'two_class'")
+        if self.accountant == "two_class" and (self.n_classes != 2 or delta == 0):
+            raise InvalidInput("accountant", self.accountant, "'moments' unless n_classes = 2 and delta > 0")
+        if self.adjacency not in ("replace", "add_remove"):
+            raise InvalidInput("adjacency", self.adjacency, "'replace' or 'add_remove'")
+
+    @property
+    def noise(self) -> LaplaceNoise:
+        """The noise on each count: scale n_partitions/λ [votes], exactly."""
+        return LaplaceNoise(self.n_partitions / positive_fraction(self.lam, "lam"))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(ε, δ) of all labels together, ε rounded up."""
+        epsilon, basis = label_cost(self)(self.n_labels)
+        return Guarantee(epsilon, self.delta, self.adjacency, basis)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the person who asked should reconsider, in sentences; usually empty."""
+        if self.n_labels == 0:
+            floor = f" The moments accountant needs more than {epsilon_floor(self.delta):.4g}." if self.delta else ""
+            return (f"Nothing can be released at this epsilon: use a smaller lam (more noise).{floor}",)
+        return ()
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Privacy,
+        *,
+        n_chunks: int,
+        n_partitions: int = 1,
+        n_classes: int = 2,
+        lam: float | None = None,
+        n_labels: int | None = None,
+        accountant: Accountant = "best",
+        adjacency: Literal["replace", "add_remove"] = "replace",
+    ) -> LaplacePlan:
+        """Return the plan that makes the most of a target (ε, δ).
+
+        Args:
+            target: total (ε, δ) of all labels, ε > 0 and finite.
+            n_chunks: teachers per partition, ≥ 1.
+            n_partitions: ≥ 1.
+            n_classes: ≥ 2.
+            lam: λ, to get the most labels; default 2/n_chunks where ``n_labels`` is not given either.
+            n_labels: a number of labels ≥ 1, to get the largest λ (the least noise).
+            accountant: as above.
+            adjacency: as above.
+
+        Guarantees:
+            ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
+
+        Raises:
+            InvalidInput: both ``lam`` and ``n_labels``, or a number out of range.
+
+        >>> LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=250, accountant="moments").n_labels
+        263
+        """
+        epsilon = checked_epsilon(target.epsilon)
+        if lam is not None and n_labels is not None:
+            raise InvalidInput("n_labels", n_labels, "lam or n_labels, not both", "Each decides the other.")
+
+        def plan(T: int, lam: float) -> LaplacePlan:
+            return cls(T, lam, n_chunks, n_partitions, n_classes, target.delta, accountant, adjacency)
+
+        if n_labels is None:
+            chosen = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
+            cost = label_cost(chosen)
+            return plan(_most(lambda T: cost(T)[0] <= epsilon), chosen.lam)
+        whole_number(n_labels, "n_labels", "a number of labels, at least 1")
+        return plan(n_labels, _largest_lam(lambda lam: plan(n_labels, lam).guarantee.epsilon <= epsilon))
+
+
+def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
+    """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
+    moments = _exact_moments(plan)
+
+    def cost(T: int) -> tuple[float, str]:
+        options = [(pure_epsilon(plan.lam, T), "Laplace noise, pure composition")]
+        if plan.delta > 0:
+            options.append((moments_epsilon(T, plan.lam, plan.delta), "DPBag-/SAA moments accountant, m = 1"))
+        if moments is not None:
+            options.append((epsilon_from_moments(moments, T, plan.delta), "exact moments of a two-class vote"))
+        return min(options)
+
+    return cost
+
+
+def _exact_moments(plan: LaplacePlan) -> Array | None:
+    """Return the exact moments of one label where the accountant wants them, else None."""
+    if plan.accountant == "moments" or plan.n_classes != 2 or plan.delta == 0:
+        return None
+    teachers = plan.n_chunks * plan.n_partitions
+    if plan.accountant == "best" and plan.noise.loses(teachers) < 1e-300:
+        return None  # so little noise that pure privacy is the better account anyway
+    return two_class_moments(teachers, plan.noise, affected=plan.n_partitions)
+
+
+def _most(affordable: Callable[[int], bool]) -> int:
+    """Return the largest whole number up to `MOST_LABELS` that is affordable; cost grows with the number."""
+    low, high = 0, 1
+    while high <= MOST_LABELS and affordable(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low
+
+
+def _largest_lam(affordable: Callable[[float], bool]) -> float:
+    """Return an affordable λ within `LAM_PRECISION` of the largest; cost grows with λ."""
+    low = 1.0
+    while not affordable(low):
+        low /= 2
+    high = 2 * low
+    while affordable(high):
+        low, high = high, 2 * high
+    while high - low > LAM_PRECISION * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low

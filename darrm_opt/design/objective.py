@@ -1,0 +1,251 @@
+"""The objective: how much each margin of the vote is worth.
+
+The design maximises Σ_{l>K/2} w_l·γ(l). The weights are normalised to sum to 1, so the value reads
+"share of the noiseless utility kept". They come from a prior over the voters' answers and from one of
+two measures of error (masses as in `darrm_opt.priors`):
+
+    tv         the paper's: E|Pr[release = 1] − Pr[majority = 1]|    w_l ∝ gap(l) = E|α_l − α_{K−l}|
+    agreement  Pr[release ≠ majority that was voted]                 w_l ∝ folded(l) = E(α_l + α_{K−l})
+
+    rectangular(lower=0.5, tau=50)   p_i independent, on the paper's grid of [lower, 1)     tv
+    uniform(lower=0.5)               p_i independent, uniform on [lower, 1)                 tv
+    shared(a,b)                      all voters share p ~ Beta(a, b)                        agreement
+    histogram(n_0,…,n_K)             n_l votes had l ones                                   agreement
+
+The last column is the measure where none is named. All pairs have a meaning, with these limits:
+
+- `rectangular`, `uniform` under tv need lower ≥ 1/2. There 1 leads at each l and for each p, and the
+  absolute value comes off. Below 1/2 it does not, and E(α_l − α_{K−l}), which is 0 at lower = 0, is
+  not the error.
+- `histogram` under tv is about the released bit over *all* the counted votes together: ½Σ gap(l)(1−γ(l))
+  bounds |Pr[release = 1] − Pr[majority = 1]|, with equality if the same answer leads at every margin.
+  The counts must therefore be those of one fixed answer. Counts that treat both answers alike have no
+  gap, and are refused; agreement needs no such care (it folds the counts: l and K−l weigh the same).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike
+from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
+from darrm_opt.problem import real_number, whole_number
+
+Measure = Literal["tv", "agreement"]
+
+MEASURES: tuple[Measure, ...] = ("tv", "agreement")
+
+_VOTERS = "a whole number of voters, at least 1"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One family of objectives: its prior, parameters (with defaults where there are any) and usual measure."""
+
+    prior: Callable[..., Prior]
+    parameters: tuple[str, ...]
+    defaults: tuple[float, ...]
+    measure: Measure
+
+
+_KINDS: dict[str, _Kind] = {
+    "rectangular": _Kind(IndependentVoters, ("lower", "tau"), (0.5, 50), "tv"),
+    "uniform": _Kind(IndependentVoters, ("lower",), (0.5,), "tv"),
+    "shared": _Kind(SharedBeta, ("a", "b"), (), "agreement"),
+    "histogram": _Kind(lambda *counts: Histogram(counts), (), (), "agreement"),
+}
+
+OBJECTIVES = tuple(_KINDS)
+"""Names of the objectives."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the design maximises, before K is known.
+
+    Args:
+        name: one of `OBJECTIVES`.
+        parameters: as in the text form: (lower, tau), (lower,), (a, b) or the counts.
+        measure: ``tv`` or ``agreement``.
+
+    Guarantees:
+        Frozen, hashable, equal when equal; ``parse_objective(str(objective)) == objective``.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    >>> str(rectangular(lower=0.7)), str(shared(2, 5))
+    ('rectangular(lower=0.7)', 'shared(2,5) agreement')
+    """
+
+    name: str
+    parameters: tuple[float, ...]
+    measure: Measure
+
+    def __post_init__(self) -> None:
+        kind = _kind(self.name)
+        if self.measure not in MEASURES:
+            raise InvalidInput("measure", self.measure, "tv or agreement")
+        if kind.parameters and len(self.parameters) != len(kind.parameters):
+            raise InvalidInput(
+                "parameters", self.parameters, f"the numbers {', '.join(kind.parameters)} of {self.name}"
+            )
+        for name, value in zip(kind.parameters, self.parameters, strict=False):
+            real_number(value, name, "a number")
+        prior = kind.prior(*self.parameters)
+        checked = (
+            prior.counts if isinstance(prior, Histogram) else tuple(getattr(prior, name) for name in kind.parameters)
+        )
+        object.__setattr__(self, "parameters", checked)
+        if self.measure == "tv" and not prior.gap(len(checked) - 1 if isinstance(prior, Histogram) else 1).any():
+            raise InvalidInput(
+                "measure",
+                self.measure,
+                f"agreement for {self}",
+                "No answer leads at any margin there, so every tv weight would be 0.",
+            )
+
+    @property
+    def prior(self) -> Prior:
+        """How the voters' answers are drawn."""
+        return _kind(self.name).prior(*self.parameters)
+
+    def weights(self, K: int) -> Array:
+        """Return w_l for l = ⌊K/2⌋+1..K, read-only, shape (⌈K/2⌉,).
+
+        Args:
+            K: number of voters, ≥ 1; a histogram must have K + 1 counts.
+
+        Guarantees:
+            Non-negative, sums to 1 up to rounding; relative error of an entry below 1e-12 for
+            K ≤ 5001 down to 1e-290 (smaller ones may be stored as 0).
+
+        Raises:
+            InvalidInput: K is not a whole number ≥ 1, or does not fit the counts.
+
+        Source: Algorithm 5 of the paper for `rectangular`, in closed form.
+
+        >>> shared(1, 1).weights(3).tolist()
+        [0.5, 0.5]
+        """
+        K = whole_number(K, "K", _VOTERS)
+        mass = self.prior.gap(K) if self.measure == "tv" else self.prior.folded(K)
+        weights: Array = mass / mass.sum()
+        weights.setflags(write=False)
+        return weights
+
+    def __str__(self) -> str:
+        kind = _kind(self.name)
+        if kind.defaults:
+            given = zip(kind.parameters, self.parameters, kind.defaults, strict=True)
+            written = ", ".join(f"{name}={_text(value)}" for name, value, usual in given if value != usual)
+        else:
+            written = ",".join(map(_text, self.parameters))
+        text = f"{self.name}({written})" if written else self.name
+        return text if self.measure == kind.measure == "tv" else f"{text} {self.measure}"
+
+
+def rectangular(lower: float = 0.5, tau: int = 50, measure: Measure = "tv") -> Objective:
+    """Return the paper's surrogate: each p_i on a grid of ``tau`` points of [lower, 1). The default objective.
+
+    Args:
+        lower: a [probability], in [0, 1); for tv in [0.5, 1).
+        tau: number of grid points a + (1−a)·i/τ, ≥ 1.
+        measure: ``tv`` or ``agreement``.
+
+    Source: Algorithm 5 of the paper; Binomial(K, a + (1−a)(τ−1)/(2τ)) replaces its sampling.
+    """
+    return Objective("rectangular", (lower, tau), measure)
+
+
+def uniform(lower: float = 0.5, measure: Measure = "tv") -> Objective:
+    """Return the objective for p_i independent and uniform on [lower, 1): Binomial(K, (1+a)/2)."""
+    return Objective("uniform", (lower,), measure)
+
+
+def shared(a: float, b: float, measure: Measure = "agreement") -> Objective:
+    """Return the objective for voters that share one p ~ Beta(a, b), as they do on inputs that are easy for all."""
+    return Objective("shared", (a, b), measure)
+
+
+def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
+    """Return the objective for counts of past or public votes: ``counts[l]`` votes had l ones, l = 0..K.
+
+    The counts must not depend on the private data that the release protects.
+    """
+    try:
+        given = tuple(counts)
+    except TypeError as err:
+        raise InvalidInput("counts", counts, "a list of K+1 counts") from err
+    return Objective("histogram", given, measure)
+
+
+def as_objective(objective: Objective | str) -> Objective:
+    """Return the objective itself, or the one that the text names (`parse_objective`)."""
+    return objective if isinstance(objective, Objective) else parse_objective(objective)
+
+
+def parse_objective(text: str) -> Objective:
+    """Return the objective that ``text`` names.
+
+    Args:
+        text: ``name``, ``name(parameters)`` or either with a measure behind it; parameters by position or
+            by name, as in ``rectangular(lower=0.7) agreement``.
+
+    Raises:
+        InvalidInput: the text does not name an objective, or a parameter is out of range.
+
+    >>> parse_objective("shared(2, 5)") == shared(2, 5, measure="agreement")
+    True
+    """
+    given: Any = text
+    if not isinstance(given, str) or not (match := _FORM.fullmatch(given)):
+        raise InvalidInput("objective", text, _ACCEPTED)
+    name, inside, measure = match["name"], match["inside"], match["measure"]
+    kind = _kind(name)
+    values: list[float] = []
+    named: dict[str, float] = {}
+    for part in inside.split(",") if inside and inside.strip() else ():
+        key, equals, number = part.rpartition("=")
+        if not equals and not named:
+            values.append(_number(number, text))
+        elif (key := key.strip()) in kind.parameters[len(values) :] and key not in named:
+            named[key] = _number(number, text)
+        else:
+            raise InvalidInput("objective", text, _ACCEPTED, f"'{part.strip()}' is not a parameter of {name} there.")
+    for position in range(len(values), len(kind.parameters)):
+        parameter = kind.parameters[position]
+        if parameter not in named and not kind.defaults:
+            raise InvalidInput("objective", text, _ACCEPTED, f"The parameter {parameter} of {name} is missing.")
+        values.append(named[parameter] if parameter in named else kind.defaults[position])
+    return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
+
+
+def _kind(name: Any) -> _Kind:
+    if name not in _KINDS:
+        raise InvalidInput("objective", name, _ACCEPTED)
+    return _KINDS[name]
+
+
+def _number(text: str, whole: str) -> float:
+    try:
+        return int(text) if _DIGITS.fullmatch(text) else float(text)
+    except ValueError as err:
+        raise InvalidInput("objective", whole, _ACCEPTED, f"'{text.strip()}' is not a number.") from err
+
+
+def _text(value: float) -> str:
+    """Return the shortest text that reads back as the same number."""
+    return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+_FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*")
+_DIGITS = re.compile(r"\s*\d+\s*")
+_ACCEPTED = (
+    "rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
+    "followed by tv or agreement if not the usual measure"
+)

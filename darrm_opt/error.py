@@ -1,0 +1,173 @@
+"""How far the released bit is from the majority, exactly.
+
+With α_l = Pr[L = l] the release of DaRRM_γ errs by
+
+    tv error       |Pr[release = 1] − Pr[majority = 1]| = |½ Σ_{l>K/2} (α_l − α_{K−l})(1 − γ(l))|
+    disagreement   Pr[release ≠ majority that was voted] = ½ Σ_{l>K/2} (α_l + α_{K−l})(1 − γ(l))
+
+Disagreement is never below the tv error: an error for 1 cannot make up for an error for 0. At even K
+the majority of a tie is a fair coin, and so is its release: a tie counts in neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.priors import (
+    Histogram,
+    IndependentVoters,
+    Prior,
+    SharedBeta,
+    binomial_masses,
+    poisson_binomial,
+    upper_half,
+)
+
+Voters = float | ArrayLike | Prior
+"""One p that all voters share, K probabilities p_1..p_K, or how they are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorCurve:
+    """Both errors over many vectors p.
+
+    Args:
+        p: as given, shape (P,) or (P, K) [probability].
+        tv_error: shape (P,) [probability].
+        disagreement: shape (P,) [probability].
+    """
+
+    p: Array
+    tv_error: Array
+    disagreement: Array
+
+
+def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
+    """Return |Pr[release = 1] − Pr[majority = 1]| [probability].
+
+    Args:
+        gamma: noise function γ(0..K).
+        p: probability of a 1, one number for all voters or K numbers; or a prior, over which the
+            error at each p is averaged (`SharedBeta`; `IndependentVoters` with lower ≥ 1/2). A
+            `Histogram` gives the distribution of L itself: the error over all the counted votes.
+
+    Returns:
+        Exact up to rounding; no sampling.
+
+    Guarantees:
+        0 for γ = 1, and where all voters have p = 1/2; at most the disagreement, up to rounding.
+
+    Raises:
+        InvalidInput: p has the wrong shape or is outside [0, 1]; a prior whose tv error has no closed form.
+
+    Source: Definition 2.4 of the paper.
+
+    >>> tv_error([1.0, 0.5, 0.5, 1.0], p=1.0), round(tv_error([0.0, 0.0, 0.0, 0.0], p=0.8), 12)
+    (0.0, 0.396)
+    """
+    noise = _noise(gamma)
+    loss = 1.0 - upper_half(noise.values)
+    if isinstance(p, IndependentVoters | SharedBeta):
+        return float(p.gap(noise.K) @ loss / 2)
+    return float(_errors(noise, p)[0])
+
+
+def disagreement(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
+    """Return the probability that the released bit is not the majority that was voted.
+
+    Args:
+        gamma: noise function γ(0..K).
+        p: probability of a 1, one number for all voters or K numbers; or a prior, over which it is averaged.
+
+    Returns:
+        Exact up to rounding; no sampling. A tie (even K) has no majority and counts as agreement.
+
+    Raises:
+        InvalidInput: p has the wrong shape or is outside [0, 1].
+
+    >>> round(disagreement([0.0, 0.0, 0.0, 0.0], p=0.8), 12)
+    0.5
+    """
+    noise = _noise(gamma)
+    if isinstance(p, IndependentVoters | SharedBeta):
+        return float(p.folded(noise.K) @ (1.0 - upper_half(noise.values)) / 2)
+    return float(_errors(noise, p)[1])
+
+
+def error_curve(gamma: NoiseFunction | ArrayLike, ps: ArrayLike) -> ErrorCurve:
+    """Return both errors at each of many p.
+
+    Args:
+        gamma: noise function γ(0..K).
+        ps: shape (P,), each shared by all voters, or shape (P, K), a row for each vector of voters.
+
+    Raises:
+        InvalidInput: ps has the wrong shape or is outside [0, 1].
+
+    >>> error_curve([1.0, 0.5, 0.5, 1.0], [0.0, 0.5, 1.0]).disagreement.tolist()
+    [0.0, 0.1875, 0.0]
+    """
+    noise = _noise(gamma)
+    p = _probabilities(ps, "ps")
+    if p.ndim == 1:
+        errors = np.array([_shared(noise, float(one)) for one in p]).reshape(-1, 2)
+    elif p.ndim == 2 and p.shape[1] == noise.K:
+        errors = _mixed(noise, poisson_binomial(p))
+    else:
+        raise InvalidInput("ps", p.tolist(), f"shape (P,) or (P, K) with K = {noise.K}", f"Its shape is {p.shape}.")
+    for array in (p, errors):
+        array.setflags(write=False)
+    return ErrorCurve(p, errors[:, 0], errors[:, 1])
+
+
+def _errors(noise: NoiseFunction, p: Voters) -> tuple[float, float]:
+    """Return (tv error, disagreement) for one p."""
+    if isinstance(p, Histogram):
+        alpha = p.alpha(noise.K)[None, :]
+    else:
+        array = _probabilities(p, "p")
+        if array.ndim == 0:
+            return _shared(noise, float(array))
+        if array.shape != (noise.K,):
+            raise InvalidInput(
+                "p", array.tolist(), f"one probability or K = {noise.K} of them", f"Its shape is {array.shape}."
+            )
+        alpha = poisson_binomial(array[None, :])
+    tv, both = _mixed(noise, alpha)[0]
+    return float(tv), float(both)
+
+
+def _mixed(noise: NoiseFunction, alpha: Array) -> Array:
+    """Return tv error and disagreement, shape (P, 2), from the distributions of L, shape (P, K+1)."""
+    loss = 1.0 - upper_half(noise.values)
+    ahead, behind = upper_half(alpha), upper_half(alpha[:, ::-1])
+    # subtracted before the sum: exactly 0 where both sides are alike
+    return np.stack((np.abs((ahead - behind) @ loss), (ahead + behind) @ loss), axis=1) / 2
+
+
+def _shared(noise: NoiseFunction, p: float) -> tuple[float, float]:
+    """Return (tv error, disagreement) where all voters share p: the masses of one binomial, without cancellation."""
+    loss = 1.0 - upper_half(noise.values)
+    folded, gap = binomial_masses(noise.K, Fraction(p))
+    return float(gap @ loss / 2), float(folded @ loss / 2)
+
+
+def _noise(gamma: NoiseFunction | ArrayLike) -> NoiseFunction:
+    return gamma if isinstance(gamma, NoiseFunction) else NoiseFunction(gamma)
+
+
+def _probabilities(p: object, argument: str) -> Array:
+    accepted = "probabilities in [0, 1]"
+    try:
+        array = np.array(p, dtype=np.float64)
+    except (TypeError, ValueError) as err:
+        raise InvalidInput(argument, p, accepted) from err
+    outside = ~((array >= 0) & (array <= 1))
+    if outside.any():
+        raise InvalidInput(argument, float(array[outside][0]), accepted)
+    return array

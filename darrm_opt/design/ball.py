@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
-from darrm_opt.design.worst_case import WorstCase
+from darrm_opt.design.found import WorstCase
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem

@@ -53,19 +53,30 @@ def step(coefficients: Array, t: float, complement: float) -> Array:
     return complement * coefficients[..., :-1] + t * coefficients[..., 1:]
 
 
-def layers(signed: Array, x: float, y: float, most: int) -> Iterator[tuple[int, Array]]:
-    """Yield (s, A) for s = 0..most: A[i, j] = H at {x^i, y^(s−i), 1^j, 0^(K−s−j)}, shape (s+1, K−s+1).
+def layers(signed: Array, x: float, y: float, most: int) -> Iterator[tuple[int, int, Array]]:
+    """Yield (s, first, A) for s = 0..most: A[i, j] = H at {x^nx, y^(s−nx), 1^j, 0^(K−s−j)} with nx = first + i.
 
-    O(K³) time and O(K²) memory for all multisets of {0, 1, x, y}: a layer is made from the one before.
+    Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
+    −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
+    reused: each is valid until the next is asked for (fresh memory for every layer takes four times as long).
     """
-    layer = signed[np.newaxis, :]
-    yield 0, layer
+    K = signed.size - 1
+    room = max((s // 2 + 1) * (K - s + 1) for s in range(most + 1))
+    buffers, product = (np.empty(room), np.empty(room)), np.empty(room)
+    layer, first = signed[np.newaxis, :], 0
+    yield 0, 0, layer
     for s in range(1, most + 1):
-        following = np.empty((s + 1, layer.shape[1] - 1))
-        following[1:] = step(layer, x, y)
-        following[0] = step(layer[0], y, x)
-        layer = following
-        yield s, layer
+        half, width = (s + 1) // 2, K - s + 1
+        rows = s - half + 1
+        following = buffers[s % 2][: rows * width].reshape(rows, width)
+        older = layer[half - first :]  # nx = half..s−1 take one more y
+        part = product[: older.shape[0] * width].reshape(older.shape[0], width)
+        np.multiply(older[:, :-1], x, out=following[:-1])
+        np.multiply(older[:, 1:], y, out=part)
+        following[:-1] += part
+        following[-1] = step(layer[-1], x, y)  # nx = s takes one more x
+        layer, first = following, half
+        yield s, first, layer
 
 
 def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64], K: int) -> Array:

@@ -13,7 +13,8 @@ from typing import Literal
 from darrm_opt._version import __version__
 from darrm_opt.design.blossom import UNIT_ROUNDOFF
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.worst_case import WorstCase, worst_case
+from darrm_opt.design.found import WorstCase
+from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem

@@ -17,12 +17,13 @@ import numpy as np
 
 from darrm_opt.design.backends import BACKENDS, open_backend
 from darrm_opt.design.certificate import repair
+from darrm_opt.design.found import WorstCase
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, ONE, XY, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.design.program import Outcome, Status, dual_bound, monotone_rows
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.worst_case import WorstCase, worst_case
+from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
@@ -94,8 +95,9 @@ def solve(
         status, cuts = run.round(left)
         if progress is not None:
             progress(run.progress(time.perf_counter() - started))
-        if status is not Status.OPTIMAL or not run.add(cuts):
+        if status is not Status.OPTIMAL or not len(cuts):
             break
+        run.add(cuts)
     return run.finish(status, "enumerate" if method == "enumerate" else "cuts", started)
 
 
@@ -137,13 +139,14 @@ class _Run:
             self.rows = np.concatenate([self.rows, rows])
             self.limits = np.concatenate([self.limits, limits])
 
-    def add(self, cuts: Counts) -> int:
-        """Add the cuts that the program does not have yet; return how many."""
-        new = np.array([row for row in cuts if row.tobytes() not in self.known], dtype=np.int64)
-        if new.size:
-            self.known.update(row.tobytes() for row in new)
-            self._add_rows(self.constraint.rows(new), np.full(len(new), self.constraint.limit))
-        return len(new)
+    def add(self, cuts: Counts) -> None:
+        """Add multisets as rows."""
+        self.known.update(row.tobytes() for row in cuts)
+        self._add_rows(self.constraint.rows(cuts), np.full(len(cuts), self.constraint.limit))
+
+    def _unknown(self, cuts: Counts) -> Counts:
+        """The cuts that are no rows yet; a solver leaves known ones violated up to its tolerance."""
+        return cuts[[row.tobytes() not in self.known for row in cuts]]
 
     def add_everything(self) -> None:
         generator = ConstraintGenerator(self.problem)
@@ -160,7 +163,12 @@ class _Run:
         self.iterations += outcome.iterations
         self.upper_bound = min(self.upper_bound, self._bound(outcome))
         noise = self._noise(outcome)
-        found = worst_case(noise, self.constraint, above=self.constraint.limit + CUT_TOLERANCE, most=CUTS_PER_ROUND)
+        above = self.constraint.limit + CUT_TOLERANCE
+        found = worst_case(noise, self.constraint, above=above, most=CUTS_PER_ROUND, refine=False)
+        cuts = self._unknown(found.cuts)
+        if not len(cuts):
+            found = worst_case(noise, self.constraint, above=above, most=CUTS_PER_ROUND)
+            cuts = self._unknown(found.cuts)
         self.violation = found.value - self.constraint.limit
         kept = min(1.0, self.constraint.limit / found.bound) if found.bound > 0 else 1.0
         utility = kept * self.utility(noise)
@@ -168,7 +176,7 @@ class _Run:
             self.best = (utility, noise, found)
         self.seconds["program"] += searched - started
         self.seconds["search"] += time.perf_counter() - searched
-        return outcome.status, found.cuts
+        return outcome.status, cuts
 
     def finish(self, status: Status, method: str, started: float) -> Solution:
         """Certify the best answer and prove how good it is."""

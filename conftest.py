@@ -1,4 +1,4 @@
-"""What every test runs under: the same examples each time, a cache of its own, and no colour or settings from outside."""
+"""What every test and every docstring example runs under: the same examples each time, a cache of its own, and no colour or settings from outside."""
 
 from __future__ import annotations
 

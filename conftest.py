@@ -1,4 +1,7 @@
-"""What every test and every docstring example runs under: the same examples each time, a cache of its own, and no colour or settings from outside."""
+"""What every test, and every example in a docstring, runs under.
+
+The same generated inputs each time, an empty cache, and no colour or settings from outside.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,41 @@
+"""Solved once, kept, and proved again whenever it is read.
+
+Importing this package is cheap: SQLAlchemy is imported by `open_store`, and only for a database.
+
+>>> from darrm_opt import Problem
+>>> from solver_cache import MemoryStore, cached_solve
+>>> store = MemoryStore()
+>>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+>>> [cached_solve(problem, store=store).found for _ in range(2)]
+['miss', 'hit']
+"""
+
+from solver_cache.check import Finding, check
+from solver_cache.errors import CacheError
+from solver_cache.examine import Decision, Found, examine, inspect
+from solver_cache.key import CORE, Request
+from solver_cache.place import cache_url
+from solver_cache.row import Row
+from solver_cache.solve import CachedSolution, cached_solve, recall
+from solver_cache.store import MemoryStore, NoStore, Store, open_store
+
+__all__ = [
+    "CORE",
+    "CacheError",
+    "CachedSolution",
+    "Decision",
+    "Finding",
+    "Found",
+    "MemoryStore",
+    "NoStore",
+    "Request",
+    "Row",
+    "Store",
+    "cache_url",
+    "cached_solve",
+    "check",
+    "examine",
+    "inspect",
+    "open_store",
+    "recall",
+]

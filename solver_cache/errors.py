@@ -1,0 +1,25 @@
+"""What a caller of the cache can act on."""
+
+from __future__ import annotations
+
+from darrm_opt.errors import DarrmError
+
+
+class CacheError(DarrmError):
+    """The place where solutions are kept cannot be used; nothing was half-written there.
+
+    Attributes:
+        url: the place, without its password.
+        trouble: what is wrong with it.
+        advice: what to do about it.
+    """
+
+    def __init__(self, url: str, trouble: str, advice: str) -> None:
+        self.url = url
+        self.trouble = trouble
+        self.advice = advice
+        super().__init__(f"The cache at {url} cannot be used: {trouble}. {advice}")
+
+
+ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to keep nothing."
+"""Advice that fits wherever the place itself cannot be mended from here."""

@@ -1,0 +1,136 @@
+"""Where rows are kept: a database, this process's memory, or nowhere.
+
+A store keeps text under keys and knows nothing of privacy. What it must do is in `Store`, and one test module holds
+every store to it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Protocol
+
+from solver_cache.row import Row
+from solver_cache.tally import Tally
+
+
+class Store(Protocol):
+    """A place for rows. Safe to use from several threads; a database also from several processes.
+
+    Attributes:
+        tally: how often this store had the answer, since it was opened.
+    """
+
+    tally: Tally
+
+    @property
+    def url(self) -> str:
+        """The place, without its password."""
+
+    def get(self, key: str) -> Row | None:
+        """Return the row kept under ``key``, as it stands: unexamined.
+
+        Raises:
+            CacheError: the place cannot be read.
+        """
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:
+        """Keep ``row``, unless another than ``replacing`` is there already; return the one that then stands.
+
+        Whoever comes first wins, so that an answer, once given, stays the same; and a bad row is replaced only by
+        one who saw that very row, so that a good one that came in between is safe.
+
+        Raises:
+            CacheError: the place cannot be written; nothing was changed.
+        """
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every row, in the order of keys."""
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the place itself, in words; empty when nothing is."""
+
+    def close(self) -> None:
+        """Let go of the place."""
+
+
+class NoStore:
+    """Keeps nothing: every request is solved."""
+
+    url = "off"
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
+        """Return None."""
+        return None
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
+        """Return ``row``, kept nowhere."""
+        return row
+
+    def rows(self) -> Iterator[Row]:
+        """Yield nothing."""
+        return iter(())
+
+    def faults(self) -> list[str]:
+        """Return nothing: nothing is there to be wrong."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class MemoryStore:
+    """Keeps rows until the process ends."""
+
+    url = "memory"
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self._rows: dict[str, Row] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Row | None:
+        """Return the row kept under ``key``."""
+        return self._rows.get(key)
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:
+        """Keep ``row`` as `Store.put` says."""
+        with self._lock:
+            if self._rows.get(row.key) in {None, replacing}:
+                self._rows[row.key] = row
+            return self._rows[row.key]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every row, in the order of keys."""
+        with self._lock:
+            kept = sorted(self._rows.items())
+        return (row for _, row in kept)
+
+    def faults(self) -> list[str]:
+        """Return nothing: there is no place to be damaged."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing; the rows stay until the object goes."""
+
+
+def open_store(url: str) -> Store:
+    """Open the place at ``url``, making it first where it does not exist yet.
+
+    Args:
+        url: a database URL, such as ``sqlite:////var/cache/darrm.sqlite`` (four slashes: an absolute path) or
+            ``postgresql+psycopg://user@host/name``; or ``memory`` (until the process ends); or ``off``.
+
+    Raises:
+        CacheError: the place cannot be used. Found out now, before any work, and nothing is left behind half-made.
+    """
+    if url == NoStore.url:
+        return NoStore()
+    if url == MemoryStore.url:
+        return MemoryStore()
+    from solver_cache.database import DatabaseStore  # half a second: SQLAlchemy
+
+    return DatabaseStore(url)

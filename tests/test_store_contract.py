@@ -1,0 +1,130 @@
+"""What every store must do, whatever it is made of. A new store adds a line to STORES."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from solver_cache import MemoryStore, NoStore, Row, Store, open_store
+from solver_cache.key import digest
+
+
+def memory(_: Path) -> Store:
+    return open_store("memory")
+
+
+def sqlite_file(folder: Path) -> Store:
+    return open_store(f"sqlite:///{folder / 'deep' / 'cache.sqlite'}")
+
+
+STORES: dict[str, Callable[[Path], Store]] = {"memory": memory, "sqlite": sqlite_file}
+LASTING = ("sqlite",)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with closing(STORES[request.param](tmp_path)) as opened:
+        yield opened
+
+
+def row(key: str, record: str = "{}", core: int = 1) -> Row:
+    return Row(key, core, record, digest(record))
+
+
+def test_an_empty_store_has_nothing(store: Store) -> None:
+    assert store.get("a") is None
+    assert list(store.rows()) == []
+    assert store.faults() == []
+    assert set(store.tally.counts.values()) == {0}
+
+
+@pytest.mark.parametrize("record", ["{}", "γ = ½ · '\"; --\n\t\u2028 😀", "0.1" * 400_000, ""])
+def test_what_is_put_comes_back_to_the_letter(store: Store, record: str) -> None:
+    kept = row("a", record, core=7)
+    assert store.put(kept) == kept
+    assert store.get("a") == kept
+    assert store.get("A") is None
+
+
+def test_the_first_answer_stays(store: Store) -> None:
+    first = store.put(row("a", "first"))
+    assert store.put(row("a", "second")) == first
+    assert store.get("a") == first
+
+
+def test_a_bad_row_is_replaced_by_one_who_saw_it(store: Store) -> None:
+    bad, good = store.put(row("a", "bad")), row("a", "good")
+    assert store.put(good, replacing=bad) == good
+    assert store.get("a") == good
+
+
+def test_a_good_row_that_came_in_between_is_safe(store: Store) -> None:
+    bad, good = store.put(row("a", "bad")), row("a", "good")
+    store.put(good, replacing=bad)
+    assert store.put(row("a", "late"), replacing=bad) == good
+    assert store.get("a") == good
+
+
+def test_replacing_a_row_that_is_gone_keeps_the_new_one(store: Store) -> None:
+    assert store.put(row("a"), replacing=row("a", "gone")) == row("a")
+
+
+def test_rows_come_in_the_order_of_keys_however_many(store: Store) -> None:
+    keys = [f"{number * 37 % 1001:04}" for number in range(1001)]
+    for key in keys:
+        store.put(row(key))
+    assert [kept.key for kept in store.rows()] == sorted(keys)
+
+
+def test_a_walk_through_the_rows_does_not_stop_a_writer(store: Store) -> None:
+    for key in "ac":
+        store.put(row(key))
+    walk = iter(store.rows())
+    assert next(walk).key == "a"
+    store.put(row("b"))
+    assert store.get("b") == row("b")
+
+
+def test_threads_that_put_one_key_agree_on_its_row(store: Store) -> None:
+    barrier = threading.Barrier(8)
+    standing: list[Row] = []
+
+    def write(number: int) -> None:
+        barrier.wait()
+        standing.append(store.put(row("a", f"from {number}")))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(standing) == 8
+    assert set(standing) == {store.get("a")}
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_rows_outlive_the_store(name: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        with closing(STORES[name](tmp_path)) as opened:
+            opened.put(row("a"))
+    with closing(STORES[name](tmp_path)) as opened:
+        assert opened.get("a") == row("a")
+
+
+def test_off_keeps_nothing() -> None:
+    store = open_store("off")
+    assert isinstance(store, NoStore)
+    assert store.put(row("a"), replacing=row("a", "bad")) == row("a")
+    assert store.get("a") is None
+    assert list(store.rows()) == []
+    assert store.faults() == []
+    store.close()
+
+
+def test_memory_is_forgotten_with_its_store() -> None:
+    open_store("memory").put(row("a"))
+    assert MemoryStore().get("a") is None

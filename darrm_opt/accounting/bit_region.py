@@ -1,0 +1,170 @@
+"""What one released bit can show: the pairs (Pr[1|D], Pr[1|D′]) over neighbouring datasets D, D′, as a polygon.
+
+The more a bit can depend on the data, the further the pair (p, q) is from the diagonal. The pairs that a mechanism can
+show form a region that lies in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours
+being symmetric, about the diagonal too. Only its vertices matter to `bits`, and of two that are each other's complement
+(1−p, 1−q) only one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
+
+Side = Literal["outer", "inner"]
+
+
+@dataclass(frozen=True, eq=False)
+class BitRegion:
+    """The vertices of a polygon of (p, q), as what an adversary may choose from for one release.
+
+    Attributes:
+        moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q down:
+            whatever is computed from them is at least what the exact vertex gives.
+        side: "outer": contains every pair that the mechanism can show, so what follows is a guarantee; "inner": contains
+            only pairs that it can show, so what follows is optimistic, the other end of the bracket.
+    """
+
+    moves: Array
+    side: Side
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether a δ computed from this region is a proof."""
+        return self.side == "outer"
+
+
+def privacy_region(event: Privacy) -> BitRegion:
+    """Return the region of all (ε, δ)-DP mechanisms that release one bit.
+
+    Its vertices up to relabelling are (δ, 0), (0, δ) and (x, y), x = (e^ε+δ)/(e^ε+1), y = (1−δ)/(e^ε+1) = 1 − x.
+
+    Args:
+        event: ε finite, ≥ 0; δ in [0, 1).
+
+    Raises:
+        InvalidInput: ε is infinite.
+
+    Source: spec of the composition module, 2.7; the corners of F in Lemma 3.4 of the paper.
+    """
+    epsilon, delta = event.epsilon, event.delta
+    if epsilon == math.inf:
+        raise InvalidInput("epsilon", epsilon, "a finite number of nats, at least 0")
+    shrink = math.exp(-epsilon)
+    x, y = (1 + delta * shrink) / (1 + shrink), (1 - delta) * shrink / (1 + shrink)
+    wide = 8 * ULP
+    moves = [[min(1.0, x * (1 + wide)), y * (1 + wide), y * (1 - wide), x * (1 - wide)]]
+    if delta > 0:
+        rest_up, rest_down = _outward(1 - Fraction(delta))
+        moves += [[delta, rest_up, 0.0, 1.0], [0.0, 1.0, delta, rest_down]]
+    return _region(moves, "outer")
+
+
+def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Array) -> BitRegion:
+    """Return the polygon that bounds on the privacy profile prove to contain every pair.
+
+    Args:
+        slopes: e^ε at which the profile is known, each ≥ 1.
+        deltas: for each slope c a δ ≥ sup (p − c·q) over all pairs, both answers and both orders of the neighbours
+            [probability]: the profile at ln c, rounded up.
+
+    Returns:
+        The intersection of the half-planes p ≤ δ + c·q, their mirror images in the diagonal and in (½, ½).
+
+    Guarantees:
+        Contains every pair that satisfies the bounds: intersections are computed in rationals and rounded outward.
+
+    Raises:
+        InvalidInput: the lists differ in length or are empty, a slope is below 1, or a δ outside [0, 1].
+
+    Source: supporting lines of a convex region; design notes, "Exact adaptive recursion".
+    """
+    known = _lines(slopes, deltas)
+    # Upper boundary p ≤ δ + c·q; mirrored in the diagonal and then in (½, ½): 1−q ≤ δ + c(1−p), i.e.
+    # p ≤ (1 − (1−δ)/c) + q/c.  And p ≤ 1.
+    lines = known + [(1 / slope, 1 - (1 - delta) / slope) for slope, delta in known] + [(Fraction(0), Fraction(1))]
+    vertices = [(height, Fraction(0)) for height in [min(height for _, height in lines)]]
+    vertices += _lower_envelope(lines)
+    return _region([[*_above(p, q)] for p, q in vertices], "outer")
+
+
+def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
+    """Return the polygon spanned by pairs that the mechanism can show: the optimistic end of a bracket.
+
+    Args:
+        pairs: (Pr[1|D], Pr[1|D′]) of some neighbours, shape (pairs, 2), each in [0, 1].
+
+    Raises:
+        InvalidInput: wrong shape, or a number outside [0, 1].
+    """
+    points = np.asarray(pairs, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2 or not points.size or not np.all((points >= 0) & (points <= 1)):
+        raise InvalidInput("pairs", np.asarray(pairs).tolist(), "pairs (p, q) of probabilities, shape (n, 2), n ≥ 1")
+    p, q = points.T
+    return _region(np.column_stack((p, 1 - p, q, 1 - q)).tolist(), "inner")
+
+
+def _region(moves: list[list[float]], side: Side) -> BitRegion:
+    array = np.unique(np.array(moves, dtype=np.float64), axis=0)
+    array.setflags(write=False)
+    return BitRegion(array, side)
+
+
+def _lines(slopes: Sequence[float] | Array, deltas: Sequence[float] | Array) -> list[tuple[Fraction, Fraction]]:
+    if len(slopes) != len(deltas) or len(slopes) == 0:
+        raise InvalidInput("deltas", list(deltas), f"one δ for each of {len(slopes)} slopes, at least one")
+    for slope, delta in zip(slopes, deltas, strict=True):
+        if not 1 <= slope < math.inf:
+            raise InvalidInput("slopes", float(slope), "e^ε, a number at least 1")
+        if not 0 <= delta <= 1:
+            raise InvalidInput("deltas", float(delta), "a probability in [0, 1]")
+    return [(Fraction(float(slope)), Fraction(float(delta))) for slope, delta in zip(slopes, deltas, strict=True)]
+
+
+def _lower_envelope(lines: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
+    """Return the corners (p, q), 0 < q ≤ 1, of q ↦ min over lines of height + slope·q, exactly."""
+    ordered = sorted(set(lines), key=lambda line: (-line[0], line[1]))
+    kept: list[tuple[Fraction, Fraction]] = []
+    for slope, height in ordered:
+        if kept and slope == kept[-1][0]:
+            continue
+        while kept and height <= kept[-1][1]:
+            kept.pop()  # flatter and lower at 0: below it everywhere
+        while len(kept) >= 2 and _crossing(kept[-2], (slope, height)) <= _crossing(kept[-2], kept[-1]):
+            kept.pop()
+        kept.append((slope, height))
+    corners = []
+    for first, second in pairwise(kept):
+        q = _crossing(first, second)
+        if 0 < q <= 1:
+            corners.append((first[1] + first[0] * q, q))
+    return corners
+
+
+def _crossing(steep: tuple[Fraction, Fraction], flat: tuple[Fraction, Fraction]) -> Fraction:
+    return (flat[1] - steep[1]) / (steep[0] - flat[0])
+
+
+def _above(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
+    return _outward(p)[0], _outward(1 - p)[0], _outward(q)[1], _outward(1 - q)[1]
+
+
+def _outward(value: Fraction) -> tuple[float, float]:
+    """Return the nearest doubles (≥ value, ≤ value)."""
+    nearest = value.numerator / value.denominator
+    exact = Fraction(nearest)
+    return (
+        nearest if exact >= value else math.nextafter(nearest, math.inf),
+        nearest if exact <= value else math.nextafter(nearest, -math.inf),
+    )

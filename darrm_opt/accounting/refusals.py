@@ -1,0 +1,54 @@
+"""What the accountants refuse, named for what the caller can do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from darrm_opt.errors import DarrmError
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting.reproduction.counterexample import Counterexample
+
+
+class BelowLeakFloor(DarrmError):
+    """No ε, however large, gives a total δ this small: raise the total δ, or ask fewer queries.
+
+    Attributes:
+        delta: the total δ asked for [probability].
+        floor: the smallest δ that can be had, rounded up [probability].
+    """
+
+    def __init__(self, delta: float, floor: float, why: str) -> None:
+        self.delta = delta
+        self.floor = floor
+        super().__init__(
+            f"no finite epsilon exists at delta = {delta!r}: {why}, so the total delta is at least {floor!r}. "
+            "Raise the total delta, or ask fewer queries."
+        )
+
+
+class TooMuchWork(DarrmError):
+    """The computation asked for is exact but too long; the message names a cheaper sound one."""
+
+
+class BudgetExceeded(DarrmError):
+    """A charge was refused because the budget would be overspent; nothing was charged."""
+
+
+class LedgerUnreadable(DarrmError):
+    """A saved ledger is missing, damaged or from another format; nothing was loaded."""
+
+
+class UnsoundBound(DarrmError):
+    """A printed theorem that is false was asked for without acknowledging it.
+
+    Attributes:
+        counterexample: a mechanism for which the theorem's claim is wrong.
+    """
+
+    def __init__(self, name: str, counterexample: Counterexample, instead: str) -> None:
+        self.counterexample = counterexample
+        super().__init__(
+            f"{name} is false as printed: {counterexample} Use {instead}, or pass acknowledge_unsound=True to reproduce "
+            "the printed number."
+        )

@@ -7,17 +7,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from sqlalchemy.dialects import postgresql
 
 import solver_cache.database
 from darrm_opt import Problem, verify
-from solver_cache import CacheError, Request, Row, cached_solve, check, examine, open_store
+from solver_cache import CacheError, Request, Row, Store, cached_solve, check, examine, open_store
 from solver_cache.database import _insert
 from solver_cache.key import digest
 from solver_cache.schema import MIGRATIONS
@@ -177,13 +179,34 @@ def test_the_insert_is_spelt_for_each_database() -> None:
 
 # ------------------------------------------------------------------------------------------------ many processes
 
+
+def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cache.sqlite"
+    opened: list[Store] = []
+    waiting = threading.Thread(target=lambda: opened.append(open_store(f"sqlite:///{path}")))
+    with FileLock(f"{path}.lock"):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        assert not path.exists()
+        monkeypatch.setattr(solver_cache.database, "OPENING_SECONDS", 0.1)
+        with pytest.raises(CacheError, match=r"another process has held .*\.lock for 0\.1 s\. End that process\."):
+            open_store(f"sqlite:///{path}")
+    waiting.join(60)
+    opened[0].close()
+    assert path.exists()
+
+
 OPENER = """
-import sys
+import sys, time
 from solver_cache import Row, open_store
 import solver_cache.database
 print("ready", flush=True)
 sys.stdin.readline()
+start = time.time() // 1 + 2
 for number in range(20):
+    while time.time() < start + number * 0.05:  # all at the same instant, again and again
+        pass
     store = open_store(f"sqlite:///{sys.argv[1]}/new/{number}.sqlite")
     store.put(Row(sys.argv[2], 1, "{}", ""))
     store.close()

@@ -29,11 +29,11 @@ from darrm_opt.ensembles.moments import (
     pure_epsilon,
     saa_label_budget,
     saa_lam_for,
-    two_class_moments,
 )
 from darrm_opt.ensembles.partition import Partition
 from darrm_opt.ensembles.pate_laplace import conjectured_moment, data_dependent_moment, wrong_winner_bound
 from darrm_opt.ensembles.personal import StarRule, record_weights, spread_floor, star_spread, vote_spread
+from darrm_opt.ensembles.two_class import TwoClassVote
 from darrm_opt.ensembles.voting import LaplaceNoise
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "bagging_dpbag_expected.csv").read_text().splitlines()))
@@ -76,7 +76,7 @@ def smallest_order(i: dict[str, Any]) -> int:
 
 
 def exact_two_class_budget(i: dict[str, Any]) -> int:
-    moments = two_class_moments(i["n"], LaplaceNoise(1 / i["lam"]), orders(i), kind="continuous")
+    moments = TwoClassVote(i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous").moments(orders(i))
     low, high = 0, 10**6
     while high - low > 1:
         middle = (low + high) // 2
@@ -190,9 +190,9 @@ COMPUTE: dict[tuple[str, str], Compute] = {
     ("saa", "n_labels(rule=strict)"): strict,
     ("saa", "pure_epsilon_per_query"): lambda i: pure_epsilon(i["lam"]),
     ("saa", "smallest_max_order_reproducing_tables"): smallest_order,
-    ("saa_exact_binary(extension)", "alpha_exact"): lambda i: two_class_moments(
-        i["n"], LaplaceNoise(1 / i["lam"]), [i["l"]], kind="continuous"
-    )[0],
+    ("saa_exact_binary(extension)", "alpha_exact"): lambda i: TwoClassVote(
+        i["n"], LaplaceNoise(1 / i["lam"]), kind="continuous"
+    ).moments([i["l"]])[0],
     ("saa_exact_binary(extension)", "n_labels(rule=strict)"): exact_two_class_budget,
     ("vote", "prob_class1_wins (2 classes)"): lambda i: LaplaceNoise(i["scale"]).wins(i["count_diff"], "continuous"),
     ("vote", "prob_correct when unanimous, lam=2/n (any n,k)"): lambda _: LaplaceNoise(7 * 30 / 2).wins(

@@ -10,7 +10,7 @@ record, the *weight* S = Σ over queries of m², is the whole state, and
 SAA and DPBag- take m = 1, so S is the number of queries and nothing depends on data.
 
 Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Theorems 1 to 4; moments to
-(ε, δ): Abadi et al. 2016, Theorem 2. `two_class_moments` is ours.
+(ε, δ): Abadi et al. 2016, Theorem 2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.ensembles.exact import GUARD
-from darrm_opt.ensembles.voting import Kind, VoteNoise, positive_fraction
+from darrm_opt.ensembles.voting import positive_fraction
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
 
@@ -168,56 +168,6 @@ def saa_lam_for(n_labels: int, epsilon: float, delta: float, *, orders: Iterable
     while moments_epsilon(n_labels, lam, delta, l) > epsilon:
         lam *= 1 - 2.0**-45
     return lam
-
-
-def two_class_moments(
-    K: int,
-    noise: VoteNoise,
-    orders: Iterable[float] = ORDERS,
-    *,
-    affected: int = 1,
-    kind: Kind = "discrete",
-) -> Array:
-    """Return the exact worst moments of one noisy vote between two classes, whatever the votes.
-
-    For v ones of K, p(v) is the probability of releasing 1. A record moves at most ``affected`` votes; p is
-    monotone in v and a divergence grows as its arguments part, so the worst neighbour of v is v ± affected:
-    α(l) = max over v of ln Σ_o p_o(v)·(p_o(v)/p_o(v′))^l.
-
-    Args:
-        K: teachers in all (chunks times partitions), ≥ 1.
-        noise: noise added to each of the two counts.
-        orders: moment orders l ≥ 1.
-        affected: votes that one record can move (one per partition), ≥ 1.
-        kind: the noise that is drawn, or the continuous form of the source.
-
-    Returns:
-        α(l) for each order, rounded up. Data independent; it adds up over queries, adaptive ones too.
-
-    Source: ours. A fraction of 2λ²l(l+1): one bit of a noisy count says less than the count.
-
-    >>> from darrm_opt.ensembles.voting import LaplaceNoise
-    >>> float(two_class_moments(50, LaplaceNoise(25), [14])[0]) < moment_increment(0.04, 14) / 4
-    True
-    """
-    K = whole_number(K, "K", "a number of teachers, at least 1")
-    affected = min(whole_number(affected, "affected", "a number of votes, at least 1"), K)
-    l = checked_orders(orders)[:, None]
-    loses = np.array([noise.loses(d, kind) for d in range(K % 2, K + 1, 2)])  # margins K % 2, …, K
-    if loses[-1] < 1e-300:
-        raise InvalidInput("noise", noise, "noise that leaves each answer a chance above 1e-300", "Add more noise.")
-    behind, ahead = loses[::-1], 1 - loses[1 - K % 2 :]  # margin 0 (even K) is counted once
-    one = np.log(np.concatenate([behind, ahead]))  # ln Pr[1] at v = 0..K, that is at margin 2v − K
-    zero = one[::-1]
-    v = np.arange(K + 1)
-    worst = np.zeros(l.shape[0])
-    for neighbour in (np.minimum(v + affected, K), np.maximum(v - affected, 0)):
-        log_ratio_one, log_ratio_zero = one - one[neighbour], zero - zero[neighbour]
-        moment = np.logaddexp(one + l * log_ratio_one, zero + l * log_ratio_zero)
-        # Each logarithm carries a few ulps of itself; the order multiplies them.
-        slack = 2.0**-50 * (l + 1) * (4 + np.abs(one) + np.abs(zero) + np.abs(one[neighbour]) + np.abs(zero[neighbour]))
-        worst = np.maximum(worst, np.max(moment + slack, axis=1))
-    return np.asarray(worst, dtype=np.float64)
 
 
 def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: Iterable[float] = ORDERS) -> float:

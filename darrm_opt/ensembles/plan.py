@@ -13,26 +13,25 @@ from typing import Literal
 
 from darrm_opt.ensembles.guarantee import Guarantee
 from darrm_opt.ensembles.moments import (
-    Array,
+    ORDERS,
     checked_epsilon,
     checked_lam,
     epsilon_floor,
-    epsilon_from_moments,
     moments_epsilon,
     pure_epsilon,
-    two_class_moments,
 )
+from darrm_opt.ensembles.two_class import LEAST_PROBABILITY, Costs, TwoClassVote
 from darrm_opt.ensembles.voting import LaplaceNoise, positive_fraction
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 
-Accountant = Literal["best", "moments", "two_class"]
+Accountant = Literal["best", "moments", "two_class", "bits"]
 
 MOST_LABELS = 10**9
 """Search limit for a number of labels."""
 
-LAM_PRECISION = 1e-9
-"""Relative precision to which a plan finds λ, from below."""
+PRECISION = 1e-6
+"""Relative precision to which a plan finds its noise, from the private side."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,14 @@ class LaplacePlan:
         n_partitions: partitions, ≥ 1: votes that one record can move.
         n_classes: ≥ 2.
         delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
-        accountant: ``moments`` is the papers', improved by 2λ per query where that is less; ``two_class``
-            the exact moments of one released bit; ``best`` the least of those that apply.
+        accountant: ``moments`` is the papers', or 2λ per query where that is less; for two classes ``two_class`` is the
+            exact account of one released bit, composed by its moments, and ``bits`` by the exact composition of bits:
+            the tightest, seconds for a thousand labels. ``best`` is the least of those that take milliseconds.
         adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
             partition (`slot_partition` replace, `hashed_partition` add_remove).
 
     Raises:
-        InvalidInput: a number out of range, or ``two_class`` with more classes or δ = 0.
+        InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
 
     Source: Jordon, Yoon, van der Schaar, "Differentially private bagging": SAA and DPBag-.
 
@@ -79,10 +79,10 @@ class LaplacePlan:
         delta = real_number(self.delta, "delta", "a probability in [0, 1)")
         if not 0 <= delta < 1:
             raise InvalidInput("delta", self.delta, "a probability in [0, 1)")
-        if self.accountant not in ("best", "moments", "two_class"):
-            raise InvalidInput("accountant", self.accountant, "'best', 'moments' or 'two_class'")
-        if self.accountant == "two_class" and (self.n_classes != 2 or delta == 0):
-            raise InvalidInput("accountant", self.accountant, "'moments' unless n_classes = 2 and delta > 0")
+        if self.accountant not in ("best", "moments", "two_class", "bits"):
+            raise InvalidInput("accountant", self.accountant, "'best', 'moments', 'two_class' or 'bits'")
+        if self.accountant in ("two_class", "bits") and self.n_classes != 2:
+            raise InvalidInput("accountant", self.accountant, "'best' or 'moments' unless n_classes = 2")
         if self.adjacency not in ("replace", "add_remove"):
             raise InvalidInput("adjacency", self.adjacency, "'replace' or 'add_remove'")
 
@@ -149,37 +149,37 @@ class LaplacePlan:
         if n_labels is None:
             chosen = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
             cost = label_cost(chosen)
-            return plan(_most(lambda T: cost(T)[0] <= epsilon), chosen.lam)
+            return plan(most_labels(lambda T: cost(T)[0] <= epsilon), chosen.lam)
         whole_number(n_labels, "n_labels", "a number of labels, at least 1")
-        return plan(n_labels, _largest_lam(lambda lam: plan(n_labels, lam).guarantee.epsilon <= epsilon))
+        inverse = least_noise(lambda noise: plan(n_labels, 1 / noise).guarantee.epsilon <= epsilon, n_labels / epsilon)
+        return plan(n_labels, 1 / inverse)
 
 
 def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
     """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
-    moments = _exact_moments(plan)
+    bit = _bit_costs(plan)
 
     def cost(T: int) -> tuple[float, str]:
-        options = [(pure_epsilon(plan.lam, T), "Laplace noise, pure composition")]
-        if plan.delta > 0:
-            options.append((moments_epsilon(T, plan.lam, plan.delta), "DPBag-/SAA moments accountant, m = 1"))
-        if moments is not None:
-            options.append((epsilon_from_moments(moments, T, plan.delta), "exact moments of a two-class vote"))
+        options = bit(T) if bit else []
+        if plan.accountant in ("best", "moments") or not options:
+            options.append((pure_epsilon(plan.lam, T), "Laplace noise, pure composition"))
+            if plan.delta > 0:
+                options.append((moments_epsilon(T, plan.lam, plan.delta), "SAA/DPBag- moments accountant, m = 1"))
         return min(options)
 
     return cost
 
 
-def _exact_moments(plan: LaplacePlan) -> Array | None:
-    """Return the exact moments of one label where the accountant wants them, else None."""
-    if plan.accountant == "moments" or plan.n_classes != 2 or plan.delta == 0:
-        return None
+def _bit_costs(plan: LaplacePlan) -> Costs | None:
+    """Return the account of one released bit where the accountant wants it and noise leaves it a meaning."""
     teachers = plan.n_chunks * plan.n_partitions
-    if plan.accountant == "best" and plan.noise.loses(teachers) < 1e-300:
-        return None  # so little noise that pure privacy is the better account anyway
-    return two_class_moments(teachers, plan.noise, affected=plan.n_partitions)
+    if plan.accountant == "moments" or plan.n_classes != 2 or plan.noise.loses(teachers) < LEAST_PROBABILITY:
+        return None
+    vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
+    return vote.costs(plan.delta, ORDERS, exact=plan.accountant == "bits")
 
 
-def _most(affordable: Callable[[int], bool]) -> int:
+def most_labels(affordable: Callable[[int], bool]) -> int:
     """Return the largest whole number up to `MOST_LABELS` that is affordable; cost grows with the number."""
     low, high = 0, 1
     while high <= MOST_LABELS and affordable(high):
@@ -190,15 +190,15 @@ def _most(affordable: Callable[[int], bool]) -> int:
     return low
 
 
-def _largest_lam(affordable: Callable[[float], bool]) -> float:
-    """Return an affordable λ within `LAM_PRECISION` of the largest; cost grows with λ."""
-    low = 1.0
-    while not affordable(low):
-        low /= 2
-    high = 2 * low
-    while affordable(high):
-        low, high = high, 2 * high
-    while high - low > LAM_PRECISION * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if affordable(middle) else (low, middle)
-    return low
+def least_noise(affordable: Callable[[float], bool], guess: float) -> float:
+    """Return an affordable amount of noise within `PRECISION` of the least; cost falls with noise."""
+    enough = guess
+    while not affordable(enough):
+        enough *= 2
+    short = enough / 2
+    while affordable(short):
+        short, enough = short / 2, short
+    while enough - short > PRECISION * enough:
+        middle = (short + enough) / 2
+        short, enough = (short, middle) if affordable(middle) else (middle, enough)
+    return enough

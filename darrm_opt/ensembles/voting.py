@@ -134,13 +134,13 @@ class GaussianNoise:
             density = math.exp(-(margin**2) / (2 * s2)) / math.sqrt(2 * math.pi * s2)
             correction = margin / (12 * s2) + (3 * margin / s2**2 - margin**3 / s2**3) / 720
             return 0.5 * math.erfc(margin / (2 * self.sigma)) + correction * density
-        difference = self._difference_masses()
+        difference = self.difference_masses()
         if margin >= difference.size:
             return 0.0
         return float(difference[margin] / 2 + difference[margin + 1 :].sum())
 
-    def _difference_masses(self) -> NDArray[np.float64]:
-        """Return Pr[difference of two samples = w] for w = 0, 1, … up to 40 standard deviations.
+    def difference_masses(self) -> NDArray[np.float64]:
+        """Return Pr[difference of two samples = w] for w = 0, 1, … up to 28 of its standard deviations.
 
         Σ_j e^(−j²/2σ²)·e^(−(w−j)²/2σ²) = e^(−w²/4σ²)·Σ_j e^(−(j−w/2)²/σ²): the last sum depends on the
         parity of w alone.
@@ -205,47 +205,6 @@ def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFu
     K = whole_number(K, "K", "a whole number of voters, at least 1")
     upper = [1.0 - 2.0 * noise.loses(2 * l - K, kind) for l in range(K // 2 + 1, K + 1)]
     return NoiseFunction.from_upper_half(np.clip(upper, 0.0, 1.0), K)
-
-
-def two_class_delta(K: int, noise: VoteNoise, epsilon: float, *, affected: int = 1, kind: Kind = "discrete") -> float:
-    """Return the exact δ(ε) of one noisy vote between two classes, K voters that need not be private.
-
-    One record moves at most ``affected`` votes, so the neighbours of l ones are l ± 1..affected, and one bit
-    leaves: the worst δ is a maximum over finitely many pairs. With noise as large as the vote it is far
-    below what a bound on the noisy counts gives.
-
-    Args:
-        K: voters, ≥ 1.
-        noise: noise added to each of the two counts.
-        epsilon: [nats], ≥ 0.
-        affected: votes that one record can move, 1..K.
-        kind: the noise that is drawn, or the continuous form of the source.
-
-    Returns:
-        δ [probability]: the computed value plus `DELTA_SLACK`; 0 where it is 0 with room to spare.
-
-    Source: ours.
-
-    >>> 0.02 < two_class_delta(11, GaussianNoise.of_sigma(21.46), 0.01) < 0.03
-    True
-    """
-    K = whole_number(K, "K", "a whole number of voters, at least 1")
-    affected = min(whole_number(affected, "affected", "a whole number of votes, at least 1"), K)
-    epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0")
-    if epsilon < 0:
-        raise InvalidInput("epsilon", epsilon, "a number of nats, at least 0")
-    one = np.array([noise.wins(2 * l - K, kind) for l in range(K + 1)])
-    worst = -1.0
-    for moved in range(1, affected + 1):
-        # Output 0 at l ones is output 1 at K − l ones, so the maximum over l covers both outputs.
-        for a, b in ((one[moved:], one[:-moved]), (one[:-moved], one[moved:])):
-            with np.errstate(over="ignore"):
-                worst = max(worst, float(np.max(a - np.exp(epsilon) * b)))
-    return min(1.0, max(worst, 0.0) + DELTA_SLACK) if worst > -DELTA_SLACK else 0.0
-
-
-DELTA_SLACK = 1e-13
-"""Added to a computed δ: each probability above carries less than 1e-14 of rounding error, e^ε·Pr ≤ 1 where it matters."""
 
 
 def positive_fraction(value: Fraction | float, argument: str) -> Fraction:

@@ -1,0 +1,61 @@
+"""Exact distributions of samplers: every path of their random choices, explored with its exact probability."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from fractions import Fraction
+from typing import TypeVar
+
+from darrm_opt.ensembles.randomness import Bits
+
+Outcome = TypeVar("Outcome", bound=Hashable)
+
+
+class _NeedsMore(Exception):
+    def __init__(self, weights: list[Fraction]) -> None:
+        self.weights = weights
+
+
+class _Scripted(Bits):
+    """Answers from a script; asks for more when it ends."""
+
+    def __init__(self, script: tuple[int, ...]) -> None:
+        self._answers = iter(script)
+
+    def below(self, n: int) -> int:
+        return 0 if n == 1 else self._next([Fraction(1, n)] * n)
+
+    def chance(self, probability: Fraction) -> bool:
+        """Two branches, however large the denominator."""
+        if probability in (0, 1):
+            return bool(probability)
+        return bool(self._next([1 - probability, probability]))
+
+    def _next(self, weights: list[Fraction]) -> int:
+        answer = next(self._answers, None)
+        if answer is None:
+            raise _NeedsMore(weights)
+        return answer
+
+
+def exact_distribution(
+    draw: Callable[[Bits], Outcome], least: Fraction = Fraction(1, 10**5)
+) -> tuple[dict[Outcome, Fraction], Fraction]:
+    """Return each outcome's probability over all paths of probability at least ``least``, and the mass of the rest.
+
+    The exact probability of an outcome lies between its entry and its entry plus the rest.
+    """
+    found: dict[Outcome, Fraction] = defaultdict(Fraction)
+    rest = Fraction(0)
+    pending: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    while pending:
+        script, weight = pending.pop()
+        if weight < least:
+            rest += weight
+            continue
+        try:
+            found[draw(_Scripted(script))] += weight
+        except _NeedsMore as more:
+            pending += [((*script, i), weight * share) for i, share in enumerate(more.weights) if share]
+    return dict(found), rest

@@ -1,0 +1,93 @@
+"""Reading and writing files: whole or not at all, and refused before the work rather than after it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from darrm_opt.errors import InvalidInput
+
+
+def check_writable(path: str | None, option: str) -> None:
+    """Refuse a path that cannot be written, before any work.
+
+    Raises:
+        InvalidInput: its folder does not exist or cannot be written, or it is a folder.
+    """
+    if path is None:
+        return
+    folder = Path(path).absolute().parent
+    trouble = ""
+    if Path(path).is_dir():
+        trouble = "It is a folder."
+    elif not folder.is_dir():
+        trouble = f"There is no folder {folder}."
+    elif not os.access(folder, os.W_OK):
+        trouble = f"The folder {folder} cannot be written."
+    if trouble:
+        raise InvalidInput(option, path, "a file that can be written", trouble)
+
+
+def check_plot(path: str | None) -> None:
+    """Refuse a picture that cannot be written or drawn, before any work.
+
+    Raises:
+        InvalidInput: as `check_writable`, or the name does not end like a picture's.
+        BackendUnavailable: matplotlib is not installed.
+    """
+    check_writable(path, "plot")
+    if path is not None:
+        from darrm_opt.figures import FORMATS, check_drawable
+
+        if picture_format(path) not in FORMATS:
+            raise InvalidInput("plot", path, "a name ending in " + ", ".join(f".{each}" for each in FORMATS))
+        check_drawable(picture_format(path))
+
+
+def picture_format(path: str) -> str:
+    """Return the format that a file's name asks for.
+
+    >>> picture_format("output/MNIST.SVG")
+    'svg'
+    """
+    return Path(path).suffix.lower().removeprefix(".")
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write ``content`` beside ``path`` and move it there in one step: a reader sees the old file or the new one."""
+    import tempfile
+
+    path = Path(path)
+    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    beside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
+        beside.replace(path)
+    except BaseException:  # ctrl-C too must leave nothing behind
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def read_text(source: str) -> str:
+    """Return what is in the file ``source``, or on stdin for ``-``.
+
+    Raises:
+        InvalidInput: the file cannot be read, or is not UTF-8 text.
+    """
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8 text"
+        raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
+
+
+def _umask() -> int:
+    """Return the umask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,67 @@
+"""Solve, through the cache where that pays."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from api.cli.outcome import say
+from api.cli.text import number
+from darrm_opt import solve
+from darrm_opt.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from api.cli.options import DesignOptions
+    from darrm_opt import Problem, Solution
+    from darrm_opt.design.solution import Watcher
+
+QUICK_K = 61
+"""Up to this K a solve by cuts with HiGHS takes less time than opening the store, about half a second (SQLAlchemy's
+import): `darrm solve` then does not look there unless it is told to."""
+
+
+def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
+    """Return the certified γ_opt, from the cache if it is there and it pays to look.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted.
+        BackendUnavailable: the solver cannot be used here.
+        CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
+    """
+    how: dict[str, Any] = {
+        "objective": design.objective,
+        "shape": design.shape,
+        "method": design.method,
+        "backend": design.backend,
+        "time_limit": _seconds(design.time_limit),
+        "progress": progress,
+    }
+    wanted = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
+    if design.cache is False or not (wanted or takes_long(problem, design)):
+        return solve(problem, **how)
+
+    from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
+
+    try:
+        store = open_store(cache_url(os.environ))
+    except CacheError as err:
+        if wanted:
+            raise
+        say(f"Warning: {err}")
+        store = NoStore()
+    try:
+        return cached_solve(problem, store=store, **how).solution
+    finally:
+        store.close()
+
+
+def takes_long(problem: Problem, design: DesignOptions) -> bool:
+    """Say whether a solve is expected to take longer than opening the store, about half a second."""
+    return problem.K > QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+
+
+def _seconds(text: str | None) -> float | None:
+    value = number(text)
+    if isinstance(value, str):
+        raise InvalidInput("time_limit", value, "seconds above 0")
+    return value if value is None else float(value)

@@ -1,0 +1,110 @@
+"""One place that turns errors and statuses into a message and an exit code."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from darrm_opt.design.program import Status
+    from darrm_opt.errors import InvalidInput
+
+
+class ExitCode(enum.IntEnum):
+    """How a verb ended, for the shell."""
+
+    DONE = 0
+    NOT_PRIVATE = 1
+    BAD_INPUT = 2
+    NOT_OPTIMAL = 3
+    UNAVAILABLE = 4
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """What it says, in words."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    ExitCode.DONE: "done",
+    ExitCode.NOT_PRIVATE: "the γ given is not private, or cannot be shown to be",
+    ExitCode.BAD_INPUT: "an option or a file is not what is accepted",
+    ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped short of the optimum (its gap says how far)",
+    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here",
+    ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
+}
+
+EXIT_CODES = "\n\n".join(["Exit codes", *(f"{code:>3d}  {code.meaning}" for code in ExitCode)])
+"""The end of every help text: a paragraph a line, as Typer reads it."""
+
+_OF_THE_OBJECTIVE = ("objective", "lower", "tau", "a", "b", "counts", "measure", "parameters")
+
+
+def option_of(argument: str) -> str:
+    """Return the option through which ``argument`` came.
+
+    >>> option_of("K"), option_of("target_epsilon"), option_of("tau")
+    ('--K', '--target-epsilon', '--objective')
+    """
+    return "--objective" if argument in _OF_THE_OBJECTIVE else "--" + argument.replace("_", "-")
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn an error into one message on stderr and the verb's exit code; an unforeseen one passes through.
+
+    Raises:
+        typer.Exit: with the code.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        fail("Interrupted: nothing was written.", ExitCode.INTERRUPTED)
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as err:
+        from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
+
+        if isinstance(err, InvalidInput):
+            fail(_of_input(err), ExitCode.BAD_INPUT)
+        if isinstance(err, NotPrivate):
+            fail(str(err), ExitCode.NOT_PRIVATE)
+        if isinstance(err, DarrmError | OSError):
+            fail(str(err), ExitCode.UNAVAILABLE)
+        raise
+
+
+def fail(message: str, code: ExitCode) -> NoReturn:
+    """Say ``message`` on stderr and end the verb.
+
+    Raises:
+        typer.Exit: always.
+    """
+    say(f"Error: {message}")
+    raise typer.Exit(code)
+
+
+def say(line: str) -> None:
+    """Print a line on stderr: whatever is not the answer."""
+    print(line, file=sys.stderr)  # noqa: T201 — this is what prints
+
+
+def ended(status: Status) -> ExitCode:
+    """Return the exit code of a solve that ended with ``status``."""
+    return ExitCode.DONE if status.value == "optimal" else ExitCode.NOT_OPTIMAL
+
+
+def _of_input(err: InvalidInput) -> str:
+    """Return the message with the option's name in place of the argument's."""
+    option = option_of(err.argument)
+    if err.value is None:
+        text = f"{option} is missing: expected {err.accepted}."
+        return f"{text} {err.advice}" if err.advice else text
+    text = str(err)
+    return f"{option}: " + (text if option == "--objective" else text.removeprefix(f"{err.argument} = "))

@@ -1,0 +1,1 @@
+"""One file a verb; the function has the verb's name."""

@@ -1,0 +1,133 @@
+"""``darrm curve``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.options import AsJson, DesignOptions, ProblemOptions
+from api.cli.outcome import ExitCode, ended, say
+from api.cli.text import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from darrm_opt import Problem, Solution
+
+MOST_ALLOWANCES = 25
+"""Allowances that ``--over m`` tries unless told which."""
+
+
+def curve(
+    asked: ProblemOptions,
+    design: DesignOptions,
+    over: Annotated[
+        str,
+        typer.Option(
+            "--over",
+            metavar="p|m",
+            help="p: the chance of 1 that all voters share. m: the allowance; errors are averages over the "
+            "objective's prior.",
+        ),
+    ] = "p",
+    points: Annotated[
+        str, typer.Option("--points", metavar="COUNT", help="Values of p, from 0.5 to 1 (the same below 0.5).")
+    ] = "21",
+    ms: Annotated[
+        str | None,
+        typer.Option(
+            "--ms", metavar="NUMBERS", help="Allowances, as in 1,3,5.", show_default="whole numbers up to (K+1)/2"
+        ),
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves: .png, .svg or .pdf.")
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Tabulate the error of γ_opt beside the baselines, over p or over m.
+
+    tv error: how far the released bit's distribution is from the majority's. Disagreement: how often the bit is not
+    the majority that was voted. Every curve has the same privacy.
+    """
+    from api.cli.files import check_plot, picture_format, write_whole
+    from api.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+
+    check_plot(plot)
+    if over not in {"p", "m"}:
+        raise InvalidInput("over", over, "p or m")
+    solutions, answer = _over_p(asked, design, points) if over == "p" else _over_m(asked, design, ms)
+    if plot is not None:
+        from darrm_opt.figures import render
+
+        write_whole(plot, render(_figure(solutions, answer), picture_format(plot)))
+    for warning in dict.fromkeys(warning for solution in solutions for warning in solution.warnings):
+        say(f"Warning: {warning}")
+    typer.echo(as_json(answer) if json else _text(solutions, answer))
+    worst = max(ended(solution.status) for solution in solutions)
+    if worst is not ExitCode.DONE:
+        raise typer.Exit(worst)
+
+
+_Answer = tuple[list["Solution"], dict[str, Any]]
+
+
+def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
+    from api.curves import over_p, shared_p
+
+    p = shared_p(number(points))
+    solution = _solved(asked.problem(), design)
+    return [solution], over_p(solution, p)
+
+
+def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
+    from api.curves import allowances, over_m
+    from darrm_opt.errors import InvalidInput
+
+    for name in ("m", "target_epsilon"):
+        if (value := getattr(asked, name)) is not None:
+            raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
+    first = asked.problem(m=1)  # says what is wrong with the other options
+    wanted = allowances(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
+    problems = [asked.problem(m=m) for m in wanted]
+    solutions = [_solved(problem, design) for problem in problems]
+    return solutions, over_m(solutions)
+
+
+def _solved(problem: Problem, design: DesignOptions) -> Solution:
+    from api.cli.obtaining import obtain, takes_long
+    from api.cli.progress import Display
+
+    with Display(long=takes_long(problem, design)) as display:
+        return obtain(problem, design, display)
+
+
+def _figure(solutions: list[Solution], answer: dict[str, Any]) -> Figure:
+    from api.comparison import private_baselines
+    from darrm_opt.figures import allowance_figure, errors_figure
+
+    problem = solutions[0].problem
+    if answer["over"] == "p":
+        return errors_figure(solutions[0], private_baselines(problem))
+    return allowance_figure(problem, answer["m"], answer["curves"])
+
+
+def _text(solutions: list[Solution], answer: dict[str, Any]) -> str:
+    from api.cli.report import columns, problem_text, voters_text
+
+    over, curves = answer["over"], answer["curves"]
+    lines = [problem_text(solutions[0].problem) if over == "p" else voters_text(solutions[0].problem)]
+    for measure, name in (("tv_error", "tv error"), ("disagreement", "disagreement")):
+        rows = [
+            [f"{value:g}", *(_number(curve[measure][i]) for curve in curves.values())]
+            for i, value in enumerate(answer[over])
+        ]
+        average = "" if over == "p" else f", averaged over the prior of {answer['objective']}"
+        lines += ["", f"{name}{average}", columns([over, *curves], rows)]
+    return "\n".join(lines)
+
+
+def _number(error: float | None) -> str:
+    return "-" if error is None else f"{error:.6f}"

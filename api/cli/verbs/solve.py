@@ -1,0 +1,53 @@
+"""``darrm solve``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from api.cli.options import AsJson, DesignOptions, ProblemOptions
+from api.cli.outcome import ExitCode, ended, say
+
+
+def solve(
+    asked: ProblemOptions,
+    design: DesignOptions,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="Write the answer there, as JSON; `darrm verify` reads it."),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Draw γ and its error beside the baselines: .png, .svg or .pdf."),
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Design the best private γ for K voters, and prove it.
+
+    Prints γ(l), the probability of releasing the true majority when l voters say 1; otherwise a fair coin is
+    released. It is private exactly as printed with --json or --output.
+    """
+    from api.cli.files import check_plot, check_writable, picture_format, write_whole
+    from api.cli.obtaining import obtain, takes_long
+    from api.cli.progress import Display
+    from api.cli.report import solution_json, solution_text
+
+    check_writable(output, "output")
+    check_plot(plot)
+    problem = asked.problem()
+    with Display(long=takes_long(problem, design)) as display:
+        solution = obtain(problem, design, display)
+    if output is not None:
+        write_whole(output, f"{solution_json(solution)}\n".encode())
+    if plot is not None:
+        from api.comparison import private_baselines
+        from darrm_opt.figures import comparison_figure, render
+
+        write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
+    for warning in solution.warnings:
+        say(f"Warning: {warning}")
+    typer.echo(solution_json(solution) if json else solution_text(solution))
+    if (code := ended(solution.status)) is not ExitCode.DONE:
+        raise typer.Exit(code)

@@ -1,0 +1,93 @@
+"""Error curves as plain data: γ_opt beside the baselines, over p or over the allowance m."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from api.comparison import private_baselines
+from darrm_opt.design.objective import Objective
+from darrm_opt.design.solution import Solution
+from darrm_opt.error import disagreement, error_curve, tv_error
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import whole_number
+from darrm_opt.record import problem_record
+
+MEASURES = ("tv_error", "disagreement")
+
+
+def compared(solution: Solution) -> dict[str, NoiseFunction]:
+    """Return the solution's γ as "optimal", and the baselines that are private for its problem."""
+    return {"optimal": solution.noise, **private_baselines(solution.problem)}
+
+
+def shared_p(points: Any) -> list[float]:
+    """Return ``points`` probabilities from 0.5 to 1, evenly spaced: below 0.5 the errors are the same.
+
+    >>> shared_p(3)
+    [0.5, 0.75, 1.0]
+    """
+    count = whole_number(points, "points", "a whole number of points, at least 2", least=2)
+    return [float(p) for p in np.linspace(0.5, 1.0, count)]
+
+
+def allowances(K: int, most: int) -> list[float]:
+    """Return whole allowances from 1 to ⌈(K+1)/2⌉, where pure-DP voters need no noise, at most ``most`` of them.
+
+    >>> allowances(11, 25), allowances(101, 4)
+    ([1, 2, 3, 4, 5, 6], [1, 18, 34, 51])
+    """
+    last = (K + 2) // 2
+    return sorted({round(float(m)) for m in np.linspace(1, last, min(most, last))})
+
+
+def over_p(solution: Solution, p: Sequence[float]) -> dict[str, Any]:
+    """Return both errors at each p that all voters share."""
+    curves = {}
+    for name, noise in compared(solution).items():
+        errors = error_curve(noise, p)
+        curves[name] = {"gamma": noise.values.tolist()} | {
+            measure: getattr(errors, measure).tolist() for measure in MEASURES
+        }
+    return {
+        "over": "p",
+        "problem": problem_record(solution.problem),
+        "objective": str(solution.objective),
+        "p": list(p),
+        "curves": curves,
+    }
+
+
+def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
+    """Return both errors of each solution, averaged over the objective's prior.
+
+    A tv error that has no closed form under the prior is None, and so is a baseline where it has no meaning.
+    """
+    tables = [
+        {name: _averages(noise, solution.objective) for name, noise in compared(solution).items()}
+        for solution in solutions
+    ]
+    names = dict.fromkeys(name for table in tables for name in table)
+    problems = [problem_record(solution.problem) for solution in solutions]
+    return {
+        "over": "m",
+        "problems": problems,
+        "objective": str(solutions[0].objective),
+        "m": [problem["m"] for problem in problems],
+        "curves": {
+            name: {measure: [table.get(name, {}).get(measure) for table in tables] for measure in MEASURES}
+            for name in names
+        },
+    }
+
+
+def _averages(noise: NoiseFunction, objective: Objective) -> dict[str, float | None]:
+    prior: Any = objective.prior
+    try:
+        tv: float | None = tv_error(noise, prior)
+    except InvalidInput:
+        tv = None
+    return {"tv_error": tv, "disagreement": disagreement(noise, prior)}

@@ -10,13 +10,15 @@ Source: Papernot et al. 2018, Algorithm 1 (their data-dependent account of it is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.ensembles.gnmax import zcdp_epsilon
+from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, rdp_epsilon
+from darrm_opt.ensembles.exact import GUARD
 from darrm_opt.ensembles.guarantee import Guarantee
 from darrm_opt.ensembles.labelling import vote_counts
 from darrm_opt.ensembles.moments import log_one_over
@@ -81,10 +83,13 @@ class ConfidentPlan:
     @property
     def guarantee(self) -> Guarantee:
         """(ε, δ) of all checks and answers together, ε rounded up."""
-        r2 = self.n_partitions**2
-        answers = min(self.n_answers, self.n_queries)
-        rho = self.n_queries * r2 / (2 * self.sigma_threshold**2) + answers * r2 / self.sigma**2
-        return Guarantee(zcdp_epsilon(rho, self.delta), self.delta, self.adjacency, "Confident-GNMax, RDP")
+        if self.n_queries == 0:
+            return Guarantee(0.0, self.delta, self.adjacency, "nothing is asked")
+        r = self.n_partitions
+        checks = self.n_queries * gaussian_rdp(self.sigma_threshold, ORDERS, r)
+        answers = min(self.n_answers, self.n_queries) * gaussian_rdp(self.sigma, ORDERS, math.sqrt(2) * r)
+        epsilon, _ = rdp_epsilon((checks + answers) * GUARD, self.delta)
+        return Guarantee(epsilon, self.delta, self.adjacency, "Confident-GNMax, RDP")
 
 
 @dataclass(frozen=True, eq=False)

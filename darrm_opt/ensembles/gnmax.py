@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
 from darrm_opt.ensembles.exact import GUARD
 from darrm_opt.ensembles.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.ensembles.guarantee import Guarantee
@@ -38,7 +39,7 @@ GRID_STEP = 0.5
 Accountant = Literal["best", "rdp", "pld", "two_class", "bits"]
 
 TWO_CLASS_ORDERS = (*range(1, 81), *(2**e for e in range(7, 15)), *(3 * 2**e for e in range(5, 13)))
-"""Orders l = λ − 1 of the exact two-class account; the large ones serve small ε."""
+"""Moment orders l = λ − 1 of the exact two-class account; the large ones serve small ε."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,9 @@ def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int
     >>> round(gnmax_epsilon(21.46, 0.0003), 4)
     0.2676
     """
-    variance = float(positive_fraction(sigma, "sigma")) ** 2
     Q = whole_number(queries, "queries", "a number of releases, at least 0", least=0)
     r = whole_number(affected, "affected", "a number of votes, at least 1")
-    return zcdp_epsilon(Q * r * r / variance, delta)
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Return ε at δ of a mechanism with Rényi divergence at most λρ at every order λ > 1, rounded up."""
-    return (rho + 2 * math.sqrt(rho * log_one_over(delta))) * GUARD
+    return gaussian_rdp_epsilon(sigma, Q, delta, math.sqrt(2) * r)
 
 
 def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> float:
@@ -170,9 +165,10 @@ class GnmaxPlan:
         n_partitions: partitions, ≥ 1: votes that one record can move.
         n_classes: ≥ 2.
         delta: δ of all labels together [probability], in (0, 1).
-        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts (`gnmax_pld`); for two classes ``two_class`` is the exact account of one
-            released bit, composed by its moments, and ``bits`` by the exact composition of bits: the tightest, seconds
-            for a thousand labels. ``best`` is the least of those that take milliseconds.
+        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts (`gnmax_pld`). ``best`` is the least of
+            the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released bit,
+            composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for a
+            thousand labels.
         adjacency: as the partition's.
 
     Raises:
@@ -282,6 +278,9 @@ def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
 
     def cost(T: int) -> tuple[float, str]:
         options = bit(T) if bit else []
+        if plan.accountant == "best" and T > 0:
+            divergences = T * gaussian_rdp(plan.sigma, ORDERS, math.sqrt(2) * plan.n_partitions) * GUARD
+            options.append((rdp_epsilon(divergences, plan.delta)[0], "GNMax, RDP of noisy counts, tight conversion"))
         if plan.accountant == "pld":
             counts = gnmax_pld_epsilon(
                 plan.sigma, plan.delta, queries=T, affected=plan.n_partitions, n_classes=plan.n_classes

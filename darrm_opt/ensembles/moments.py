@@ -16,17 +16,23 @@ Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Theorems
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from darrm_opt.accounting.optimal import optimal
+from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.ensembles.exact import GUARD
 from darrm_opt.ensembles.voting import positive_fraction
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import multiple_up
 
 Array = NDArray[np.float64]
+
+MOST_COMPOSED = 10**6
+"""Queries up to which the optimal composition is computed."""
 
 ORDERS = range(1, 81)
 """Orders l at which moments are kept (the authors' choice, L = 80)."""
@@ -46,9 +52,7 @@ def pure_epsilon(lam: float, n_queries: int = 1) -> float:
     """
     lam = checked_lam(lam)
     n_queries = whole_number(n_queries, "n_queries", "a whole number, at least 0", least=0)
-    exact = 2 * positive_fraction(lam, "lam") * n_queries
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return multiple_up(2 * n_queries, lam)
 
 
 def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
@@ -183,6 +187,38 @@ def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: I
     if n_queries == 0:
         return 0.0
     return float(np.min((n_queries * moments + log_one_over(delta)) / checked_orders(orders))) * GUARD
+
+
+def tight_epsilon(moments: Array, delta: float, orders: Iterable[float] = ORDERS) -> float:
+    """Return ε at δ of total ``moments``, by the tight conversion; `epsilon_from_moments` is the sources' conversion.
+
+    Args:
+        moments: total α(l) per order: the Rényi divergence of order l + 1 is α(l)/l.
+        delta: [probability], in (0, 1).
+        orders: the orders of ``moments``.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+    """
+    l = checked_orders(orders)
+    return rdp_epsilon(moments / l * GUARD, delta, l + 1)[0] if moments.any() else 0.0
+
+
+def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:
+    """Return the function from a number of pure ε-private queries to their least total ε at δ: optimal composition.
+
+    Args:
+        epsilon: ε of one query [nats].
+        delta: δ of all together [probability], in [0, 1).
+
+    Source: Kairouz, Oh, Viswanath 2015; far below the moments 2λ²l(l+1), which know of a query only that it is pure.
+    """
+
+    def total(queries: int) -> float:
+        if delta == 0 or queries > MOST_COMPOSED:
+            return multiple_up(queries, epsilon)
+        return optimal(epsilon, 0.0, queries, delta).epsilon
+
+    return total
 
 
 def checked_orders(orders: Iterable[float]) -> Array:

@@ -18,6 +18,7 @@ from darrm_opt.ensembles.moments import (
     checked_lam,
     epsilon_floor,
     moments_epsilon,
+    pure_composition,
     pure_epsilon,
 )
 from darrm_opt.ensembles.two_class import LEAST_PROBABILITY, Costs, TwoClassVote
@@ -45,9 +46,10 @@ class LaplacePlan:
         n_partitions: partitions, ≥ 1: votes that one record can move.
         n_classes: ≥ 2.
         delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
-        accountant: ``moments`` is the papers', or 2λ per query where that is less; for two classes ``two_class`` is the
-            exact account of one released bit, composed by its moments, and ``bits`` by the exact composition of bits:
-            the tightest, seconds for a thousand labels. ``best`` is the least of those that take milliseconds.
+        accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of the
+            optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of one
+            released bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes,
+            seconds for a thousand labels.
         adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
             partition (`slot_partition` replace, `hashed_partition` add_remove).
 
@@ -158,6 +160,7 @@ class LaplacePlan:
 def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
     """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
     bit = _bit_costs(plan)
+    compose_pure = pure_composition(pure_epsilon(plan.lam), plan.delta)
 
     def cost(T: int) -> tuple[float, str]:
         options = bit(T) if bit else []
@@ -165,6 +168,8 @@ def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
             options.append((pure_epsilon(plan.lam, T), "Laplace noise, pure composition"))
             if plan.delta > 0:
                 options.append((moments_epsilon(T, plan.lam, plan.delta), "SAA/DPBag- moments accountant, m = 1"))
+        if plan.accountant == "best":
+            options.append((compose_pure(T), "Laplace noise, optimal composition"))
         return min(options)
 
     return cost

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.ensembles.exact import GUARD
-from darrm_opt.ensembles.moments import ORDERS, Array, checked_orders, epsilon_from_moments
+from darrm_opt.ensembles.moments import ORDERS, Array, checked_orders, pure_composition, tight_epsilon
 from darrm_opt.ensembles.voting import Kind, VoteNoise
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
@@ -171,16 +171,17 @@ class TwoClassVote:
         Returns:
             T ↦ [(ε, which account), …].
         """
-        pure, once = self.epsilon(0.0), self.epsilon(delta)
+        once = self.epsilon(delta)
+        compose_pure = pure_composition(self.epsilon(0.0), delta)
         orders = tuple(orders)
         moments = self.moments(orders)
 
         def cost(T: int) -> list[tuple[float, str]]:
-            options = [(T * pure * GUARD, "two-class vote, pure composition")]
+            options = [(compose_pure(T), "two-class vote, optimal composition of its pure epsilon")]
             if T == 1:
                 options.append((once, "two-class vote, exact"))
             if delta > 0:
-                options.append((epsilon_from_moments(moments, T, delta, orders), "two-class vote, exact moments"))
+                options.append((tight_epsilon(T * moments, delta, orders), "two-class vote, exact moments"))
             if exact:
                 options.append((self.composed_epsilon(T, delta), "two-class vote, exact composition of bits"))
             return options

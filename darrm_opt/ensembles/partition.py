@@ -99,7 +99,9 @@ def slot_partition(n_records: int, n_chunks: int, n_partitions: int = 1, *, bits
     return Partition(np.stack(columns, axis=1), n_chunks, "replace")
 
 
-def hashed_partition(record_ids: Sequence[Hashable], n_chunks: int, n_partitions: int = 1, *, key: bytes) -> Partition:
+def hashed_partition(
+    record_ids: Sequence[Hashable] | NDArray[Any], n_chunks: int, n_partitions: int = 1, *, key: bytes
+) -> Partition:
     """Send each record to chunks that only its identifier and the key decide; for neighbours that add or remove one.
 
     Args:
@@ -145,7 +147,7 @@ def _checked_key(key: Any) -> bytes:
 
 
 def _hash(record: object, partition: int, key: bytes) -> int:
-    plain = record.item() if isinstance(record, np.integer) else record
+    plain = record.item() if isinstance(record, np.generic) else record
     if type(plain) not in (str, bytes, int):  # not isinstance: True is not an identifier
         raise InvalidInput("record_ids", record, "text, bytes or whole numbers")
     # The type is part of what is hashed, so 1 and "1" are two records.

@@ -124,7 +124,7 @@ def train_student(
 
 def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
     """Return the classes, at least two and all different."""
-    listed = tuple(np.asarray(classes).tolist())
+    listed = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
     if len(listed) < 2 or len(set(listed)) != len(listed):
         raise InvalidInput("classes", classes, "at least two different classes")
     return listed

@@ -182,7 +182,7 @@ class TwoClassVote:
                 options.append((once, "two-class vote, exact"))
             if delta > 0:
                 options.append((tight_epsilon(T * moments, delta, orders), "two-class vote, exact moments"))
-            if exact:
+            if exact and delta > 0:  # at δ = 0 the optimal composition of the pure ε is exact
                 options.append((self.composed_epsilon(T, delta), "two-class vote, exact composition of bits"))
             return options
 

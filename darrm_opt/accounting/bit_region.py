@@ -111,7 +111,7 @@ def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
     points = np.asarray(pairs, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2 or not points.size or not np.all((points >= 0) & (points <= 1)):
         raise InvalidInput("pairs", np.asarray(pairs).tolist(), "pairs (p, q) of probabilities, shape (n, 2), n ≥ 1")
-    p, q = points.T
+    p, q = np.concatenate((points, points[:, ::-1])).T  # neighbours may be swapped
     return _region(np.column_stack((p, 1 - p, q, 1 - q)).tolist(), "inner")
 
 

@@ -44,7 +44,7 @@ FURTHEST = 1e5
 """Largest ε [nats] that a grid reaches; beyond it the last value stands, which is sound and loose."""
 
 FLAT = 1e-20
-"""The grid ends where V is this close to its limit, the probability of an infinite loss."""
+"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss."""
 
 MOST_WORK = 2e10
 """Most vertex-point updates in one call, about a minute; beyond it `TooMuchWork`."""
@@ -77,7 +77,8 @@ class BitTotal:
         position = min(down(epsilon / self.step, 2), float(last))
         cell = min(int(position), last - 1)
         share = _chord(position - cell, self.step)
-        return min(1.0, up(float((1 - share) * self.values[cell] + share * self.values[cell + 1]), 4))
+        found = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
+        return min(1.0, up(found, 4)) if found else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return ε [nats] at ``delta`` in [0, 1).
@@ -144,6 +145,7 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
         As `compose_bits`.
     """
     runs, points = _checked(parts, points)
+    runs.sort(key=lambda run: run[0].moves.tobytes())
     states = math.prod(count + 1 for _, count in runs)
     _afford(states * sum(region.moves.shape[0] for region, _ in runs) * points)
     step = _spacing(runs, points)
@@ -175,12 +177,13 @@ class _Moves:
     """The vertices of a region, ready for one grid.
 
     Attributes:
-        vertices: for each a constant, a factor of V at the grid's end, and up to two branches; the four are added.
+        vertices: for each a constant, up to two branches, and up to two pairs (A, B) for A + B·V at the grid's end; all
+            are added.
         left: cells needed left of the grid; right: cells needed right of it.
         scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up. V = offset + scale·V(1/x).
     """
 
-    vertices: list[tuple[float, float, list[_Branch]]]
+    vertices: list[tuple[float, list[_Branch], list[tuple[Array, Array]]]]
     left: int
     right: int
     scale: Array
@@ -190,22 +193,25 @@ class _Moves:
 def _compiled(region: BitRegion, step: float, points: int) -> _Moves:
     vertices = []
     for p, p_rest, q, q_rest in region.moves.tolist():
-        constant, end, branches = 0.0, 0.0, []
+        constant, branches, beyond = 0.0, list[_Branch](), list[tuple[Array, Array]]()
         for a, b in ((p, q), (p_rest, q_rest)):
             if a == 0:
                 continue  # W(0, ·) = 0
-            shift = math.log(b) - math.log(a) if b > 0 else -math.inf
+            if b == 0:
+                constant += a * (1 + _ROUNDING)  # V(0) = 1
+                continue
+            shift = math.log(b) - math.log(a)
             cells = shift / step
-            cells -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(cells) if b > 0 else 0.0
-            if cells < -2 * points:  # V(x) = 1 − x + x·V(1/x), and V has ended at 1/x
-                constant += -math.expm1(cells * step) * a * (1 + _ROUNDING)
-                end += math.exp(cells * step) * a * (1 + _ROUNDING)
+            cells -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(cells)
+            if cells < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
+                log_x = (cells + np.arange(points)) * step
+                beyond.append((-np.expm1(log_x) * (a * (1 + _ROUNDING)), np.exp(log_x) * (a * (1 + _ROUNDING))))
                 continue
             offset = math.floor(min(cells, float(points)))
             share = _chord(min(cells - offset, 1.0), step)
             branches.append(_Branch(offset, a * (1 - share) * (1 + _ROUNDING), a * share * (1 + _ROUNDING)))
-        vertices.append((constant, end, branches))
-    offsets = [branch.offset for _, _, branches in vertices for branch in branches]
+        vertices.append((constant, branches, beyond))
+    offsets = [branch.offset for _, branches, _ in vertices for branch in branches]
     left = max(0, -min(offsets, default=0))
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
@@ -223,8 +229,12 @@ def _earlier(values: Array, moves: _Moves) -> Array:
     extended[: moves.left] = (moves.offset + moves.scale * mirrored)[::-1]
     best = np.zeros(points)
     total, part = np.empty(points), np.empty(points)
-    for constant, end, branches in moves.vertices:
-        total.fill(constant + end * values[-1])
+    for constant, branches, beyond in moves.vertices:
+        total.fill(constant)
+        for base, factor in beyond:
+            np.multiply(factor, values[-1], out=part)
+            total += part
+            total += base
         for branch in branches:
             first = moves.left + branch.offset
             np.multiply(extended[first : first + points], branch.near, out=part)
@@ -247,15 +257,17 @@ def _start(points: int) -> Array:
 def _spacing(runs: Parts, points: int) -> float:
     """Return h such that the grid reaches where the total has become flat, found on a coarse grid first."""
     full = sum(count * _largest_shift(region) for region, count in runs)
-    reach = max(min(full, FURTHEST), 1e-12)
-    if full > 0 and sum(count for _, count in runs) > 1:
+    if full == 0:
+        return 1.0  # nothing run, or nothing but infinite losses: V is flat
+    reach = min(full, FURTHEST)
+    if sum(count for _, count in runs) > 1:
         coarse = reach / (SCOUT_POINTS - 1)
-        values = _start(SCOUT_POINTS)
+        values, flat = _start(SCOUT_POINTS), 0
         for region, count in reversed(runs):
             moves = _compiled(region, coarse, SCOUT_POINTS)
             for _ in range(count):
                 values = _earlier(values, moves)
-        flat = int(np.argmax(values <= values[-1] * (1 + 1e-9) + FLAT))
+                flat = max(flat, int(np.argmax(values <= values[-1] * (1 + 1e-9) + FLAT)))
         reach = min(reach, (flat + 2) * coarse)
     step = reach / (points - 1)
     # The move with the largest p − q matters most: a whole number of cells keeps it free of interpolation.

@@ -62,14 +62,15 @@ def _floor(classes: list[tuple[float, int]]) -> float:
         return 0.0
     if sum(k for _, k in classes) <= FEW:
         kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
-        return _above(1 - Fraction(kept))
+        return float_above(1 - Fraction(kept))
     with localcontext(Context(prec=_DIGITS)):
         product = Decimal(1)
         for delta, k in classes:
             product *= (1 - Decimal(delta)) ** k
-        return _above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
+        return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
 
 
-def _above(value: Fraction) -> float:
+def float_above(value: Fraction) -> float:
+    """Return the least double that is at least ``value``."""
     nearest = value.numerator / value.denominator  # whole numbers divide correctly rounded
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

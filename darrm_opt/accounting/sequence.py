@@ -13,17 +13,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.leak import leaks_floor
+from darrm_opt.accounting.leak import float_above, leaks_floor
 from darrm_opt.accounting.optimal import composed, joined, least_epsilon, non_negative
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.response import NEGLIGIBLE, Losses, response_losses
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import ULP, multiple_up, up
+from darrm_opt.rounding import ULP, up
 
 MOST_TERMS = 4_000_000
 """Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`, and a PLD is the way."""
@@ -94,11 +95,9 @@ def counted(events: Events) -> Counter[Privacy]:
 
 
 def total_loss(counts: Mapping[Privacy, int]) -> float:
-    """Return Σ ε_i, rounded up: the ε of basic composition."""
-    total = 0.0
-    for epsilon, count in sorted((event.epsilon, count) for event, count in counts.items()):
-        total = up(total + multiple_up(count, epsilon), 1) if total else multiple_up(count, epsilon)
-    return total
+    """Return Σ ε_i, the ε of basic composition, rounded up to the nearest double."""
+    exact = sum((count * Fraction(event.epsilon) for event, count in counts.items()), Fraction(0))
+    return float_above(exact)
 
 
 def sequence_losses(counts: Mapping[Privacy, int]) -> Losses:

@@ -1,0 +1,72 @@
+"""Slow, obvious, exact: every outcome enumerated in rationals. What the fast accountants are compared with.
+
+e^ε is irrational, so it enters as a rational within 1e-60 of it (`growth`); everything after that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+
+from darrm_opt.problem import Privacy
+
+DIGITS = 80
+"""Decimal digits of `growth`."""
+
+Pair = tuple[Fraction, Fraction]
+
+
+def growth(epsilon: float) -> Fraction:
+    """Return e^ε as a rational, to 60 digits or more."""
+    with localcontext(Context(prec=DIGITS)):
+        return Fraction(Decimal(epsilon).exp())
+
+
+def hardest(event: Privacy) -> list[Pair]:
+    """Return the outcomes (P, Q) of the hardest (ε, δ)-DP mechanism: leak either way, or randomised response.
+
+    Source: Kairouz, Oh, Viswanath 2015, Section 3.
+    """
+    odds, delta = growth(event.epsilon), Fraction(event.delta)
+    truth = (1 - delta) * odds / (1 + odds)
+    lie = (1 - delta) / (1 + odds)
+    return [(delta, Fraction(0)), (truth, lie), (lie, truth), (Fraction(0), delta)]
+
+
+def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
+    """Return Σ (P − e^E·Q)₊ over all outcomes of the mechanisms run one after the other.
+
+    Args:
+        mechanisms: for each the probabilities (P, Q) of its outcomes on the two datasets; the product is enumerated.
+        total_epsilon: E [nats].
+    """
+    odds, total = growth(total_epsilon), Fraction(0)
+    for outcome in product(*mechanisms):
+        on_data, on_neighbour = Fraction(1), Fraction(1)
+        for p, q in outcome:
+            on_data, on_neighbour = on_data * p, on_neighbour * q
+        total += max(on_data - odds * on_neighbour, Fraction(0))
+    return total
+
+
+def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
+    """Return the worst δ of single-bit releases, each chosen in the light of the bits before it.
+
+    Args:
+        regions: for each release in turn the pairs (Pr[1|D], Pr[1|D′]) that it may show.
+        total_epsilon: E [nats].
+
+    Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
+    """
+
+    def worst(left: int, on_data: Fraction, on_neighbour: Fraction) -> Fraction:
+        if left == len(regions):
+            return max(on_data - on_neighbour, Fraction(0))
+        return max(
+            worst(left + 1, on_data * p, on_neighbour * q) + worst(left + 1, on_data * (1 - p), on_neighbour * (1 - q))
+            for p, q in regions[left]
+        )
+
+    return worst(0, Fraction(1), growth(total_epsilon))

@@ -1,1 +1,91 @@
-"""What many releases cost together."""
+"""What many releases cost together.
+
+* `simple`, `general`, `closed_best_slack`: closed forms;
+* `optimal`, `optimal_sequence`: the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms;
+* `pld`, `pld_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact privacy profile;
+* `compose_bits`: the exact adaptive composition of releases that are single bits;
+* `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
+* `high_probability`, `on_average`, …: what privacy promises about generalisation;
+* `Ledger`: a budget that refuses to be overspent.
+
+`reproduction` holds printed theorems that are false; nothing here uses it.
+"""
+
+from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region, privacy_region
+from darrm_opt.accounting.bits import BitTotal, compose_bits, compose_bits_any_order
+from darrm_opt.accounting.closed import closed, closed_best_slack, closed_terms, loss_tail, repaired
+from darrm_opt.accounting.composition import general, simple
+from darrm_opt.accounting.federated import as_replace_one, federated
+from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, sampled
+from darrm_opt.accounting.generalisation import (
+    HighProbability,
+    high_probability,
+    kl_divergence,
+    multi_database,
+    on_average,
+    on_average_excess,
+    total_variation,
+)
+from darrm_opt.accounting.leak import leak_floor
+from darrm_opt.accounting.ledger import Ledger
+from darrm_opt.accounting.loss_distribution import Pld
+from darrm_opt.accounting.optimal import optimal, optimal_delta
+from darrm_opt.accounting.pld import PldTotal, mirrored, pld, pld_from_profile, pld_of, pld_sequence
+from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
+from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, LedgerUnreadable, TooMuchWork, UnsoundBound
+from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
+from darrm_opt.accounting.sgld import sgld
+from darrm_opt.accounting.training import NoisyTraining
+
+__all__ = [
+    "BelowLeakFloor",
+    "BitRegion",
+    "BitTotal",
+    "BudgetExceeded",
+    "HighProbability",
+    "Ledger",
+    "LedgerUnreadable",
+    "NoisyTraining",
+    "Pld",
+    "PldTotal",
+    "TooMuchWork",
+    "UnsoundBound",
+    "as_replace_one",
+    "closed",
+    "closed_best_slack",
+    "closed_terms",
+    "compose_bits",
+    "compose_bits_any_order",
+    "federated",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_rdp",
+    "gaussian_rdp_epsilon",
+    "general",
+    "high_probability",
+    "inner_region",
+    "kl_divergence",
+    "leak_floor",
+    "loss_tail",
+    "mirrored",
+    "multi_database",
+    "on_average",
+    "on_average_excess",
+    "optimal",
+    "optimal_delta",
+    "optimal_sequence",
+    "optimal_sequence_delta",
+    "outer_region",
+    "pld",
+    "pld_from_profile",
+    "pld_of",
+    "pld_sequence",
+    "privacy_region",
+    "rdp_delta",
+    "rdp_epsilon",
+    "repaired",
+    "sampled",
+    "sgld",
+    "simple",
+    "total_variation",
+]

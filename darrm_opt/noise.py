@@ -55,6 +55,12 @@ class NoiseFunction:
         K = self.K
         return np.sign(2.0 * np.arange(K + 1) - K) * self.values
 
+    @property
+    def is_monotone(self) -> bool:
+        """Whether γ never decreases away from K/2, so that g never decreases at all."""
+        upper = self.values[self.K // 2 + 1 :]
+        return bool(np.all(upper[1:] >= upper[:-1]))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
 

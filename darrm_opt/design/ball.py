@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class BallConstraint:
 
     def step(self, coefficients: list[Any], t: Any) -> list[Any]:
         """One de Casteljau step, in balls."""
-        return [low + t * (high - low) for low, high in zip(coefficients, coefficients[1:], strict=False)]
+        return [low + t * (high - low) for low, high in pairwise(coefficients)]
 
     def value(self, noise: NoiseFunction, counts: Counts) -> arb:
         """Return φ − limit at one multiset: private there exactly if it is ≤ 0."""
@@ -77,7 +77,8 @@ class BallConstraint:
                 signed = self.step(signed, t)
         on_data = self._near_ends(signed, down, up_to_one)[n1 - up_to_one]
         on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
-        return self.q * on_data + on_neighbour - self.limit
+        value: arb = self.q * on_data + on_neighbour - self.limit
+        return value
 
     def skeletons(self, coefficients: list[Any], nx: int, ny: int) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Yield every multiset with nx at (x, y) and ny at (y, x), and an upper bound of φ there."""
@@ -122,13 +123,14 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     """
     ball = BallConstraint(problem)
     by_x = [ball.exact(value) for value in noise.signed]
-    worst, where = None, (0,) * 8
+    worst: Any = None
+    where: tuple[int, ...] = ()
     for nx in range(ball.affected + 1):
         by_y = by_x
         for ny in range(ball.affected - nx + 1):
-            for counts, value in ball.skeletons(by_y, nx, ny):
-                if worst is None or value > worst:
-                    worst, where = value, counts
+            for multiset, upper in ball.skeletons(by_y, nx, ny):
+                if worst is None or upper > worst:
+                    worst, where = upper, multiset
             by_y = ball.step(by_y, ball.y) if len(by_y) > 1 else by_y
         by_x = ball.step(by_x, ball.x) if len(by_x) > 1 else by_x
     constraint = PrivacyConstraint.of(problem)

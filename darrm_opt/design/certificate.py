@@ -131,9 +131,7 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
     return repair(noise, worst_case(noise, constraint), constraint)
 
 
-def repair(
-    noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint
-) -> tuple[NoiseFunction, Certificate]:
+def repair(noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
     """Certify γ given what a search found for it."""
     if found.bound <= constraint.limit:
         return noise, certificate_of(found, constraint)

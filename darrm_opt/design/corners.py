@@ -64,7 +64,9 @@ class Corners:
         if voter.epsilon == math.inf:
             return cls(1.0, 0.0, 0.0)
         shrink = math.exp(-voter.epsilon)  # both fractions divided by e^ε: no overflow at any ε
-        return cls((1.0 + voter.delta * shrink) / (1.0 + shrink), (1.0 - voter.delta) * shrink / (1.0 + shrink), voter.delta)
+        return cls(
+            (1.0 + voter.delta * shrink) / (1.0 + shrink), (1.0 - voter.delta) * shrink / (1.0 + shrink), voter.delta
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
     maximise    w · γ                        share of the noiseless utility kept
     over        γ(⌊K/2⌋+1..K) in [0, 1]      the upper half; symmetry gives the rest
     subject to  φ_i · γ ≤ limit              one row a corner multiset (`PrivacyConstraint.rows`)
-                γ(l) − γ(l+1) ≤ 0            only for shape = "monotone"
+
+For shape = "monotone" the variables are the increments t ≥ 0 of γ instead: γ(l) = Σ_{k ≤ l} t_k and Σ t ≤ 1, so a row
+or weight of γ becomes its suffix sums (`in_increments`), and order holds by construction.
 
 Every variable lives in a box, so any multipliers λ ≥ 0 prove a bound on the optimum, whoever made them:
 
@@ -66,9 +68,10 @@ class Outcome:
     iterations: int
 
 
-def monotone_rows(entries: int) -> Array:
-    """Return the rows γ(l) − γ(l+1) ≤ 0, shape (entries − 1, entries)."""
-    return np.eye(entries - 1, entries) - np.eye(entries - 1, entries, k=1)
+def in_increments(rows: Array) -> Array:
+    """Return rows (or weights) of γ as rows of its increments: suffix sums along the last axis."""
+    sums: Array = np.cumsum(rows[..., ::-1], axis=-1)[..., ::-1]
+    return sums
 
 
 def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K: int) -> float:
@@ -76,7 +79,8 @@ def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K
 
     Args:
         weights: w, shape (entries,).
-        rows, limits: A and b, shapes (rows, entries) and (rows,).
+        rows: A, shape (rows, entries).
+        limits: b, shape (rows,).
         multipliers: λ, shape (rows,); negative ones are set to 0.
         K: number of voters, for the rounding error of the rows.
 
@@ -87,6 +91,7 @@ def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K
     Source: weak duality, with the box's multipliers eliminated.
     """
     kept = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)
+    # suffix sums of weights (and of rows) add up to one rounding an entry: inside the slack below
     reduced = weights - rows.T @ kept
     bound = float(limits @ kept + np.maximum(reduced, 0.0).sum())
     # rows: 4K steps of error each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps

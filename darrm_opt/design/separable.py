@@ -18,45 +18,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.blossom import step
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO, Counts
+from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
 from darrm_opt.design.found import Collector
+from darrm_opt.design.kinds import Indices, Rows
 from darrm_opt.noise import Array
 
 TABLE_ENTRIES = 2_000_000
 """Most doubles in one table (16 MB): more rows are searched in parts."""
 
-Indices = NDArray[np.int64]
 
-
-def search_separable(
-    rows: Array, nx: Indices, ny: Indices, constraint: PrivacyConstraint, collector: Collector
-) -> None:
-    """Offer the worst multiset of every skeleton of the given rows.
-
-    Args:
-        rows: H at {x^nx, y^ny, 1^j, 0^(n−j)}, shape (many, n+1): rows of one layer, so nx + ny is the same in all.
-        nx, ny: shape (many,).
-        constraint: Δ > 0.
-        collector: takes what is found.
-    """
-    if rows.shape[0] == 0:
+def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Collector) -> None:
+    """Offer the worst multiset of every skeleton of the given rows (Δ > 0)."""
+    if rows.nx.size == 0:
         return
-    n = rows.shape[1] - 1
-    moving = min(n, constraint.affected - int(nx[0] + ny[0]))
+    n = rows.n
+    moving = min(n, constraint.affected - int(rows.nx[0] + rows.ny[0]))
     part = max(1, TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
-    for start in range(0, rows.shape[0], part):
+    for start in range(0, rows.nx.size, part):
         here = slice(start, start + part)
-        table = _ends_near(rows[here], constraint.corners.Delta, moving)
+        table = _ends_near(rows.values[here], constraint.corners.Delta, moving)
         for n1 in range(n + 1):
             m0, m1 = min(n - n1, moving), min(n1, moving)
             join(
                 table[:, n1, : m0 + 1, : m1 + 1],
                 table[:, n - n1, : m1 + 1, : m0 + 1],
-                Skeletons(nx[here], ny[here], n - n1, n1, moving),
+                Skeletons(rows.nx[here], rows.ny[here], n - n1, n1, moving),
                 constraint.q,
                 collector,
             )
@@ -136,7 +125,7 @@ def _splits(mine: Array, theirs: Array, at: Skeletons) -> Iterator[tuple[int, in
     total = np.add.outer(np.arange(most0 + 1), np.arange(most1 + 1))
     for used in range(at.moving + 1):
         p_part = _running_maximum(np.where(total <= used, mine, -np.inf))
-        p_prime_part = _running_maximum(np.where(total.T <= at.moving - used, theirs, -np.inf))
+        p_prime_part = _running_maximum(np.where(at.moving - used >= total.T, theirs, -np.inf))
         yield used, at.moving - used, p_part, p_prime_part[seen].swapaxes(1, 2)
 
 

@@ -1,35 +1,45 @@
 """solve: from a problem to a certified γ_opt, by cutting planes or by enumeration.
 
-Solve the program with some rows; search the worst cases of its answer; add those that it violates; repeat until
-none is left; then scale the answer by what rounding asks for and prove it (`certificate`).
+Solve the program with some rows; search the worst cases of its answer; add those that it violates; repeat until none is
+left; then scale the answer by what rounding asks for and prove it (`certificate`).
 
-*One canonical answer.* Optima are not unique, and the weights vanish near K/2, where a solver leaves γ as it likes.
-So what is maximised is (1−κ)·w + κ·(the plain mean of γ): unique in practice, the same from every backend, at a cost
-in utility that `Solution.gap` accounts for. The bound comes from one more, warm, solve for w itself.
+*One canonical answer.* Optima are not unique, and the weights vanish near K/2, where a solver leaves γ as it likes. So
+what is maximised is (1−κ)·w + κ·(the plain mean of γ): unique in practice, the same from every backend, at a cost in
+utility that `Solution.gap` accounts for. The bound comes from one more, warm, solve for w itself.
+
+*Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
+that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
+answer (in-out separation), few and far apart, on a coarse lattice first (`coarse`) and by the proving search last.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from darrm_opt.design.backends import BACKENDS, open_backend
+from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import repair
-from darrm_opt.design.found import WorstCase
+from darrm_opt.design.coarse import coarse_search
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, ONE, XY, ZERO, ConstraintGenerator, Counts
+from darrm_opt.design.found import WorstCase
+from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import Objective, as_objective
-from darrm_opt.design.program import Outcome, Status, dual_bound, monotone_rows
+from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
+
+TOLERANCE = 1e-6
+"""Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
 KAPPA = 1e-6
 """Share of the plain mean in the canonical objective: far above the solvers' dual tolerances (1e-13 on our scale),
@@ -38,14 +48,48 @@ far below what a user can see."""
 CUT_TOLERANCE = 1e-12
 """A multiset becomes a row when it is violated by more than this: above rounding, below every promised gap."""
 
-CUTS_PER_ROUND = 200
-"""Most rows added in one round: few enough for a fast warm start, enough for few rounds."""
+TINY = 1e-300
+"""Keeps a division from failing where both sides are 0."""
+
+LARGE = 400
+"""From this K on, a free γ is designed in stages."""
 
 ROUNDS = 500
-"""More rounds than any problem has been seen to need by a factor of ten."""
+"""More rounds than any stage has been seen to need by a factor of ten."""
 
 ENUMERABLE_ROWS = 2_000_000
 """Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How cuts are sought for a while.
+
+    Attributes:
+        stride: distance of the lattice searched [voters]; 1 is the search that proves.
+        reach: where cuts are sought, as a share of the way from the incumbent to the program's answer.
+        goal: gap at which the stage is over.
+        cuts: most rows added in a round.
+        apart: least distance between two of them [voters moved from corner to corner].
+    """
+
+    stride: int
+    reach: float
+    goal: float
+    cuts: int
+    apart: float
+
+
+def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
+    """Return the stages for a problem: one exact stage, or three from coarse to exact for a free γ of large K."""
+    if problem.K < LARGE or shape == "monotone":
+        return (Stage(stride=1, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
+    apart = problem.K**0.5
+    return (
+        Stage(stride=8, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
+        Stage(stride=2, reach=0.5, goal=2 * tolerance, cuts=60, apart=apart),
+        Stage(stride=1, reach=0.5, goal=0.5 * tolerance, cuts=60, apart=apart),
+    )
 
 
 def solve(
@@ -55,6 +99,7 @@ def solve(
     method: Method = "auto",
     backend: str = "highs",
     *,
+    tolerance: float = TOLERANCE,
     time_limit: float | None = None,
     progress: Watcher | None = None,
 ) -> Solution:
@@ -66,6 +111,7 @@ def solve(
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
         backend: "highs", "gurobi" or "cvxpy".
+        tolerance: gap at which to stop where solving further is dear (K ≥ 400), in (0, 1).
         time_limit: seconds after which the best certified γ so far is returned; None: no limit.
         progress: called after every round.
 
@@ -82,27 +128,23 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     objective = as_objective(objective)
-    _check_choices(problem, shape, method, backend, time_limit)
-    started = time.perf_counter()
-    run = _Run(problem, objective, shape, backend)
+    check_choices(problem, shape, method, backend, tolerance, time_limit)
+    run = _Run(problem, objective, shape, backend, time_limit, progress)
     if method == "enumerate":
-        run.add_everything()
+        for multisets in ConstraintGenerator(problem).blocks():
+            run.program.add(multisets)
     else:
-        run.add(binding_family(run.constraint))
-    status = Status.ITERATION_LIMIT
-    for _ in range(ROUNDS):
-        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
-        status, cuts = run.round(left)
-        if progress is not None:
-            progress(run.progress(time.perf_counter() - started))
-        if status is not Status.OPTIMAL or not len(cuts):
+        run.program.add(binding_family(run.constraint))
+    status = Status.OPTIMAL
+    for stage in stages(problem, shape, tolerance):
+        status = run.through(stage)
+        if status is not Status.OPTIMAL:
             break
-        run.add(cuts)
-    return run.finish(status, "enumerate" if method == "enumerate" else "cuts", started)
+    return run.finish(status, "enumerate" if method == "enumerate" else "cuts")
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
-    """Return the multisets {x^i, (Δ,0)^(r−i), stationary rest}: almost always those that bind at the optimum."""
+    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}: almost always those that bind; at most about 250."""
     r = constraint.affected
     counts = np.zeros((r + 1, len(constraint.corners.labels)), dtype=np.int64)
     counts[:, XY] = np.arange(r + 1)
@@ -110,120 +152,192 @@ def binding_family(constraint: PrivacyConstraint) -> Counts:
     stationary = constraint.K - r
     counts[:, ONE] += stationary // 2
     counts[:, ZERO] += stationary - stationary // 2
-    return counts
+    return counts if r < LARGE else counts[np.unique(np.linspace(0, r, 250).astype(int))]
+
+
+def _spread(cuts: Counts, stage: Stage) -> Counts:
+    """Return the worst cuts that keep the stage's distance from each other: neighbours are nearly the same row."""
+    if stage.apart == 0:
+        return cuts[: stage.cuts]
+    left = np.arange(len(cuts))
+    chosen: list[int] = []
+    while left.size and len(chosen) < stage.cuts:
+        chosen.append(int(left[0]))
+        left = left[np.abs(cuts[left] - cuts[left[0]]).sum(axis=1) > stage.apart]
+    return cuts[chosen]
 
 
 class _Run:
-    """The growing program of one solve, and the best answer that it has given so far."""
+    """One solve under way: its program, the best γ so far (the incumbent), and the clock."""
 
-    def __init__(self, problem: Problem, objective: Objective, shape: str, backend: str) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        objective: Objective,
+        shape: str,
+        backend: str,
+        time_limit: float | None,
+        watcher: Watcher | None,
+    ) -> None:
         self.problem, self.objective, self.shape, self.backend = problem, objective, shape, backend
+        self.started, self.time_limit, self.watcher = time.perf_counter(), time_limit, watcher
         self.constraint = PrivacyConstraint.of(problem)
-        entries = self.constraint.entries
         self.weights = objective.weights(problem.K)
-        self.canonical = (1 - KAPPA) * self.weights + KAPPA / entries
-        self.program = open_backend(backend, entries)
-        self.rows = np.empty((0, entries))
-        self.limits = np.empty(0)
-        self.known: set[bytes] = set()
-        self.rounds = self.iterations = 0
+        self.canonical = (1 - KAPPA) * self.weights + KAPPA / self.weights.size
+        self.program = GrowingProgram(self.constraint, shape, backend)
+        self.point: tuple[NoiseFunction, WorstCase] | None = (
+            None  # best so far, and its worst case by the stage's search
+        )
+        self.stride = 1
+        self.bound, self.violation = 1.0, 0.0
+        self.rounds = 0
         self.seconds = {"program": 0.0, "search": 0.0, "certify": 0.0, "total": 0.0}
-        self.best: tuple[float, NoiseFunction, WorstCase] | None = None
-        self.upper_bound, self.violation = 1.0, 0.0
-        if shape == "monotone":
-            self._add_rows(monotone_rows(entries), np.zeros(entries - 1))
 
-    def _add_rows(self, rows: Array, limits: Array) -> None:
-        if limits.size:
-            self.program.add(rows, limits)
-            self.rows = np.concatenate([self.rows, rows])
-            self.limits = np.concatenate([self.limits, limits])
+    @property
+    def incumbent(self) -> NoiseFunction:
+        """The best γ so far, scaled until the search that saw it calls it private."""
+        if self.point is None:
+            return NoiseFunction(np.zeros(self.problem.K + 1))
+        noise, found = self.point
+        return NoiseFunction(noise.values * (self.constraint.limit / max(found.bound, self.constraint.limit, TINY)))
 
-    def add(self, cuts: Counts) -> None:
-        """Add multisets as rows."""
-        self.known.update(row.tobytes() for row in cuts)
-        self._add_rows(self.constraint.rows(cuts), np.full(len(cuts), self.constraint.limit))
+    @property
+    def gap(self) -> float:
+        """Between the bound and the incumbent, by the canonical objective."""
+        return self.bound - self._value(self.incumbent)
 
-    def _unknown(self, cuts: Counts) -> Counts:
-        """The cuts that are no rows yet; a solver leaves known ones violated up to its tolerance."""
-        return cuts[[row.tobytes() not in self.known for row in cuts]]
+    def through(self, stage: Stage) -> Status:
+        """Run one stage: solve, separate, add, until its goal is met or no cut is left."""
+        if self.point is not None:
+            self._hand_over(stage)
+        self.stride = stage.stride
+        for _ in range(ROUNDS):
+            status, answer, bound = self._maximise()
+            if status is not Status.OPTIMAL:
+                return status
+            self.bound = min(self.bound, bound)
+            cuts = self._separate(answer, stage)
+            self.rounds += 1
+            self._report()
+            if not len(cuts) or self.gap <= stage.goal:
+                return Status.OPTIMAL
+            self.program.add(cuts)
+        return Status.ITERATION_LIMIT
 
-    def add_everything(self) -> None:
-        generator = ConstraintGenerator(self.problem)
-        for counts in generator.blocks():
-            rows = self.constraint.rows(counts)
-            self._add_rows(rows, np.full(len(rows), self.constraint.limit))
-
-    def round(self, seconds: float | None) -> tuple[Status, Counts]:
-        """Solve the program once and search its answer."""
-        started = time.perf_counter()
-        outcome = self.program.solve(self.canonical, seconds)
-        searched = time.perf_counter()
-        self.rounds += 1
-        self.iterations += outcome.iterations
-        self.upper_bound = min(self.upper_bound, self._bound(outcome))
-        noise = self._noise(outcome)
-        above = self.constraint.limit + CUT_TOLERANCE
-        found = worst_case(noise, self.constraint, above=above, most=CUTS_PER_ROUND, refine=False)
-        cuts = self._unknown(found.cuts)
-        if not len(cuts):
-            found = worst_case(noise, self.constraint, above=above, most=CUTS_PER_ROUND)
-            cuts = self._unknown(found.cuts)
-        self.violation = found.value - self.constraint.limit
-        kept = min(1.0, self.constraint.limit / found.bound) if found.bound > 0 else 1.0
-        utility = kept * self.utility(noise)
-        if self.best is None or utility >= self.best[0]:
-            self.best = (utility, noise, found)
-        self.seconds["program"] += searched - started
-        self.seconds["search"] += time.perf_counter() - searched
-        return outcome.status, cuts
-
-    def finish(self, status: Status, method: str, started: float) -> Solution:
-        """Certify the best answer and prove how good it is."""
+    def finish(self, status: Status, method: str) -> Solution:
+        """Certify the incumbent and prove how good it is."""
         before = time.perf_counter()
-        if self.best is None:
-            raise AssertionError("finish() before the first round()")
-        noise, certificate = repair(self.best[1], self.best[2], self.constraint)
-        certified = time.perf_counter()
+        noise, found = self.point or (self.incumbent, worst_case(self.incumbent, self.constraint))
+        if self.stride > 1:  # the time came in a coarse stage, which proves nothing
+            found = worst_case(noise, self.constraint)
+        noise, certificate = repair(noise, found, self.constraint)
+        self.seconds["certify"] += time.perf_counter() - before
+        upper_bound = 1.0
         if status is Status.OPTIMAL:
-            outcome = self.program.solve(self.weights)
-            self.iterations += outcome.iterations
-            self.upper_bound = min(self.upper_bound, self._bound(outcome))
-        done = time.perf_counter()
-        self.seconds["certify"] += certified - before
-        self.seconds["program"] += done - certified
-        self.seconds["total"] = done - started
+            before = time.perf_counter()
+            _, _, upper_bound = self.program.maximise(self.weights, self._left())
+            self.seconds["program"] += time.perf_counter() - before
+        # the canonical bound holds for (1−κ)w + κ·mean, and the mean is never negative
+        upper_bound = min(1.0, upper_bound, self.bound / (1 - KAPPA) * (1 + 2.0**-50))
+        self.seconds["total"] = time.perf_counter() - self.started
         return Solution(
             problem=self.problem,
             objective=self.objective,
             shape=self.shape,
             noise=noise,
-            utility=self.utility(noise),
-            upper_bound=self.upper_bound,
+            utility=float(self.weights @ noise.values[self.problem.K // 2 + 1 :]),
+            upper_bound=upper_bound,
             status=status,
             certificate=certificate,
             method=method,
             backend=self.backend,
-            statistics=Statistics(self.limits.size, self.rounds, self.iterations, self.seconds),
+            statistics=Statistics(self.program.rows, self.rounds, self.program.iterations, self.seconds),
         )
 
-    def progress(self, seconds: float) -> Progress:
-        return Progress(self.rounds, self.limits.size, self.best[0] if self.best else 0.0, self.upper_bound, self.violation, seconds)
+    def _maximise(self) -> tuple[Status, NoiseFunction, float]:
+        left = self._left()
+        if left is not None and left <= 0:
+            return Status.TIME_LIMIT, self.incumbent, 1.0
+        before = time.perf_counter()
+        outcome = self.program.maximise(self.canonical, left)
+        self.seconds["program"] += time.perf_counter() - before
+        return outcome
 
-    def utility(self, noise: NoiseFunction) -> float:
-        return float(self.weights @ noise.values[self.problem.K // 2 + 1 :])
+    def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
+        """Return cuts that take the program's answer away, improving the incumbent on the way.
 
-    def _bound(self, outcome: Outcome) -> float:
-        return dual_bound(self.weights, self.rows, self.limits, outcome.multipliers, self.problem.K)
+        The point searched lies between the incumbent and the answer. If it is private it becomes the incumbent, and
+        the next lies closer to the answer: each time the gap shrinks by ``reach``.
+        """
+        while True:
+            point = answer if stage.reach == 1.0 or self.point is None else self._between(answer, stage.reach)
+            cuts, found = self._search(point, stage)
+            self._keep(point, found)
+            arrived = stage.reach == 1.0 or self._value(answer) - self._value(point) < CUT_TOLERANCE
+            if len(cuts) or arrived or self.gap <= stage.goal:
+                return cuts
 
-    def _noise(self, outcome: Outcome) -> NoiseFunction:
-        upper = np.clip(np.nan_to_num(outcome.upper_half, nan=0.0), 0.0, 1.0)
-        if self.shape == "monotone":
-            upper = np.maximum.accumulate(upper)  # the solver keeps the order up to its tolerance only
-        return NoiseFunction.from_upper_half(upper, self.problem.K)
+    def _between(self, answer: NoiseFunction, reach: float) -> NoiseFunction:
+        start = self.incumbent.values
+        mixed = np.clip(start + reach * (answer.values - start), 0.0, 1.0)
+        return NoiseFunction(mixed)  # symmetric: both ends are, and the same operations act on both halves
+
+    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
+        """Search one point; what the proving search leaves open is settled only once it finds no more cuts."""
+        before = time.perf_counter()
+        above, most = self.constraint.limit + CUT_TOLERANCE, stage.cuts if stage.apart == 0 else 100 * stage.cuts
+        if stage.stride > 1:
+            found = coarse_search(point, self.constraint, stride=stage.stride, above=above, most=most)
+        else:
+            found = worst_case(point, self.constraint, above=above, most=most, refine=False)
+        cuts = _spread(self.program.unknown(found.cuts), stage)
+        if stage.stride == 1 and not len(cuts):
+            found = worst_case(point, self.constraint, above=above, most=most)
+            cuts = _spread(self.program.unknown(found.cuts), stage)
+        self.violation = found.value - self.constraint.limit
+        self.seconds["search"] += time.perf_counter() - before
+        return cuts, found
+
+    def _keep(self, point: NoiseFunction, found: WorstCase) -> None:
+        """Make the point the incumbent if, scaled until private, it is better."""
+        before, self_before = self.point, self._value(self.incumbent)
+        self.point = (point, found)
+        if before is not None and self._value(self.incumbent) < self_before:
+            self.point = before
+
+    def _hand_over(self, stage: Stage) -> None:
+        """Show the incumbent to the next stage's search, which sees more; what it finds becomes rows."""
+        incumbent = self.incumbent
+        cuts, found = self._search(incumbent, stage)
+        self.point = (incumbent, found)
+        self.program.add(cuts)
+
+    def _report(self) -> None:
+        if self.watcher is not None:
+            seconds = time.perf_counter() - self.started
+            utility = float(self.weights @ self.incumbent.values[self.problem.K // 2 + 1 :])
+            self.watcher(Progress(self.rounds, self.program.rows, utility, self.bound, self.violation, seconds))
+
+    def _left(self) -> float | None:
+        return None if self.time_limit is None else self.time_limit - (time.perf_counter() - self.started)
+
+    def _value(self, noise: NoiseFunction) -> float:
+        return float(self.canonical @ noise.values[self.problem.K // 2 + 1 :])
 
 
-def _check_choices(problem: Problem, shape: str, method: str, backend: str, time_limit: float | None) -> None:
+def check_choices(
+    problem: Problem,
+    shape: str,
+    method: str,
+    backend: str,
+    tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
+) -> None:
+    """Refuse what `solve` does not take, before any work.
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+    """
     if not isinstance(problem, Problem):
         raise InvalidInput("problem", problem, "a Problem")
     if shape not in ("free", "monotone"):
@@ -232,6 +346,8 @@ def _check_choices(problem: Problem, shape: str, method: str, backend: str, time
         raise InvalidInput("method", method, "'auto', 'enumerate' or 'cuts'")
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
+    if not 0 < tolerance < 1:
+        raise InvalidInput("tolerance", tolerance, "a gap in (0, 1)")
     if time_limit is not None and not time_limit > 0:
         raise InvalidInput("time_limit", time_limit, "None, or seconds above 0")
     if method == "enumerate" and ConstraintGenerator(problem).size > ENUMERABLE_ROWS:

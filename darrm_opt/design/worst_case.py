@@ -16,15 +16,22 @@ import numpy as np
 
 from darrm_opt.design.blossom import layers
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator
+from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import Collector, WorstCase
+from darrm_opt.design.kinds import Indices, Rows
+from darrm_opt.design.monotone import search_monotone
 from darrm_opt.design.pruned import search_pruned
 from darrm_opt.design.separable import search_separable
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import NoiseFunction
 
 
 def worst_case(
-    noise: NoiseFunction, constraint: PrivacyConstraint, *, above: float | None = None, most: int = 0, refine: bool = True
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    *,
+    above: float | None = None,
+    most: int = 0,
+    refine: bool = True,
 ) -> WorstCase:
     """Search every multiset, by the fastest method that proves its bound.
 
@@ -45,10 +52,12 @@ def worst_case(
     """
     error = constraint.error(float(noise.values.max()))
     collector = Collector(constraint.limit - error if above is None else above, most)
+    if noise.is_monotone:
+        return search_monotone(noise.signed, constraint, collector)
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector)
         return collector.result(error, "complete")
-    return search_pruned(noise.signed, constraint, collector, error, refine=refine)
+    return search_pruned(noise.signed, constraint, collector, refine=refine)
 
 
 def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector: Collector) -> None:
@@ -67,7 +76,7 @@ def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector
                 collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
 
 
-def _stationary(nx: Array, s: int, n1: Array, K: int, *, mirrored: bool) -> Array:
+def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:
     counts = np.zeros((nx.size, 4), dtype=np.int64)
     order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
     for column, many in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
@@ -80,8 +89,8 @@ def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) ->
     collector = Collector()
     for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
         nx = np.arange(first, s + 1)
-        search_separable(layer, nx, s - nx, constraint, collector)
-        search_separable(-layer[:, ::-1], s - nx, nx, constraint, collector)
+        search_separable(Rows(layer, nx, s - nx), constraint, collector)
+        search_separable(Rows(-layer[:, ::-1], s - nx, nx), constraint, collector)
     return collector.result(constraint.error(float(noise.values.max())), "complete")
 
 

@@ -39,7 +39,9 @@ class Gurobi:
         try:
             self._environment = gurobipy.Env(params={"OutputFlag": 0})
         except gurobipy.GurobiError as err:
-            raise BackendUnavailable(f"Gurobi does not start: {err}. Check its licence, or use backend = 'highs'.") from err
+            raise BackendUnavailable(
+                f"Gurobi does not start: {err}. Check its licence, or use backend = 'highs'."
+            ) from err
         self._model = gurobipy.Model(env=self._environment)
         self._model.setParam("Threads", 1)
         self._model.setParam("Method", 1)  # dual simplex: warm after rows are added, and ends at a vertex

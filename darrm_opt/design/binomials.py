@@ -1,0 +1,73 @@
+"""Means over the few voters near 0 and 1 that answer against their end: E[A(N + Bin(a, Δ) − Bin(a′, Δ))].
+
+With aΔ of order one a binomial has a few terms; it is cut off where at most `TAIL` of its mass is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from darrm_opt.design.blossom import UNIT_ROUNDOFF
+from darrm_opt.design.kinds import Indices
+from darrm_opt.noise import Array
+
+TAIL = 2.0**-60
+"""Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
+
+
+def terms_of(mean: float) -> int:
+    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`.
+
+    Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!.
+    """
+    terms, bound = 1, mean**2 / 2
+    while bound > TAIL:
+        terms += 1
+        bound *= mean / (terms + 1)
+    return terms
+
+
+def binomial(trials: Indices, Delta: float, terms: int) -> Array:
+    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
+    mass = np.empty((terms + 1, trials.size))
+    mass[0] = np.exp(trials * math.log1p(-Delta))
+    odds = Delta / (1.0 - Delta)
+    for t in range(terms):
+        mass[t + 1] = mass[t] * (np.maximum(trials - t, 0) / (t + 1) * odds)
+    return mass
+
+
+def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
+    """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for some rows i and places N, shape (many,)."""
+    terms = min(terms_of(moving * Delta), moving)
+    up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
+    mean = np.zeros(i.size)
+    for offset in range(-terms, terms + 1):
+        weight = np.zeros(i.size)
+        for t in range(max(0, offset), terms + min(0, offset) + 1):
+            weight += up[t] * down[t - offset]
+        mean += weight * A[i, np.clip(N + offset, 0, A.shape[1] - 1)]
+    return mean
+
+
+def expected_all(A: Array, N: int, most_plus: int, most_minus: int, Delta: float, moving: int) -> Array:
+    """Return E[A(N + Bin(a, Δ) − Bin(a′, Δ))] for all a ≤ most_plus, a′ ≤ most_minus, as a table [a, a′]."""
+    terms = min(terms_of(moving * Delta), moving)
+    t = np.arange(terms + 1)
+    near = A[np.clip(N + t[:, np.newaxis] - t, 0, A.size - 1)]
+    up, down = binomial(np.arange(most_plus + 1), Delta, terms), binomial(np.arange(most_minus + 1), Delta, terms)
+    mean: Array = up.T @ near @ down
+    return mean
+
+
+def evaluation_error(mean: float) -> float:
+    """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
+
+    The first mass carries (6 + 4·mean)u (log1p, product, exp), each further one 6u more, so a product of two at most
+    (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
+    weights sum to at most 1, and two tails are cut off.
+    """
+    terms = terms_of(mean)
+    return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL

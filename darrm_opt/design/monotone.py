@@ -1,0 +1,84 @@
+"""Complete worst-case search in O(K²) for γ that never decreases away from K/2, for any Δ.
+
+If g is non-decreasing, H is non-decreasing in every p_i, so φ = q·H(p) + H(1−p′) grows with p_i and with 1 − p′_i. Any
+point (p, p′) of F is dominated by one on the chain (Δ,0) – (x,y) – (1,1−Δ) of its boundary: move p up to it, or, where
+p′ > 1−Δ, go to (1,1−Δ). Along the chain φ is affine in each voter, so its vertices suffice; and a voter that may move
+but does not is dominated too. So with r voters affected the complete constraint set is
+
+    {(x,y)^i, (Δ,0)^j, (1,1−Δ)^k, (0,0)^s₀, (1,1)^s₁},   i + j + k = r,  s₀ + s₁ = K − r:
+
+C(K+2, 2) multisets for r = K. With A_i the coefficients after i steps with x,
+
+    H(p) = E[A_i(k + s₁ + Bin(j, Δ))],   H(1−p′) = E[A_i(j + s₀ + Bin(k, Δ))].
+
+Every A_i is one step from the last: nothing of size K² is ever kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from darrm_opt.design.binomials import TAIL, terms_of
+from darrm_opt.design.blossom import STEP_ERROR, step
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO
+from darrm_opt.design.found import Collector, WorstCase
+from darrm_opt.noise import Array
+
+
+def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
+    """Offer the worst multiset for every i; complete if g is non-decreasing.
+
+    Args:
+        signed: g(0..K), non-decreasing.
+        constraint: the privacy constraint, any Δ.
+        collector: takes what is found.
+    """
+    r, corners = constraint.affected, constraint.corners
+    stationary = constraint.K - r
+    mass = _binomial_table(r, corners.Delta)
+    many_down = DOWN if corners.Delta > 0 else ZERO
+    many_down_from_one = DOWN_FROM_ONE if corners.Delta > 0 else ONE
+    coefficients = signed
+    for i in range(r + 1):
+        j = np.arange(r - i + 1)[:, np.newaxis]
+        s1 = np.arange(stationary + 1)
+        on_data = _shifted_means(coefficients, r - i - j + s1, j[:, 0], mass)
+        on_neighbour = _shifted_means(coefficients, j + stationary - s1, r - i - j[:, 0], mass)
+        values = constraint.q * on_data + on_neighbour
+        best = np.unravel_index(int(values.argmax()), values.shape)
+        if values[best] > collector.floor:
+            down, ones = int(best[0]), int(best[1])
+            counts = np.zeros((1, len(corners.labels)), dtype=np.int64)
+            counts[0, XY] = i
+            counts[0, many_down] += down
+            counts[0, many_down_from_one] += r - i - down
+            counts[0, ONE] += ones
+            counts[0, ZERO] += stationary - ones
+            collector.offer(values[best][np.newaxis], counts)
+        if i < r:
+            coefficients = step(coefficients, corners.x, corners.y)
+    largest = float(np.abs(signed).max())
+    # the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
+    extra = (1.0 + constraint.q) * largest * ((r + mass.shape[0] + 2) * STEP_ERROR + TAIL)
+    return collector.result(constraint.error(largest) + extra, "monotone")
+
+
+def _shifted_means(A: Array, at: np.ndarray, trials: np.ndarray, mass: Array) -> Array:
+    """Return E[A(at + Bin(trials, Δ))], shape of ``at``; trials belongs to its first axis."""
+    mean = np.zeros(at.shape)
+    for t in range(mass.shape[0]):
+        weight = mass[t, trials][:, np.newaxis]
+        mean += weight * A[np.minimum(at + t, A.size - 1)]
+    return mean
+
+
+def _binomial_table(most: int, Delta: float) -> Array:
+    """Return Pr[Bin(trials, Δ) = t], shape (terms+1, most+1), by one convolution step a trial."""
+    terms = min(terms_of(most * Delta), most) if Delta > 0 else 0
+    table = np.zeros((terms + 1, most + 1))
+    table[0, 0] = 1.0
+    for trials in range(most):
+        table[:, trials + 1] = (1.0 - Delta) * table[:, trials]
+        table[1:, trials + 1] += Delta * table[:-1, trials]
+    return table

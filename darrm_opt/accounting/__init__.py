@@ -6,13 +6,14 @@
 * `compose_bits`: the exact adaptive composition of releases that are single bits;
 * `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
 * `high_probability`, `on_average`, …: what privacy promises about generalisation;
-* `Ledger`: a budget that refuses to be overspent.
+* `Ledger`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
 
 `reproduction` holds printed theorems that are false; nothing here uses it.
 """
 
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region, privacy_region
 from darrm_opt.accounting.bits import BitTotal, compose_bits, compose_bits_any_order
+from darrm_opt.accounting.calibrate import epsilon_each, most_queries
 from darrm_opt.accounting.closed import closed, closed_best_slack, closed_terms, loss_tail, repaired
 from darrm_opt.accounting.composition import general, simple
 from darrm_opt.accounting.federated import as_replace_one, federated
@@ -56,6 +57,7 @@ __all__ = [
     "closed_terms",
     "compose_bits",
     "compose_bits_any_order",
+    "epsilon_each",
     "federated",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -68,6 +70,7 @@ __all__ = [
     "leak_floor",
     "loss_tail",
     "mirrored",
+    "most_queries",
     "multi_database",
     "on_average",
     "on_average_excess",

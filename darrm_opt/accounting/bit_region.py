@@ -29,6 +29,9 @@ Side = Literal["outer", "inner"]
 class BitRegion:
     """The vertices of a polygon of (p, q), as what an adversary may choose from for one release.
 
+    Built by `privacy_region`, `outer_region` or `inner_region`, which close it under swapping the neighbours: `bits` relies
+    on that.
+
     Attributes:
         moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q down:
             whatever is computed from them is at least what the exact vertex gives.

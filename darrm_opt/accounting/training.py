@@ -76,7 +76,7 @@ def noisy_training(
         unsampled = Privacy(gaussian_epsilon_tail(shift, delta), delta)
     else:
         raise InvalidInput("bound", bound, "'exact' or 'tail'")
-    rate = 1.0 if batch == records else up(batch / records, 1)
+    rate = 1.0 if batch == records else min(1.0, up(batch / records, 1))
     return NoisyTraining(shift, rate, steps, unsampled, sampled(unsampled, rate))
 
 

@@ -53,10 +53,10 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
     Source: bisection on the exact optimum, which grows with ε.
     """
     total, delta, k = composed(budget.epsilon, delta, k)
-    if k == 0 or total == 0:
-        raise InvalidInput(
-            "k" if k == 0 else "budget", k or budget, "at least one mechanism, and a total epsilon above 0"
-        )
+    if k == 0:
+        raise InvalidInput("k", k, "at least one mechanism")
+    if total == 0:
+        raise InvalidInput("budget", budget, "a total epsilon above 0")
     floor = leak_floor(delta, k)
     if budget.delta < floor:
         raise BelowLeakFloor(budget.delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")

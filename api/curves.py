@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from api.comparison import private_baselines
+from api.comparison import BASELINES, private_baselines
 from darrm_opt.design.objective import Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.error import disagreement, error_curve, tv_error
@@ -70,7 +70,7 @@ def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
         {name: _averages(noise, solution.objective) for name, noise in compared(solution).items()}
         for solution in solutions
     ]
-    names = dict.fromkeys(name for table in tables for name in table)
+    names = [name for name in ("optimal", *BASELINES) if any(name in table for table in tables)]
     problems = [problem_record(solution.problem) for solution in solutions]
     return {
         "over": "m",

@@ -15,7 +15,7 @@ import typer
 from api.cli.outcome import reported, say
 from api.cli.text import number
 from api.cli.verbs.serve import HOST, PORT
-from api.serving import address, listen, serve
+from api.serving import address, listen, prepared, serve
 
 if TYPE_CHECKING:
     from darrm_opt import Solution
@@ -67,12 +67,11 @@ def first_run(
             typer.echo(f"{name}: {solution_text(solution)}\nfigure       {path}\n")
         if listening is None:
             return
-        from api.app import create_app
-
-        url, problem = address(listening), "K=11&m=3&epsilon=0.0892&Delta=1e-4"
-        say(f"Serving these answers at {url}, for example {url}/v1/gamma?{problem}; {url}/docs has the rest.")
+        app, url = prepared(), address(listening)
+        say(f"Serving these answers at {url}, for example")
+        say(f"  curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'")
         say("ctrl-C stops it.")
-        serve(create_app(), listening)
+        serve(app, listening)
 
 
 if __name__ == "__main__":

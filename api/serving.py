@@ -43,8 +43,28 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def prepared() -> FastAPI:
+    """Return the app with the environment's settings, having seen that its cache can be opened.
+
+    Raises:
+        InvalidInput: a setting is not valid.
+        CacheError: the cache cannot be used.
+    """
+    from api.app import create_app
+    from api.settings import read_settings
+    from solver_cache import open_store
+
+    settings = read_settings()
+    open_store(settings.cache_url).close()
+    return create_app(settings)
+
+
 def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too."""
+    """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too.
+
+    Raises:
+        CannotListen: the app did not start; the log says why.
+    """
     import uvicorn
     from uvicorn.config import LOGGING_CONFIG
 
@@ -57,6 +77,8 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
         pass
     finally:
         listening.close()
+    if not server.started:
+        raise CannotListen("The server did not start; its log says why.")
 
 
 def _advice(err: OSError, host: str, port: int) -> str:

@@ -13,6 +13,7 @@ A verb is a function in ``api.cli.verbs``: it takes options, calls the core and 
 """
 
 import gc
+import sys
 
 
 def main() -> None:
@@ -28,5 +29,7 @@ def main() -> None:
         from api.cli.app import app
 
         app(prog_name="darrm")
+    except KeyboardInterrupt:  # before the verb began; from then on `reported` says more
+        sys.exit(130)
     finally:
         gc.freeze()

@@ -82,7 +82,7 @@ def read_text(source: str) -> str:
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8 text"
+        reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
         raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from darrm_opt.design.solution import Watcher
 
 QUICK_K = 61
-"""Up to this K a solve by cuts with HiGHS takes less time than opening the store, about half a second (SQLAlchemy's
-import): `darrm solve` then does not look there unless it is told to."""
+"""Up to this K a solve by cuts with HiGHS (0.01 to 0.9 s, measured for Δ from 0 to 1e-2) mostly takes less time than
+opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
 
 
 def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
@@ -56,7 +56,7 @@ def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = N
 
 
 def takes_long(problem: Problem, design: DesignOptions) -> bool:
-    """Say whether a solve is expected to take longer than opening the store, about half a second."""
+    """Say whether a solve is expected to take longer than opening the store: see `QUICK_K`."""
     return problem.K > QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
 
 

@@ -52,6 +52,8 @@ def option_of(argument: str) -> str:
     >>> option_of("K"), option_of("target_epsilon"), option_of("tau")
     ('--K', '--target-epsilon', '--objective')
     """
+    if len(argument) > 1 and argument.isupper():
+        return argument  # FILE, or a setting from the environment
     return "--objective" if argument in _OF_THE_OBJECTIVE else "--" + argument.replace("_", "-")
 
 
@@ -65,7 +67,8 @@ def reported() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        fail("Interrupted: nothing was written.", ExitCode.INTERRUPTED)
+        say("Interrupted: nothing half-written is left.")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except (typer.Exit, BrokenPipeError):
         raise
     except Exception as err:

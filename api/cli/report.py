@@ -22,10 +22,10 @@ CORNERS = {
 """Corners as people write them: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
 
 _COVERED = {
-    "complete": "every multiset of corners was searched",
-    "first-order": "every multiset of corners was searched or bounded",
-    "monotone": "every multiset that can be worst for a monotone γ was searched",
-    "ball": "every multiset of corners was enclosed in ball arithmetic",
+    "complete": "every way in which a record can move the voters was searched",
+    "first-order": "every way in which a record can move the voters was searched or bounded",
+    "monotone": "every way in which a record can move the voters that can be worst for a monotone γ was searched",
+    "ball": "every way in which a record can move the voters was enclosed in ball arithmetic",
 }
 
 
@@ -64,16 +64,19 @@ def solution_text(solution: Solution) -> str:
     names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
     took = solution.statistics
     size = f"{_count(took.rows, 'row')}, {_count(took.rounds, 'round')}"
+    kind = "private" if solution.shape == "free" else f"private {solution.shape}"
+    bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
     notes = [
-        f"utility      {solution.utility:.9f} of the plain majority's, by the objective {solution.objective}",
-        f"optimal      no private γ of the shape {solution.shape} has above {solution.upper_bound:.9f} (gap {solution.gap:.1e})",
+        f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
+        f"optimal    no {kind} γ has more than {bound}",
         certificate_text(solution.certificate),
-        f"solved by    {solution.method} with {solution.backend}: {size}, {took.seconds.get('total', 0.0):.2g} s",
+        f"solved     {solution.method} with {solution.backend}: {size}, {took.seconds.get('total', 0.0):.2g} s",
     ]
     if solution.status.value != "optimal":
-        notes.insert(0, f"status       {solution.status.value}. {solution.status.advice}")
-    table = columns(["ones l", "γ(l)"], [[name, f"{gamma[l]:.9f}"] for l, name in enumerate(names)])
-    return "\n".join([problem_text(solution.problem), "", table, "", *notes])
+        notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
+    rule = f"With l of {K} votes for 1, release the majority with probability γ(l), else a fair coin:"
+    table = columns(["l", "γ(l)"], [[name, f"{gamma[l]:.9f}"] for l, name in enumerate(names)])
+    return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
 
 
 def problem_text(problem: Problem) -> str:
@@ -102,12 +105,12 @@ def guarantee(privacy: Privacy) -> str:
 def certificate_text(certificate: Certificate) -> str:
     """Return why γ is private, in plain words."""
     worst = ", ".join(f"{count} at {CORNERS.get(label, label)}" for label, count in certificate.worst_corners.items())
-    charged = f"rounding errors up to {certificate.error_bound:.1e} are charged"
+    hidden = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
     return "\n".join(
         [
-            f"private      proved for γ exactly as stored: {_COVERED.get(certificate.method, certificate.method)},",
-            f"             {charged}, and {certificate.margin:.1e} of probability is left at the worst",
-            f"worst case   {worst}: (p, p′) on the data and on its neighbour",
+            f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
+            f"           {hidden} at the tightest, {certificate.margin:.1e} of probability is to spare",
+            f"tightest   {worst}, where (p, p′) is a voter's chance to say 1 on the data and on its neighbour",
         ]
     )
 

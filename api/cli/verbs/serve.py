@@ -25,20 +25,17 @@ def serve(
 ) -> None:
     """Serve γ tables over HTTP.
 
-    The routes are described at /docs and /openapi.json. With --json, one line on stdout says where it listens.
+    /openapi.json describes the routes. With --json, one line on stdout says where it listens.
     """
-    from api.serving import address, listen
+    from api.serving import address, listen, prepared
     from api.serving import serve as serve_at
 
     with listen(host, number(port)) as listening:
-        from api.app import create_app
-
-        app = create_app()
-        url = address(listening)
+        app, url = prepared(), address(listening)
         if json:
             from json import dumps
 
             typer.echo(dumps({"url": url}))
         else:
-            say(f"Serving at {url} (try {url}/docs); ctrl-C stops it.")
+            say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
         serve_at(app, listening)

@@ -1,0 +1,167 @@
+"""The figures: what they show, that they can be read, and that the same figure has the same bytes."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from darrm_opt import NoiseFunction, Problem, Solution, solve
+from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
+from darrm_opt.error import error_curve
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.figures import (
+    FORMATS,
+    allowance_figure,
+    check_drawable,
+    comparison_figure,
+    error_figure,
+    errors_figure,
+    gamma_figure,
+    render,
+)
+from darrm_opt.problem import Privacy
+
+OPTIMAL = r"$\gamma_{\mathrm{opt}}$ (this design)"
+NAMES = {
+    "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
+    "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
+    "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
+}
+
+
+@pytest.fixture(scope="module")
+def solution() -> Solution:
+    return solve(Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5))
+
+
+@pytest.fixture(scope="module")
+def baselines() -> dict[str, NoiseFunction]:
+    return {
+        "subsampling": subsampling(11, 3),
+        "double_subsampling": double_subsampling(11, 3),
+        "randomized_response": randomized_response(11, Privacy(0.3), Privacy(1.1)),
+    }
+
+
+def lines(axes: Axes) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
+    return {str(line.get_label()): tuple(map(np.asarray, line.get_data())) for line in axes.get_lines()}  # type: ignore[misc]
+
+
+def legend(figure: Figure) -> list[str]:
+    (only,) = figure.legends
+    return [text.get_text() for text in only.get_texts()]
+
+
+def test_gamma_is_drawn_over_the_votes(solution: Solution, baselines: dict[str, NoiseFunction]) -> None:
+    figure = gamma_figure(solution, baselines)
+    drawn = lines(figure.axes[0])
+    assert set(drawn) == {OPTIMAL, *NAMES.values()}
+    for name, noise in {**baselines, "optimal": solution.noise}.items():
+        l, gamma = drawn[NAMES.get(name, OPTIMAL)]
+        assert np.array_equal(l, np.arange(12))
+        assert np.array_equal(gamma, noise.values)
+    assert legend(figure)[0] == OPTIMAL
+    assert figure.get_suptitle() == "K = 11 voters, each (0.1, 1e-05)-DP; release (0.3, 3e-05)-DP"
+
+
+@pytest.mark.parametrize("measure", ["tv_error", "disagreement"])
+def test_an_error_is_drawn_over_the_shared_p(solution: Solution, measure: str) -> None:
+    figure = error_figure(solution, {}, measure)  # type: ignore[arg-type]  # the parameter's own words
+    p, error = lines(figure.axes[0])[OPTIMAL]
+    assert (p[0], p[-1]) == (0.5, 1.0)
+    assert np.array_equal(error, getattr(error_curve(solution.noise, np.asarray(p)), measure))
+    assert len(p) == 401
+
+
+def test_the_comparison_has_gamma_and_its_error_side_by_side(
+    solution: Solution, baselines: dict[str, NoiseFunction]
+) -> None:
+    figure = comparison_figure(solution, baselines)
+    left, right = figure.axes
+    assert np.array_equal(lines(left)[OPTIMAL][1], solution.gamma)
+    assert lines(right)[OPTIMAL][1][200] == pytest.approx(error_curve(solution.noise, [0.75]).tv_error[0], abs=1e-15)
+    assert len(legend(figure)) == 4
+
+
+def test_both_errors_are_drawn_side_by_side(solution: Solution) -> None:
+    tv, both = errors_figure(solution).axes
+    assert "tv error" in tv.get_ylabel()
+    assert "disagreement" in both.get_ylabel()
+    assert np.all(np.asarray(lines(both)[OPTIMAL][1]) >= np.asarray(lines(tv)[OPTIMAL][1]))
+
+
+def test_errors_are_drawn_over_the_allowance_with_holes_where_there_is_none() -> None:
+    problem = Problem.from_allowance(K=11, m=1, epsilon=0.1)
+    errors = {
+        "optimal": {"tv_error": [0.2, 0.1, 0.0], "disagreement": [0.3, 0.2, 0.1]},
+        "subsampling": {"tv_error": [None, 0.3, 0.2], "disagreement": [None, None, None]},
+    }
+    figure = allowance_figure(problem, [0.5, 1, 2], errors)  # type: ignore[arg-type]  # a literal's keys are str
+    tv, both = figure.axes
+    assert lines(tv)[OPTIMAL][1] == pytest.approx([0.2, 0.1, 0.0])
+    assert np.isnan(lines(tv)[NAMES["subsampling"]][1]).tolist() == [True, False, False]
+    assert np.isnan(lines(both)[NAMES["subsampling"]][1]).all()
+    assert figure.get_suptitle() == "K = 11 voters, each 0.1-DP"
+
+
+def test_the_title_says_what_kind_of_voters_there_are() -> None:
+    problem = Problem.from_allowance(K=5, m=None, epsilon=float("inf"), target_epsilon=1, affected=2)
+    assert gamma_figure(solve(problem)).get_suptitle() == "K = 5 voters, not private, a record reaches 2; release 1-DP"
+
+
+def test_lines_are_told_apart_without_colour_and_by_the_colour_blind(
+    solution: Solution, baselines: dict[str, NoiseFunction]
+) -> None:
+    (axes,) = gamma_figure(solution, {**baselines, "another": subsampling(11, 1)}).axes
+    drawn = axes.get_lines()
+    assert len({str(line.get_marker()) for line in drawn}) == len(drawn)
+    assert len({str(line.get_linestyle()) for line in drawn}) >= len(drawn) - 1
+    # In the eyes of a deuteranope (Viénot, Brettel & Mollon 1999, linear RGB) no two colours fall together.
+    seen = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]])
+    colours = [seen @ np.array(to_rgb(line.get_color())) ** 2.2 for line in drawn]
+    apart = [np.abs(a - b).max() for i, a in enumerate(colours) for b in colours[:i]]
+    assert min(apart) > 0.03
+
+
+def test_every_axis_says_what_it_shows(solution: Solution) -> None:
+    for figure in (
+        gamma_figure(solution),
+        error_figure(solution),
+        comparison_figure(solution),
+        errors_figure(solution),
+    ):
+        for axes in figure.axes:
+            assert axes.get_xlabel()
+            assert axes.get_ylabel()
+
+
+def test_many_voters_are_drawn_without_a_crowd_of_markers() -> None:
+    problem = Problem.from_allowance(K=201, m=20, epsilon=0.1)
+    figure = gamma_figure(solve(problem), {"subsampling": subsampling(201, 20)})
+    assert {line.get_marker() for line in figure.axes[0].get_lines()} == {"None"}
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_the_same_figure_has_the_same_bytes(solution: Solution, file_format: str) -> None:
+    first, second = (render(comparison_figure(solution), file_format) for _ in range(2))
+    assert first == second
+    assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[file_format])
+
+
+def test_another_format_is_refused(solution: Solution) -> None:
+    with pytest.raises(InvalidInput, match="plot = 'gif' is not valid: expected one of the formats png, svg, pdf"):
+        render(gamma_figure(solution), "gif")
+
+
+def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(BackendUnavailable, match=r"Drawing needs matplotlib, .*: pip install 'darrm-opt\[plot\]'"):
+        gamma_figure(solution)
+    with pytest.raises(BackendUnavailable, match="Drawing needs matplotlib"):
+        check_drawable("png")

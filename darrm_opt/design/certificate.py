@@ -6,7 +6,6 @@ s ≤ limit/V is private. The scaled γ is then verified from its stored bits, b
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +13,7 @@ from darrm_opt._version import __version__
 from darrm_opt.design.blossom import UNIT_ROUNDOFF
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.found import WorstCase
+from darrm_opt.design.pruned import search_error
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
@@ -135,14 +135,14 @@ def repair(noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint
     """Certify γ given what a search found for it."""
     if found.bound <= constraint.limit:
         return noise, certificate_of(found, constraint)
-    # The scaled γ is searched again, which errs by up to `error` each way: leave room for both, so once is enough.
-    room = constraint.limit - 2 * constraint.error(float(noise.values.max()))
-    scale = max(0.0, math.nextafter(room / found.bound, 0.0) * (1 - 4 * UNIT_ROUNDOFF))
-    while scale > 0:
+    # The scaled γ is searched again, which errs by up to ``error`` each way: leave room for both, so once is enough.
+    room = constraint.limit - 3 * search_error(constraint, float(noise.values.max()))
+    scale, step = max(0.0, room / found.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
+    while scale > 0 and step < 1:
         scaled = NoiseFunction(noise.values * scale)
         again = worst_case(scaled, constraint)
         if again.bound <= constraint.limit:
             return scaled, certificate_of(again, constraint)
-        scale *= 1 - 2.0**-40  # not seen to happen; the loop is here so that no proof rests on that
+        scale, step = scale * (1 - step), 8 * step  # not seen to happen; no proof rests on that
     nothing = NoiseFunction(noise.values * 0.0)
     return nothing, certificate_of(worst_case(nothing, constraint), constraint)

@@ -37,8 +37,45 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Skeletons:
+    """Some skeletons (nx, ny, n₁) of some rows.
+
+    Attributes:
+        rows: the rows.
+        i: row of each skeleton, shape (many,).
+        n1: its number of voters near 1, shape (many,).
+        moving: how many near-end voters may leave their end in any of them.
+    """
+
+    rows: Rows
+    i: Indices
+    n1: Indices
+    moving: int
+
+    @property
+    def n0(self) -> Indices:
+        """Voters near 0."""
+        return self.rows.n - self.n1
+
+    def only(self, kept: NDArray[np.bool_]) -> Skeletons:
+        """Return some of them."""
+        return Skeletons(self.rows, self.i[kept], self.n1[kept], self.moving)
+
+    def fill(
+        self, zero_first: NDArray[np.bool_], zero: NDArray[np.bool_], one: NDArray[np.bool_]
+    ) -> tuple[Indices, Indices]:
+        """Split the budget between the ends in use: as many as possible at the one named first, the rest at the other."""
+        n0, n1 = np.where(zero, self.n0, 0), np.where(one, self.n1, 0)
+        most0, most1 = np.minimum(n0, self.moving), np.minimum(n1, self.moving)
+        return (
+            np.where(zero_first, most0, np.minimum(n0, self.moving - most1)),
+            np.where(zero_first, np.minimum(n1, self.moving - most0), most1),
+        )
+
+
+@dataclass(frozen=True)
 class Slopes:
-    """First-order gain of φ, divided by Δ, of putting one voter on each kind; shape (rows, n+1) over n₁."""
+    """First-order gain of φ, divided by Δ, of putting one voter on each kind; shape (skeletons,)."""
 
     down: Array
     up: Array
@@ -46,21 +83,29 @@ class Slopes:
     down_from_one: Array
 
     @classmethod
-    def of(cls, rows: Rows, q: float) -> Slopes:
-        """Slopes of every skeleton of the rows; 0 where an end has no voter to move."""
-        none = np.zeros((rows.values.shape[0], 1))
-        D = np.diff(rows.values, axis=1)
-        right, left = np.concatenate([D, none], axis=1), np.concatenate([none, D], axis=1)
-        return cls(q * right, -left[:, ::-1], -q * left, right[:, ::-1])
+    def of(cls, at: Skeletons, q: float) -> Slopes:
+        """Slopes at some skeletons; 0 where an end has no voter to move."""
+        A, i, n1, n0 = at.rows.values, at.i, at.n1, at.n0
+        n = at.rows.n
+        at1, at0 = A[i, n1], A[i, n0]
+        return cls(
+            q * (A[i, np.minimum(n1 + 1, n)] - at1),
+            A[i, np.maximum(n0 - 1, 0)] - at0,
+            q * (A[i, np.maximum(n1 - 1, 0)] - at1),
+            A[i, np.minimum(n0 + 1, n)] - at0,
+        )
 
-    def gain(self, n: int, moving: int) -> Array:
-        """Return the largest first-order gain of each skeleton, divided by Δ, with at most ``moving`` voters moved."""
+    def gain(self, at: Skeletons) -> Array:
+        """Return the largest first-order gain of each skeleton, divided by Δ."""
         zero = np.maximum(np.maximum(self.down, self.up), 0.0)
         one = np.maximum(np.maximum(self.up_to_one, self.down_from_one), 0.0)
-        n1 = np.arange(n + 1)
-        t0, t1 = _fill(zero >= one, n - n1, n1, moving)
+        t0, t1 = at.fill(zero >= one, zero > 0, one > 0)
         best: Array = zero * t0 + one * t1
         return best
+
+    def only(self, kept: NDArray[np.bool_]) -> Slopes:
+        """Return the slopes of some of the skeletons."""
+        return Slopes(self.down[kept], self.up[kept], self.up_to_one[kept], self.down_from_one[kept])
 
 
 @dataclass(frozen=True)
@@ -73,18 +118,18 @@ class Choice:
     down_from_one: Indices
     overlap: Array
 
-    def counts(self, nx: Indices, ny: Indices, n0: Indices, n1: Indices) -> Counts:
+    def counts(self, at: Skeletons) -> Counts:
         """Return the multisets of the choice."""
-        counts = np.zeros((n1.size, 8), dtype=np.int64)
-        counts[:, XY], counts[:, YX] = nx, ny
+        counts = np.zeros((at.i.size, 8), dtype=np.int64)
+        counts[:, XY], counts[:, YX] = at.rows.nx[at.i], at.rows.ny[at.i]
         counts[:, UP], counts[:, DOWN] = self.up, self.down
         counts[:, UP_TO_ONE], counts[:, DOWN_FROM_ONE] = self.up_to_one, self.down_from_one
-        counts[:, ZERO] = n0 - self.up - self.down
-        counts[:, ONE] = n1 - self.up_to_one - self.down_from_one
+        counts[:, ZERO] = at.n0 - self.up - self.down
+        counts[:, ONE] = at.n1 - self.up_to_one - self.down_from_one
         return counts
 
 
-def choose(slopes: Slopes, i: Indices, n1: Indices, n: int, moving: int, q: float, e: Array | float) -> Choice:
+def choose(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
     """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
 
     Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most the
@@ -93,26 +138,21 @@ def choose(slopes: Slopes, i: Indices, n1: Indices, n: int, moving: int, q: floa
     the end filled last to the end filled first.
 
     Args:
-        slopes: of the rows.
-        i: row of each skeleton, shape (many,).
-        n1: its number of voters near 1, shape (many,).
-        n: voters near either end.
-        moving: how many of them may move.
+        slopes: at the skeletons.
+        at: the skeletons.
         q: e^(−target ε).
-        e: bound on the error of a slope, shape (many,); 0 gives the plain first-order choice.
+        e: bound on the error of a slope at each skeleton, shape (many,).
     """
-    down, up = slopes.down[i, n1], slopes.up[i, n1]
-    up_to_one, down_from_one = slopes.up_to_one[i, n1], slopes.down_from_one[i, n1]
-    n0 = n - n1
+    down, up, up_to_one, down_from_one = slopes.down, slopes.up, slopes.up_to_one, slopes.down_from_one
     zero, low0, rival0 = _pick(down, q * e, up, e)
     one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)
     zero_first = np.maximum(down, up) >= np.maximum(up_to_one, down_from_one)
-    t0, t1 = _fill(zero_first, np.where(zero > 0, n0, 0), np.where(one > 0, n1, 0), moving)
-    overlap = np.minimum(n0, moving) * np.maximum(rival0 - low0, 0.0)
-    overlap += np.minimum(n1, moving) * np.maximum(rival1 - low1, 0.0)
+    t0, t1 = at.fill(zero_first, zero > 0, one > 0)
+    overlap = np.minimum(at.n0, at.moving) * np.maximum(rival0 - low0, 0.0)
+    overlap += np.minimum(at.n1, at.moving) * np.maximum(rival1 - low1, 0.0)
     high0, high1 = np.maximum(down + q * e, up + e), np.maximum(up_to_one + q * e, down_from_one + e)
     exchange = np.maximum(np.where(zero_first, high1 - low0, high0 - low1), 0.0)
-    overlap += np.where((zero > 0) & (one > 0) & (n > moving), moving * exchange, 0.0)
+    overlap += np.where((zero > 0) & (one > 0) & (at.rows.n > at.moving), at.moving * exchange, 0.0)
     return Choice(
         np.where(zero == 1, t0, 0),
         np.where(zero == 2, t0, 0),
@@ -122,16 +162,7 @@ def choose(slopes: Slopes, i: Indices, n1: Indices, n: int, moving: int, q: floa
     )
 
 
-def _fill(zero_first: NDArray[np.bool_], n0: Indices, n1: Indices, moving: int) -> tuple[Indices, Indices]:
-    """Split the budget: the better end first, the rest to the other."""
-    most0, most1 = np.minimum(n0, moving), np.minimum(n1, moving)
-    return (
-        np.where(zero_first, most0, np.minimum(n0, moving - most1)),
-        np.where(zero_first, np.minimum(n1, moving - most0), most1),
-    )
-
-
-def _pick(one: Array, one_e: Array | float, two: Array, two_e: Array | float) -> tuple[Indices, Array, Array]:
+def _pick(one: Array, one_e: Array, two: Array, two_e: Array) -> tuple[Indices, Array, Array]:
     """Return (0 none, 1, or 2; its lower slope; the best rival's upper slope) for each skeleton."""
     kind = np.where((one <= 0) & (two <= 0), 0, np.where(one >= two, 1, 2))
     low = np.choose(kind, [np.zeros_like(one), one - one_e, two - two_e])

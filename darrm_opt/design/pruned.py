@@ -36,12 +36,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm_opt.design.binomials import evaluation_error, expected, expected_all, terms_of
-from darrm_opt.design.blossom import layers, rounding_error
+from darrm_opt.design.blossom import lattice, rounding_error
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO
 from darrm_opt.design.found import Collector, WorstCase
-from darrm_opt.design.kinds import Indices, Rows, Slopes, choose
-from darrm_opt.design.separable import TABLE_ENTRIES, Skeletons, join, search_separable
+from darrm_opt.design.kinds import Indices, Rows, Skeletons, Slopes, choose
+from darrm_opt.design.separable import TABLE_ENTRIES, join, search_separable
 from darrm_opt.noise import Array
 
 FIRST_ORDER_REACH = 1.0
@@ -54,8 +54,8 @@ EVALUATION_REACH = 16.0
 SETTLED_ONE_BY_ONE = 4
 """Skeletons left open per row up to which each is searched by itself; beyond, the rows are searched whole."""
 
-SLOPES_EVERY = 8
-"""Layers between two computations of max|D|; between them the last one holds."""
+AFRESH_EVERY = 8
+"""Layers between two computations of the rows' bounds; between them the last ones hold."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class _Search:
     refine: bool
 
 
-def search_pruned(signed: Array, constraint: PrivacyConstraint, collector: Collector, *, refine: bool) -> WorstCase:
+def search_pruned(
+    signed: Array, constraint: PrivacyConstraint, collector: Collector, *, refine: bool, stride: int = 1
+) -> WorstCase:
     """Search every multiset, looking only at those that may lie above ``collector.above``.
 
     Args:
@@ -77,49 +79,75 @@ def search_pruned(signed: Array, constraint: PrivacyConstraint, collector: Colle
         collector: takes what is found.
         refine: whether to settle what the sieves leave open by complete search (a proof wants that; a search for
             cuts does not).
+        stride: 1, or the distance of the lattice of nx and ny to which the search is confined; then nothing is proved.
     """
     K, Delta, largest = constraint.K, constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), refine)
-    slopes, buffer = np.empty(0), np.empty(0)
-    for s, first, layer in layers(signed, constraint.corners.x, constraint.corners.y, constraint.affected):
+    bounds, buffer = _RowBounds(search.fuzz), np.empty(0)
+    corners = constraint.corners
+    for s, first, layer in lattice(signed, corners.x, corners.y, constraint.affected, stride):
         moving = min(K - s, constraint.affected - s)
-        slopes = _carried_slopes(slopes, layer, s)
+        bounds.descend(layer, s // stride)
         if buffer.size < layer.size:
             buffer = np.empty(layer.size)
         values = buffer[: layer.size].reshape(layer.shape)
         np.multiply(layer, constraint.q, out=values)
         values += layer[:, ::-1]
-        reach = Delta * moving * (slopes + 2 * search.fuzz)
+        reach = Delta * moving * bounds.slope
+        nx = first + stride * np.arange(layer.shape[0])
         for best, mirrored in ((values.max(axis=1), False), (-values.min(axis=1), True)):
-            _offer_best(best, values, first, s, K - s, collector, mirrored=mirrored)
+            _offer_best(best, values, nx, s, collector, mirrored=mirrored)
             bound = best + reach
             passed = bound > collector.above
             collector.leave_out(float(np.max(bound, where=~passed, initial=-np.inf)))
-            nx = first + np.flatnonzero(passed)
-            if nx.size:
-                some = layer[passed]
-                rows = Rows(-some[:, ::-1], s - nx, nx) if mirrored else Rows(some, nx, s - nx)
+            if passed.any():
+                A, at_ends, nx_in, ny_in = layer[passed], values[passed], nx[passed], s - nx[passed]
+                if mirrored:
+                    A, at_ends, nx_in, ny_in = -A[:, ::-1], -at_ends[:, ::-1], ny_in, nx_in
+                rows = _Suspects(Rows(A, nx_in, ny_in), at_ends, reach[passed], bounds.bend[passed])
                 _search_rows(search, rows, float(bound.max()), moving)
-    mean = min(constraint.affected * Delta, EVALUATION_REACH)
-    error = constraint.error(largest) + (1.0 + constraint.q) * evaluation_error(mean) * largest
+    error = search_error(constraint, largest)
     loose = collector.left_out > max(collector.value, collector.above)
     return collector.result(error, "first-order" if loose else "complete")
 
 
-def _carried_slopes(slopes: Array, layer: Array, s: int) -> Array:
-    """Return a bound on max|D| for each row of a layer, from the layer before or afresh."""
-    if layer.shape[1] == 1:
-        return np.zeros(layer.shape[0])
-    if s % SLOPES_EVERY == 0:
-        fresh: Array = np.abs(np.diff(layer, axis=1)).max(axis=1)
-        return fresh
-    # rows nx = ⌈s/2⌉..s−1 descend by one y, row nx = s from nx = s−1 by one x
-    return np.concatenate([slopes[slopes.size - layer.shape[0] + 1 :], slopes[-1:]])
+def search_error(constraint: PrivacyConstraint, largest: float) -> float:
+    """Return a bound on the rounding of every φ that the search computes or bounds, for γ ≤ ``largest``."""
+    mean = min(constraint.affected * constraint.corners.Delta, EVALUATION_REACH)
+    return constraint.error(largest) + (1.0 + constraint.q) * evaluation_error(mean) * largest
 
 
-def _offer_best(
-    best: Array, values: Array, first: int, s: int, n: int, collector: Collector, *, mirrored: bool
-) -> None:
+class _RowBounds:
+    """Bounds on max|D| and max|second difference| of each row of a layer, rounding of A included."""
+
+    def __init__(self, fuzz: float) -> None:
+        self.slope, self.bend = np.empty(0), np.empty(0)
+        self._fuzz = fuzz
+
+    def descend(self, layer: Array, number: int) -> None:
+        """Go on to the next layer; both maxima never grow, so most layers take over those of the layer before."""
+        if number % AFRESH_EVERY == 0:
+            D = np.diff(layer, axis=1)
+            self.slope = np.abs(D).max(axis=1, initial=0.0) + 2 * self._fuzz
+            self.bend = np.abs(np.diff(D, axis=1)).max(axis=1, initial=0.0) + 4 * self._fuzz
+            return
+        # all rows but the last descend by one y from the row of the same nx, the last by one x from the one before
+        kept = self.slope.size - layer.shape[0] + 1
+        self.slope = np.append(self.slope[kept:], self.slope[-1])
+        self.bend = np.append(self.bend[kept:], self.bend[-1])
+
+
+@dataclass(frozen=True)
+class _Suspects:
+    """Rows that passed sieve 1: φ with everybody near an end at it, shape (many, n+1), and the rows' bounds."""
+
+    rows: Rows
+    at_ends: Array
+    reach: Array
+    bend: Array
+
+
+def _offer_best(best: Array, values: Array, nx: Indices, s: int, collector: Collector, *, mirrored: bool) -> None:
     """Offer the worst multiset of the layer whose near-end voters all stay at their ends."""
     row = int(best.argmax())
     if best[row] <= collector.value:
@@ -127,13 +155,13 @@ def _offer_best(
     n1 = int(values[row].argmin() if mirrored else values[row].argmax())
     counts = np.zeros((1, 8), dtype=np.int64)
     order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
-    counts[0, order] = first + row, s - first - row, n1, n - n1
+    counts[0, order] = nx[row], s - nx[row], n1, values.shape[1] - 1 - n1
     collector.offer(best[row : row + 1], counts)
 
 
-def _search_rows(search: _Search, rows: Rows, bound: float, moving: int) -> None:
+def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int) -> None:
     """Sieves 2 and 3, then complete search, for the rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
-    constraint, collector = search.constraint, search.collector
+    constraint, collector, rows = search.constraint, search.collector, suspects.rows
     mean = moving * constraint.corners.Delta
     affordable = (rows.n + 1) * (moving + 1) ** 2 <= TABLE_ENTRIES
     if mean > FIRST_ORDER_REACH and affordable:
@@ -142,39 +170,41 @@ def _search_rows(search: _Search, rows: Rows, bound: float, moving: int) -> None
     if mean > EVALUATION_REACH:
         collector.leave_out(bound)
         return
-    i, n1 = _sift(search, rows, moving)
-    if affordable and i.size > SETTLED_ONE_BY_ONE * rows.nx.size:
-        of = np.unique(i)
+    left = _sift(search, suspects, moving)
+    if affordable and left.i.size > SETTLED_ONE_BY_ONE * rows.nx.size:
+        of = np.unique(left.i)
         search_separable(Rows(rows.values[of], rows.nx[of], rows.ny[of]), constraint, collector)
         return
-    for row, near_one in zip(i, n1, strict=True):
-        _settle(search, rows, int(row), int(near_one), moving)
+    for row, n1 in zip(left.i, left.n1, strict=True):
+        _settle(search, rows, int(row), int(n1), moving)
 
 
-def _sift(search: _Search, rows: Rows, moving: int) -> tuple[Indices, Indices]:
-    """Sieves 2 and 3. Return the skeletons left open (row, n₁) if refining; charge the bounds of all others."""
-    constraint, collector = search.constraint, search.collector
-    A, n, q, Delta = rows.values, rows.n, constraint.q, constraint.corners.Delta
-    second = np.abs(np.diff(A, 2, axis=1)) + 4 * search.fuzz
-    bend = second.max(axis=1, initial=4 * search.fuzz)
-    slopes = Slopes.of(rows, q)
-    bound = q * A + A[:, ::-1] + Delta * (slopes.gain(n, moving) + 2 * search.fuzz * moving)
-    bound += 0.5 * (moving * Delta) ** 2 * bend[:, np.newaxis]
-    passed = bound > collector.above
-    collector.leave_out(float(np.max(bound, where=~passed, initial=-np.inf)))
-    i, n1 = np.nonzero(passed)
-    if i.size == 0:
-        return i, n1
-    e = moving * Delta * _local_bend(second, bend, i, n1, moving * Delta) + 2 * search.fuzz
-    choice = choose(slopes, i, n1, n, moving, q, e)
-    values = q * expected(A, i, n1, choice.down, choice.up_to_one, Delta, moving)
-    values += expected(A, i, n - n1, choice.down_from_one, choice.up, Delta, moving)
-    collector.offer(values, choice.counts(rows.nx[i], rows.ny[i], n - n1, n1))
+def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
+    """Sieves 2 and 3. Return the skeletons left open if refining; charge the bounds of all others."""
+    constraint, collector, rows = search.constraint, search.collector, suspects.rows
+    A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
+    passed = suspects.at_ends > (collector.above - suspects.reach)[:, np.newaxis]
+    i, n1 = np.nonzero(passed)  # the others: sieve 1 once more, skeleton by skeleton
+    collector.leave_out(collector.above)
+    at = Skeletons(rows, i, n1, moving)
+    slopes = Slopes.of(at, q)
+    bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
+    bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
+    above = bound > collector.above
+    collector.leave_out(float(np.max(bound, where=~above, initial=-np.inf)))
+    at, slopes = at.only(above), slopes.only(above)
+    if at.i.size == 0:
+        return at
+    e = moving * Delta * (_local_bend(A, suspects.bend, at, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
+    choice = choose(slopes, at, q, e)
+    values = q * expected(A, at.i, at.n1, choice.down, choice.up_to_one, Delta, moving)
+    values += expected(A, at.i, at.n0, choice.down_from_one, choice.up, Delta, moving)
+    collector.offer(values, choice.counts(at))
     bounds = values + Delta * choice.overlap
     uncertain = choice.overlap > 0
     left_open = uncertain & (bounds > collector.above) & search.refine
     collector.leave_out(float(bounds.max(where=uncertain & ~left_open, initial=-np.inf)))
-    return i[left_open], n1[left_open]
+    return at.only(left_open)
 
 
 def _settle(search: _Search, rows: Rows, row: int, n1: int, moving: int) -> None:
@@ -186,21 +216,24 @@ def _settle(search: _Search, rows: Rows, row: int, n1: int, moving: int) -> None
     join(
         expected_all(A, n1, m0, m1, Delta, moving)[np.newaxis],
         expected_all(A, n0, m1, m0, Delta, moving)[np.newaxis],
-        Skeletons(rows.nx[here], rows.ny[here], n0, n1, moving),
+        Rows(rows.values[here], rows.nx[here], rows.ny[here]),
+        (n0, n1, moving),
         search.constraint.q,
         search.collector,
     )
 
 
-def _local_bend(second: Array, bend: Array, i: Indices, n1: Indices, mean: float) -> Array:
+def _local_bend(A: Array, bend: Array, at: Skeletons, mean: float) -> Array:
     """Return max|second difference| near n₁ and near n₀, plus what the tail beyond the window may add."""
-    width = second.shape[1]
+    n = A.shape[1] - 1
     window = terms_of(mean) + 1
     tail = mean ** (window - 1) / math.factorial(window - 1)
-    here = np.zeros(i.size)
-    for offset in range(-window - 2, window + 2) if width else ():
-        for centre in (n1, width + 1 - n1):
-            at = centre + offset
-            inside = (at >= 0) & (at < width)
-            np.maximum(here, np.where(inside, second[i, np.clip(at, 0, width - 1)], 0.0), out=here)
-    return here + tail * bend[i]
+    here = np.zeros(at.i.size)
+    for centre in (at.n1, at.n0):
+        for offset in range(-window - 2, window + 2):
+            low = centre + offset
+            inside = (low >= 0) & (low + 2 <= n)
+            low = np.clip(low, 0, max(n - 2, 0))
+            curve = A[at.i, np.minimum(low + 2, n)] - 2 * A[at.i, np.minimum(low + 1, n)] + A[at.i, low]
+            np.maximum(here, np.where(inside, np.abs(curve), 0.0), out=here)
+    return here + tail * bend[at.i]

@@ -15,7 +15,6 @@ a + a′ + b + b′ ≤ r − nx − ny couples the two sides once more: the bud
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from darrm_opt.design.blossom import step
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
 from darrm_opt.design.found import Collector
-from darrm_opt.design.kinds import Indices, Rows
+from darrm_opt.design.kinds import Rows
 from darrm_opt.noise import Array
 
 TABLE_ENTRIES = 2_000_000
@@ -45,21 +44,11 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
             join(
                 table[:, n1, : m0 + 1, : m1 + 1],
                 table[:, n - n1, : m1 + 1, : m0 + 1],
-                Skeletons(rows.nx[here], rows.ny[here], n - n1, n1, moving),
+                Rows(rows.values[here], rows.nx[here], rows.ny[here]),
+                (n - n1, n1, moving),
                 constraint.q,
                 collector,
             )
-
-
-@dataclass(frozen=True)
-class Skeletons:
-    """Skeletons with the same n₀ and n₁; at most ``moving`` near-end voters are off their ends."""
-
-    nx: Indices
-    ny: Indices
-    n0: int
-    n1: int
-    moving: int
 
 
 def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
@@ -78,20 +67,22 @@ def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
     return table
 
 
-def join(mine: Array, theirs: Array, at: Skeletons, q: float, collector: Collector) -> None:
-    """Offer the worst multiset of each skeleton, from its two blossoms.
+def join(mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector) -> None:
+    """Offer the worst multiset of one skeleton of each row, from its two blossoms.
 
     Args:
         mine: U_{n₁}(a, a′), shape (many, min(n₀, moving)+1, min(n₁, moving)+1).
         theirs: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
-        at: the skeletons.
+        rows: their nx and ny, shape (many,).
+        ends: n₀, n₁ and how many of these may move, the same for all.
         q: e^(−target ε).
         collector: takes what is found.
     """
     many = mine.shape[0]
+    n0, n1, _ = ends
     best = np.full(many, -np.inf)
     split = np.zeros((many, 4), dtype=np.int64)
-    for own, other, p_part, p_prime_part in _splits(mine, theirs, at):
+    for own, other, p_part, p_prime_part in _splits(mine, theirs, *ends):
         joint = (q * p_part + p_prime_part).reshape(many, -1)
         where = joint.argmax(axis=1)
         values = joint[np.arange(many), where]
@@ -104,29 +95,29 @@ def join(mine: Array, theirs: Array, at: Skeletons, q: float, collector: Collect
     for found, i in zip(counts, interesting, strict=True):
         A, A1, own, other = split[i]
         a, a1 = _argmax_within(mine[i], A, A1, own)
-        b1, b = _argmax_within(theirs[i], at.n1 - A1, at.n0 - A, other)
-        found[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = at.nx[i], at.ny[i], b, a, a1, b1
-        found[ZERO], found[ONE] = at.n0 - a - b, at.n1 - a1 - b1
+        b1, b = _argmax_within(theirs[i], n1 - A1, n0 - A, other)
+        found[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = rows.nx[i], rows.ny[i], b, a, a1, b1
+        found[ZERO], found[ONE] = n0 - a - b, n1 - a1 - b1
     collector.offer(best[interesting], counts)
 
 
-def _splits(mine: Array, theirs: Array, at: Skeletons) -> Iterator[tuple[int, int, Array, Array]]:
+def _splits(mine: Array, theirs: Array, n0: int, n1: int, moving: int) -> Iterator[tuple[int, int, Array, Array]]:
     """Yield (σ, σ′, M_{n₁}(A, A′), M_{n₀}(n₁ − A′, n₀ − A)), the first with a + a′ ≤ σ, the second with b + b′ ≤ σ′.
 
     With everyone affected (moving = n₀ + n₁) the sums never bind and one split is all there is.
     """
     most0, most1 = mine.shape[1] - 1, mine.shape[2] - 1
-    left1 = np.minimum(at.n1 - np.arange(most1 + 1), most1)
-    left0 = np.minimum(at.n0 - np.arange(most0 + 1), most0)
+    left1 = np.minimum(n1 - np.arange(most1 + 1), most1)
+    left0 = np.minimum(n0 - np.arange(most0 + 1), most0)
     seen = np.ix_(np.arange(mine.shape[0]), left1, left0)
-    if at.moving >= at.n0 + at.n1:
-        yield at.moving, at.moving, _running_maximum(mine), _running_maximum(theirs)[seen].swapaxes(1, 2)
+    if moving >= n0 + n1:
+        yield moving, moving, _running_maximum(mine), _running_maximum(theirs)[seen].swapaxes(1, 2)
         return
     total = np.add.outer(np.arange(most0 + 1), np.arange(most1 + 1))
-    for used in range(at.moving + 1):
+    for used in range(moving + 1):
         p_part = _running_maximum(np.where(total <= used, mine, -np.inf))
-        p_prime_part = _running_maximum(np.where(at.moving - used >= total.T, theirs, -np.inf))
-        yield used, at.moving - used, p_part, p_prime_part[seen].swapaxes(1, 2)
+        p_prime_part = _running_maximum(np.where(moving - used >= total.T, theirs, -np.inf))
+        yield used, moving - used, p_part, p_prime_part[seen].swapaxes(1, 2)
 
 
 def _running_maximum(table: Array) -> Array:

@@ -9,7 +9,7 @@ utility that `Solution.gap` accounts for. The bound comes from one more, warm, s
 
 *Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
 that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
-answer (in-out separation), few and far apart, on a coarse lattice first (`coarse`) and by the proving search last.
+answer (in-out separation), few and far apart, on a coarse lattice first and by the proving search last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import repair
-from darrm_opt.design.coarse import coarse_search
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, ONE, XY, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import WorstCase
@@ -30,7 +29,7 @@ from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.worst_case import coarse_worst_case, worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
@@ -86,9 +85,9 @@ def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
         return (Stage(stride=1, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
     apart = problem.K**0.5
     return (
-        Stage(stride=8, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
-        Stage(stride=2, reach=0.5, goal=2 * tolerance, cuts=60, apart=apart),
-        Stage(stride=1, reach=0.5, goal=0.5 * tolerance, cuts=60, apart=apart),
+        Stage(stride=16, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
+        Stage(stride=4, reach=0.5, goal=2 * tolerance, cuts=60, apart=apart),
+        Stage(stride=1, reach=0.7, goal=0.5 * tolerance, cuts=60, apart=apart),
     )
 
 
@@ -185,21 +184,19 @@ class _Run:
         self.weights = objective.weights(problem.K)
         self.canonical = (1 - KAPPA) * self.weights + KAPPA / self.weights.size
         self.program = GrowingProgram(self.constraint, shape, backend)
-        self.point: tuple[NoiseFunction, WorstCase] | None = (
-            None  # best so far, and its worst case by the stage's search
-        )
-        self.stride = 1
+        self.point: tuple[NoiseFunction, WorstCase] | None = None  # best so far, and what the search found for it
+        self.settled = False  # whether that search settled everything it looked at
         self.bound, self.violation = 1.0, 0.0
         self.rounds = 0
         self.seconds = {"program": 0.0, "search": 0.0, "certify": 0.0, "total": 0.0}
 
     @property
     def incumbent(self) -> NoiseFunction:
-        """The best γ so far, scaled until the search that saw it calls it private."""
+        """The best γ so far, scaled until the search that saw it finds no violation (a proof comes at the end)."""
         if self.point is None:
             return NoiseFunction(np.zeros(self.problem.K + 1))
         noise, found = self.point
-        return NoiseFunction(noise.values * (self.constraint.limit / max(found.bound, self.constraint.limit, TINY)))
+        return NoiseFunction(noise.values * (self.constraint.limit / max(found.value, self.constraint.limit, TINY)))
 
     @property
     def gap(self) -> float:
@@ -210,7 +207,6 @@ class _Run:
         """Run one stage: solve, separate, add, until its goal is met or no cut is left."""
         if self.point is not None:
             self._hand_over(stage)
-        self.stride = stage.stride
         for _ in range(ROUNDS):
             status, answer, bound = self._maximise()
             if status is not Status.OPTIMAL:
@@ -227,10 +223,9 @@ class _Run:
     def finish(self, status: Status, method: str) -> Solution:
         """Certify the incumbent and prove how good it is."""
         before = time.perf_counter()
-        noise, found = self.point or (self.incumbent, worst_case(self.incumbent, self.constraint))
-        if self.stride > 1:  # the time came in a coarse stage, which proves nothing
-            found = worst_case(noise, self.constraint)
-        noise, certificate = repair(noise, found, self.constraint)
+        if self.point is None or not self.settled:
+            self.point = (self.incumbent, worst_case(self.incumbent, self.constraint))
+        noise, certificate = repair(*self.point, self.constraint)
         self.seconds["certify"] += time.perf_counter() - before
         upper_bound = 1.0
         if status is Status.OPTIMAL:
@@ -271,8 +266,8 @@ class _Run:
         """
         while True:
             point = answer if stage.reach == 1.0 or self.point is None else self._between(answer, stage.reach)
-            cuts, found = self._search(point, stage)
-            self._keep(point, found)
+            cuts, found, settled = self._search(point, stage)
+            self._keep(point, found, settled=settled)
             arrived = stage.reach == 1.0 or self._value(answer) - self._value(point) < CUT_TOLERANCE
             if len(cuts) or arrived or self.gap <= stage.goal:
                 return cuts
@@ -282,33 +277,34 @@ class _Run:
         mixed = np.clip(start + reach * (answer.values - start), 0.0, 1.0)
         return NoiseFunction(mixed)  # symmetric: both ends are, and the same operations act on both halves
 
-    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
+    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase, bool]:
         """Search one point; what the proving search leaves open is settled only once it finds no more cuts."""
         before = time.perf_counter()
         above, most = self.constraint.limit + CUT_TOLERANCE, stage.cuts if stage.apart == 0 else 100 * stage.cuts
         if stage.stride > 1:
-            found = coarse_search(point, self.constraint, stride=stage.stride, above=above, most=most)
+            found = coarse_worst_case(point, self.constraint, stride=stage.stride, above=above, most=most)
         else:
             found = worst_case(point, self.constraint, above=above, most=most, refine=False)
         cuts = _spread(self.program.unknown(found.cuts), stage)
-        if stage.stride == 1 and not len(cuts):
+        settled = stage.stride == 1 and not len(cuts)
+        if settled:
             found = worst_case(point, self.constraint, above=above, most=most)
             cuts = _spread(self.program.unknown(found.cuts), stage)
         self.violation = found.value - self.constraint.limit
         self.seconds["search"] += time.perf_counter() - before
-        return cuts, found
+        return cuts, found, settled
 
-    def _keep(self, point: NoiseFunction, found: WorstCase) -> None:
+    def _keep(self, point: NoiseFunction, found: WorstCase, *, settled: bool) -> None:
         """Make the point the incumbent if, scaled until private, it is better."""
-        before, self_before = self.point, self._value(self.incumbent)
-        self.point = (point, found)
-        if before is not None and self._value(self.incumbent) < self_before:
-            self.point = before
+        before, value = (self.point, self.settled), self._value(self.incumbent)
+        self.point, self.settled = (point, found), settled
+        if before[0] is not None and self._value(self.incumbent) < value:
+            self.point, self.settled = before
 
     def _hand_over(self, stage: Stage) -> None:
         """Show the incumbent to the next stage's search, which sees more; what it finds becomes rows."""
         incumbent = self.incumbent
-        cuts, found = self._search(incumbent, stage)
+        cuts, found, self.settled = self._search(incumbent, stage)
         self.point = (incumbent, found)
         self.program.add(cuts)
 

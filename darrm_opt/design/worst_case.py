@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt.design.blossom import layers
+from darrm_opt.design.blossom import lattice, layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import Collector, WorstCase
 from darrm_opt.design.kinds import Indices, Rows
 from darrm_opt.design.monotone import search_monotone
-from darrm_opt.design.pruned import search_pruned
+from darrm_opt.design.pruned import search_error, search_pruned
 from darrm_opt.design.separable import search_separable
 from darrm_opt.noise import NoiseFunction
 
@@ -50,7 +50,9 @@ def worst_case(
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
-    error = constraint.error(float(noise.values.max()))
+    error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
+        constraint, float(noise.values.max())
+    )
     collector = Collector(constraint.limit - error if above is None else above, most)
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
@@ -60,10 +62,26 @@ def worst_case(
     return search_pruned(noise.signed, constraint, collector, refine=refine)
 
 
-def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector: Collector) -> None:
-    """Δ = 0: offer the worst multiset for every (nx, ny)."""
-    buffer = np.empty(0)
-    for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
+def coarse_worst_case(
+    noise: NoiseFunction, constraint: PrivacyConstraint, *, stride: int, above: float, most: int
+) -> WorstCase:
+    """Search only nx and ny on a lattice: cheap cuts for large K, nothing proved (method "estimate").
+
+    φ varies slowly with nx and ny (over about √K voters), so the worst multisets on a lattice of a few voters are
+    nearly the worst of all, at a hundredth of the work.
+    """
+    collector = Collector(above, most)
+    if constraint.corners.Delta == 0:
+        search_layers(noise, constraint, collector, stride)
+    else:
+        search_pruned(noise.signed, constraint, collector, refine=False, stride=stride)
+    return collector.result(0.0, "estimate")
+
+
+def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector: Collector, stride: int = 1) -> None:
+    """Δ = 0: offer the worst multiset for every (nx, ny) of a lattice."""
+    buffer, corners = np.empty(0), constraint.corners
+    for s, first, layer in lattice(noise.signed, corners.x, corners.y, constraint.affected, stride):
         if buffer.size < layer.size:
             buffer = np.empty(layer.size)
         values = buffer[: layer.size].reshape(layer.shape)
@@ -73,7 +91,7 @@ def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector
             rows = np.flatnonzero(best > collector.floor)
             if rows.size:
                 n1 = values[rows].argmin(axis=1) if mirrored else values[rows].argmax(axis=1)
-                collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
+                collector.offer(best[rows], _stationary(first + stride * rows, s, n1, constraint.K, mirrored=mirrored))
 
 
 def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:

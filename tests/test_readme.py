@@ -1,0 +1,163 @@
+"""The README is run: every block of code, every number, every link, and the picture's own command."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from darrm_runner import PROGRAM, ROOT, run, start
+
+from api.comparison import private_baselines
+from darrm_opt import Problem, solve
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURE = "docs/images/mnist.svg"
+HERE = "http://127.0.0.1:8000"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of code; ``left_out`` is the reason that a comment above it gives for not running it here."""
+
+    language: str
+    code: str
+    line: int
+    left_out: str
+
+
+def blocks() -> list[Block]:
+    fence = re.compile(
+        r"(?:<!-- not run here: (?P<reason>[^>]+) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
+        re.MULTILINE | re.DOTALL,
+    )
+    return [
+        Block(found["language"], found["code"], README.count("\n", 0, found.start()) + 1, found["reason"] or "")
+        for found in fence.finditer(README)
+    ]
+
+
+def named(found: Block) -> str:
+    return f"line {found.line}"
+
+
+SHELL = [b for b in blocks() if b.language == "sh" and not b.left_out and b.code != "darrm serve\n"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """An environment in which ``darrm`` is this checkout's."""
+    command = tmp_path / "bin" / "darrm"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """``darrm serve``, at a free port."""
+    process = start("serve", "--port", "0", "--json", cwd=tmp_path)
+    assert process.stdout is not None
+    with process:
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.kill()
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    assert {b.language for b in blocks()} == {"sh", "pycon"}
+    assert [b.code for b in blocks() if b.left_out] == ["make run\n", "make test\n"]
+    assert README.count("```") == 2 * len(blocks())
+    assert "darrm serve\n" in [b.code for b in blocks()]  # the fixture `server`
+
+
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" not in b.code], ids=named)
+def test_a_shell_block_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" in b.code], ids=named)
+def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
+    assert HERE in block.code
+    code = block.code.replace(HERE, server).replace("curl -sS", "curl -sS --fail --noproxy '*'")
+    done = subprocess.run(
+        ["sh", "-eu", "-c", code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    proof, _, curve = done.stdout.partition("{")
+    assert "private    proved for these very numbers" in proof
+    assert len(json.loads("{" + curve)["p"]) == 6
+
+
+def test_the_python_blocks_print_what_they_say() -> None:
+    code = "".join(b.code for b in blocks() if b.language == "pycon")
+    test = doctest.DocTestParser().get_doctest(code, {}, "README.md", "README.md", 0)
+    assert len(test.examples) > 5
+    outcome: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    runner.run(test, out=outcome.append)
+    assert not runner.failures, "".join(outcome)
+
+
+def test_the_table_of_utilities_is_what_is_computed() -> None:
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+    solution = solve(problem)
+    weights = solution.objective.weights(problem.K)
+    noises = {"optimal": solution.noise, **private_baselines(problem)}
+    kept = [f"{100 * float(weights @ noise.values[6:]):.1f} %" for noise in noises.values()]
+    assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
+    assert f"| {' | '.join(kept)} |" in README
+
+
+def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    command = next(line for line in README.splitlines() if line.startswith("darrm solve") and "--plot" in line)
+    drawn = tmp_path / "mnist.svg"
+    arguments = command.removeprefix("darrm ").replace("mnist.json", str(tmp_path / "mnist.json"))
+    assert run(*arguments.replace("mnist.svg", str(drawn)).split()).exit_code == 0
+    shown, fresh = ((path.read_text(encoding="utf-8")) for path in (ROOT / PICTURE, drawn))
+    assert PICTURE in README
+    if f"Matplotlib v{mpl.__version__}," not in shown:
+        pytest.skip("the picture was drawn by another version of matplotlib, which may place things otherwise")
+    number = re.compile(r"-?\d+\.\d+")
+    assert number.sub("", shown) == number.sub("", fresh)
+    assert [float(x) for x in number.findall(shown)] == pytest.approx(
+        [float(x) for x in number.findall(fresh)], abs=0.01
+    )
+
+
+def test_every_link_leads_somewhere() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        for title in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
+    }
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert targets
+    for target in targets:
+        assert target[1:] in headings if target.startswith("#") else (ROOT / target).is_file(), target
+
+
+def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
+    from dataclasses import fields
+
+    from api.cli.options import ProblemOptions
+
+    for option in fields(ProblemOptions):
+        assert f"| `{option.name}` |" in README

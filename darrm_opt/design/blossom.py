@@ -93,6 +93,18 @@ def lattice(signed: Array, x: float, y: float, most: int, stride: int) -> Iterat
         yield s, half * stride, layer
 
 
+STORED_ENTRIES = 16_000_000
+"""Most doubles that `stored_layers` keeps (128 MB): all layers up to K of about 570."""
+
+
+def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[int, int, Array]] | None:
+    """Return all `layers` at once, for many searches of one γ; None where they would take too much memory."""
+    K = signed.size - 1
+    if sum((s // 2 + 1) * (K - s + 1) for s in range(most + 1)) > STORED_ENTRIES:
+        return None
+    return [(s, first, layer.copy()) for s, first, layer in layers(signed, x, y, most)]
+
+
 def _taps(t: float, complement: float, stride: int) -> list[float]:
     """Binomial masses of ``stride`` voters at probability t; for one voter exactly (1 − t, t)."""
     return [math.comb(stride, ones) * t**ones * complement ** (stride - ones) for ones in range(stride + 1)]

@@ -76,6 +76,13 @@ class PrivacyConstraint:
         """Return φ at each multiset, shape (vectors,), through `rows`."""
         return self.rows(counts) @ signed[self.K // 2 + 1 :]
 
+    def pair(self, signed: Array, counts: Counts) -> tuple[Array, Array]:
+        """Return (Pr[1 | D], Pr[1 | D′]) of the release at each multiset, shapes (vectors,); each within `error`(1)."""
+        upper = signed[self.K // 2 + 1 :]
+        on_data = self._signed_mass(counts, self.corners.p) @ upper
+        on_neighbour = -(self._signed_mass(counts, self.corners.reflected) @ upper)
+        return (1.0 + on_data) / 2, (1.0 + on_neighbour) / 2
+
     def _signed_mass(self, counts: Counts, at: Array) -> Array:
         """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``at[k]``.
 

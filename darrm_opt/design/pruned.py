@@ -51,8 +51,8 @@ prunes nothing."""
 EVALUATION_REACH = 16.0
 """Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
-SETTLED_ONE_BY_ONE = 4
-"""Skeletons left open per row up to which each is searched by itself; beyond, the rows are searched whole."""
+SETTLED_ONE_BY_ONE = 2
+"""With more than n + 2·rows skeletons left open, searching the rows whole costs less than one skeleton after another."""
 
 AFRESH_EVERY = 8
 """Layers between two computations of the rows' bounds; between them the last ones hold."""
@@ -69,7 +69,13 @@ class _Search:
 
 
 def search_pruned(
-    signed: Array, constraint: PrivacyConstraint, collector: Collector, *, refine: bool, stride: int = 1
+    signed: Array,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    *,
+    refine: bool,
+    stride: int = 1,
+    stored: list[tuple[int, int, Array]] | None = None,
 ) -> WorstCase:
     """Search every multiset, looking only at those that may lie above ``collector.above``.
 
@@ -80,12 +86,13 @@ def search_pruned(
         refine: whether to settle what the sieves leave open by complete search (a proof wants that; a search for
             cuts does not).
         stride: 1, or the distance of the lattice of nx and ny to which the search is confined; then nothing is proved.
+        stored: the layers, where the caller has them.
     """
     K, Delta, largest = constraint.K, constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), refine)
     bounds, buffer = _RowBounds(search.fuzz), np.empty(0)
     corners = constraint.corners
-    for s, first, layer in lattice(signed, corners.x, corners.y, constraint.affected, stride):
+    for s, first, layer in stored or lattice(signed, corners.x, corners.y, constraint.affected, stride):
         moving = min(K - s, constraint.affected - s)
         bounds.descend(layer, s // stride)
         if buffer.size < layer.size:
@@ -171,7 +178,7 @@ def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int
         collector.leave_out(bound)
         return
     left = _sift(search, suspects, moving)
-    if affordable and left.i.size > SETTLED_ONE_BY_ONE * rows.nx.size:
+    if affordable and left.i.size > rows.n + SETTLED_ONE_BY_ONE * rows.nx.size:
         of = np.unique(left.i)
         search_separable(Rows(rows.values[of], rows.nx[of], rows.ny[of]), constraint, collector)
         return

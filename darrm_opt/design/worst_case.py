@@ -22,7 +22,7 @@ from darrm_opt.design.kinds import Indices, Rows
 from darrm_opt.design.monotone import search_monotone
 from darrm_opt.design.pruned import search_error, search_pruned
 from darrm_opt.design.separable import search_separable
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.noise import Array, NoiseFunction
 
 
 def worst_case(
@@ -32,6 +32,7 @@ def worst_case(
     above: float | None = None,
     most: int = 0,
     refine: bool = True,
+    stored: list[tuple[int, int, Array]] | None = None,
 ) -> WorstCase:
     """Search every multiset, by the fastest method that proves its bound.
 
@@ -44,6 +45,7 @@ def worst_case(
         most: how many cuts at most.
         refine: whether what the bounds of `pruned` leave open is settled by complete search, where affordable; a
             search for cuts can do without.
+        stored: the layers of ``noise``, where the caller searches it more than once.
 
     Guarantees:
         ``bound`` ≥ φ at every admissible (p, p′), for γ exactly as stored.
@@ -57,9 +59,9 @@ def worst_case(
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     if constraint.corners.Delta == 0:
-        search_layers(noise, constraint, collector)
+        search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
-    return search_pruned(noise.signed, constraint, collector, refine=refine)
+    return search_pruned(noise.signed, constraint, collector, refine=refine, stored=stored)
 
 
 def coarse_worst_case(
@@ -78,10 +80,16 @@ def coarse_worst_case(
     return collector.result(0.0, "estimate")
 
 
-def search_layers(noise: NoiseFunction, constraint: PrivacyConstraint, collector: Collector, stride: int = 1) -> None:
+def search_layers(
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    stride: int = 1,
+    stored: list[tuple[int, int, Array]] | None = None,
+) -> None:
     """Δ = 0: offer the worst multiset for every (nx, ny) of a lattice."""
     buffer, corners = np.empty(0), constraint.corners
-    for s, first, layer in lattice(noise.signed, corners.x, corners.y, constraint.affected, stride):
+    for s, first, layer in stored or lattice(noise.signed, corners.x, corners.y, constraint.affected, stride):
         if buffer.size < layer.size:
             buffer = np.empty(layer.size)
         values = buffer[: layer.size].reshape(layer.shape)

@@ -1,0 +1,120 @@
+"""The exact privacy profile of one release: the least δ at every ε.
+
+With P = Pr[1 | D] and Q = Pr[1 | D′] over all admissible pairs of datasets,
+
+    δ(ε) = max (P − c·Q, 0) = max over corners of ½·(H(p) + c·H(1−p′) − (c − 1)),   c = e^ε:
+
+the worst-case search of the design at another c. Negative ε need no search: the answer 0 to the question with D and D′
+exchanged gives δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
+
+A maximiser (P, Q) found at one ε is a line P − c·Q under δ at every other, so each search starts from what the others
+found and prunes the more, and all of them share the blossom's layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from darrm_opt.design.blossom import stored_layers
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.worst_case import worst_case
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.problem import LARGEST_TARGET_EPSILON, Problem
+
+WORTH = 2.0**-42
+"""By how much a pair of datasets must beat the known ones to be worth a search (2e-13): below it, bounds suffice."""
+
+
+@dataclass(frozen=True)
+class PrivacyProfile:
+    """δ of one release, for a grid of ε.
+
+    Attributes:
+        epsilons: ε′ [nats], shape (many,).
+        deltas: proven upper bound on δ(ε′) [probability], shape (many,).
+        attained: δ that some pair of datasets attains, as computed (no proof): ``deltas`` less it is the looseness.
+        pairs: (Pr[1|D], Pr[1|D′]) of that pair, shape (many, 2).
+    """
+
+    epsilons: Array
+    deltas: Array
+    attained: Array
+    pairs: Array
+
+
+def privacy_profile(
+    gamma: ArrayLike | NoiseFunction, problem: Problem, epsilons: Sequence[float] | Array
+) -> PrivacyProfile:
+    """Return how private one release with ``gamma`` really is: the least δ at each ε.
+
+    Args:
+        gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
+        problem: its voters count (K, voter, affected); its target does not.
+        epsilons: where the profile is wanted [nats], any sign, |ε| ≤ 500, shape (many,).
+
+    Returns:
+        The profile, in the order asked.
+
+    Guarantees:
+        ``deltas`` is never below the true δ: the release is (ε′, δ)-DP at every point returned, rounding included
+        (also at the double nearest e^ε′), for every problem that rounds to ``problem``.
+
+    Raises:
+        InvalidInput: a γ that is none, or an ε that is no number or too large.
+
+    Source: design of the worst case (Lemma 3.4 of the paper at another c); the profile is ours.
+
+    >>> from darrm_opt import Problem, solve
+    >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+    >>> profile = privacy_profile(solve(problem).gamma, problem, [0.0, 0.3])
+    >>> bool(profile.deltas[0] > 0.05), bool(profile.deltas[1] < 1e-12)
+    (True, True)
+    """
+    noise = NoiseFunction(gamma, problem.K)
+    wanted = np.asarray(epsilons, dtype=np.float64)
+    outside = np.flatnonzero(~(np.abs(wanted) <= LARGEST_TARGET_EPSILON))
+    if wanted.ndim != 1 or outside.size:
+        value = wanted.tolist() if wanted.ndim != 1 else float(wanted[outside[0]])
+        raise InvalidInput("epsilons", value, f"a flat list of numbers of nats within ±{LARGEST_TARGET_EPSILON:g}")
+    base = PrivacyConstraint.of(problem)
+    stored = stored_layers(noise.signed, base.corners.x, base.corners.y, base.affected)
+    found: dict[float, tuple[float, ...]] = {}
+    pairs = np.empty((0, 2))
+    for epsilon in _ends_first(np.unique(np.abs(wanted))):
+        q = math.exp(-epsilon)
+        known = float((q * pairs[:, 0] - pairs[:, 1]).max(initial=0.0))  # q·δ; equal datasets attain 0
+        above = 2 * known - math.expm1(-epsilon) + WORTH  # the level of φ where δ grows beyond that
+        worst = worst_case(noise, replace(base, q=q, limit=1.0), above=above, stored=stored)
+        P, Q = (float(side[0]) for side in base.pair(noise.signed, worst.counts[np.newaxis]))
+        pairs = np.concatenate([pairs, [[P, Q]]])
+        best = pairs[(q * pairs[:, 0] - pairs[:, 1]).argmax()]
+        bound = (worst.bound + math.expm1(-epsilon)) / (2 * q) * (1 + 2.0**-50)
+        found[float(epsilon)] = (min(1.0, max(0.0, bound)), max(0.0, float(best[0] - best[1] / q)), *map(float, best))
+    points = [_at(float(epsilon), *found[float(abs(epsilon))]) for epsilon in wanted]
+    deltas, attained, P_all, Q_all = np.array(points).reshape(-1, 4).T
+    return PrivacyProfile(wanted, deltas, attained, np.stack([P_all, Q_all], axis=1))
+
+
+def _ends_first(values: Array) -> Array:
+    """Return sorted values in an order that halves the gaps: each new one lies between two that are known."""
+    order, gaps = [0, values.size - 1], [(0, values.size - 1)]
+    for low, high in gaps:  # grows while it is walked
+        if high - low > 1:
+            middle = (low + high) // 2
+            order.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    chosen: Array = values[np.array(order[: values.size], dtype=np.int64)]
+    return chosen
+
+
+def _at(epsilon: float, delta: float, attained: float, P: float, Q: float) -> tuple[float, ...]:
+    """Return a point of the profile at ε of either sign from that at |ε|."""
+    if epsilon >= 0:
+        return delta, attained, P, Q
+    c, gap = math.exp(epsilon), -math.expm1(epsilon)
+    return min(1.0, (gap + c * delta) * (1 + 2.0**-50)), gap + c * attained, 1.0 - Q, 1.0 - P

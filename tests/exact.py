@@ -1,0 +1,158 @@
+"""The privacy constraint straight from the paper, in exact arithmetic: the oracle of the design's tests.
+
+Nothing here knows of blossoms, reflections, or the division by e^(mε). A voter at a corner answers 1 with probability
+p on the dataset and p′ on its neighbour; H is the mean of the signed γ under the Poisson-binomial distribution; a γ
+is private at a multiset if H(p) − e^(mε)·H(p′) ≤ e^(mε) − 1 + 2δ (Lemma 3.4). `Number` is `Fraction` where every
+probability is rational, and `Decimal` with `DIGITS` digits where e^ε is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from darrm_opt.design.corners import LABELS
+from darrm_opt.problem import Problem
+
+Number = TypeVar("Number", Fraction, Decimal)
+
+DIGITS = 70
+"""Digits that `Decimal` carries here: what it loses is below 1e-60, and doubles resolve 1e-16."""
+
+NEGLIGIBLE = Decimal("1e-55")
+"""More than `Decimal` loses over any test, less than any difference that matters."""
+
+
+def precise() -> AbstractContextManager[Context]:
+    """Give `Decimal` its digits, and exponents beyond those of every double."""
+    return localcontext(Context(prec=DIGITS, Emin=-999_999, Emax=999_999))
+
+
+def distribution(ones: Sequence[Number]) -> list[Number]:
+    """Return Pr[L = 0..K] where voter i answers 1 with probability ``ones[i]``, a voter at a time."""
+    masses: list[Any] = [1]
+    for t in ones:
+        kept = [mass * (1 - t) for mass in masses] + [0]
+        risen = [0] + [mass * t for mass in masses]
+        masses = [a + b for a, b in zip(kept, risen, strict=True)]
+    return masses
+
+
+def enumerated_distribution(ones: Sequence[Fraction]) -> list[Fraction]:
+    """Return Pr[L = 0..K] by going through all 2^K votes: the definition."""
+    masses = [Fraction(0)] * (len(ones) + 1)
+    for vote in itertools.product((0, 1), repeat=len(ones)):
+        masses[sum(vote)] += math.prod(
+            (t if bit else 1 - t for t, bit in zip(ones, vote, strict=True)), start=Fraction(1)
+        )
+    return masses
+
+
+def signed(gamma: Iterable[float], number: Callable[[Any], Number]) -> list[Number]:
+    """Return g(l) = sign(l − K/2)·γ(l) exactly, from the doubles in ``gamma``."""
+    values = [*gamma]
+    K = len(values) - 1
+    return [((2 * l > K) - (2 * l < K)) * number(float(value)) for l, value in enumerate(values)]
+
+
+def mean(coefficients: Sequence[Number], ones: Sequence[Number]) -> Number:
+    """Return H: the mean of ``coefficients[L]``."""
+    total: Number = sum(mass * value for mass, value in zip(distribution(ones), coefficients, strict=True))  # type: ignore[assignment]  # typed int | Number for an empty sum
+    return total
+
+
+@dataclass(frozen=True)
+class Voters:
+    """K voters and the privacy wanted of their majority, with every double taken as the rational that it is.
+
+    e^ε and e^(mε) are correctly rounded to `DIGITS` digits.
+    """
+
+    K: int
+    epsilon: float
+    Delta: float
+    target_epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> Voters:
+        """Return the voters of a problem, its numbers as they stand."""
+        return cls(problem.K, problem.voter.epsilon, problem.voter.delta, problem.target.epsilon, problem.target.delta)
+
+    def corners(self) -> dict[str, tuple[Decimal, Decimal]]:
+        """Return (p, p′) at each corner, by name."""
+        with precise():
+            zero, one, Delta = Decimal(0), Decimal(1), Decimal(self.Delta)
+            if self.epsilon == math.inf:
+                x, y = one, zero
+            else:
+                growth = Decimal(self.epsilon).exp()
+                x, y = (growth + Delta) / (growth + 1), (1 - Delta) / (growth + 1)
+            four = {"zero": (zero, zero), "one": (one, one), "xy": (x, y), "yx": (y, x)}
+            if self.Delta == 0:
+                return four
+            return four | {
+                "up": (zero, Delta),
+                "down": (Delta, zero),
+                "up_to_one": (1 - Delta, one),
+                "down_from_one": (one, 1 - Delta),
+            }
+
+    def excess(self, gamma: Iterable[float], voters: Mapping[str, int]) -> Decimal:
+        """Return (H(p) − c·H(p′) − (c − 1 + 2δ))/c at one multiset, c = e^(mε): private there if it is ≤ 0.
+
+        The division by c is the design's scale; it changes no sign.
+        """
+        with precise():
+            growth = Decimal(self.target_epsilon).exp()
+            return self.phi(gamma, voters) - (growth - 1 + 2 * Decimal(self.delta)) / growth
+
+    def phi(self, gamma: Iterable[float], voters: Mapping[str, int]) -> Decimal:
+        """Return (H(p) − c·H(p′))/c at one multiset."""
+        with precise():
+            corners = self.corners()
+            pairs = [corners[label] for label, count in voters.items() for _ in range(int(count))]
+            if len(pairs) != self.K:
+                raise ValueError(f"{len(pairs)} voters where there are {self.K}")
+            g = signed(gamma, Decimal)
+            return mean(g, [p for p, _ in pairs]) / Decimal(self.target_epsilon).exp() - mean(g, [q for _, q in pairs])
+
+    def limit(self) -> Decimal:
+        """Return (c − 1 + 2δ)/c, c = e^(mε)."""
+        with precise():
+            growth = Decimal(self.target_epsilon).exp()
+            return (growth - 1 + 2 * Decimal(self.delta)) / growth
+
+
+def named(counts: Iterable[int]) -> dict[str, int]:
+    """Return a row of counts by the names of its corners."""
+    return {label: int(count) for label, count in zip(LABELS, counts, strict=False)}
+
+
+def multisets(K: int, corners: int, affected: int) -> set[tuple[int, ...]]:
+    """Return every multiset of K corners, the first two stationary, with at most ``affected`` others; by listing them."""
+    found = set()
+    for places in itertools.combinations_with_replacement(range(corners), K):
+        counts = tuple(places.count(corner) for corner in range(corners))
+        if sum(counts[2:]) <= affected:
+            found.add(counts)
+    return found
+
+
+def random_multiset(rng: np.random.Generator, problem: Problem) -> dict[str, int]:
+    """Return voters of the constraint set, moving and resting in random shares, few kinds as often as many."""
+    labels = LABELS if problem.voter.delta > 0 else LABELS[:4]
+    moving = int(rng.integers(0, problem.affected + 1))
+    kinds = len(labels) - 2
+    shares = rng.dirichlet(np.full(kinds, float(rng.choice([0.1, 1.0, 5.0]))))
+    counts = dict(zip(labels[2:], map(int, rng.multinomial(moving, shares)), strict=True))
+    ones = int(rng.integers(0, problem.K - moving + 1))
+    return {"zero": problem.K - moving - ones, "one": ones} | counts

@@ -1,0 +1,155 @@
+"""The blossom against exact fractions, and the rounding error that it promises."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import NOISES, asked, random_noise
+
+from darrm_opt.design.blossom import SMALLEST, STEP_ERROR, lattice, layers, mass, rounding_error, step
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.noise import Array, NoiseFunction
+
+X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]
+"""Doubles of [½, 1]: there 1 − x is a double as well, so that fractions see the very numbers the code sees."""
+
+
+def exact_H(noise: NoiseFunction, probabilities: list[Fraction]) -> Fraction:
+    return mean(signed(noise.values, Fraction), probabilities)
+
+
+def multiset(x: float, nx: int, ny: int, ones: int, K: int) -> list[Fraction]:
+    t = Fraction(x)
+    return [t] * nx + [1 - t] * ny + [Fraction(1)] * ones + [Fraction(0)] * (K - nx - ny - ones)
+
+
+@given(st.lists(st.fractions(0, 1, max_denominator=50), min_size=1, max_size=6))
+def test_the_oracle_is_the_enumeration_of_all_votes(ones: list[Fraction]) -> None:
+    assert distribution(ones) == enumerated_distribution(ones)
+
+
+@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("K", [1, 2, 5, 6, 9])
+def test_layers_hold_H_at_every_multiset(K: int, kind: str) -> None:
+    rng = np.random.default_rng((K, NOISES.index(kind)))
+    noise = random_noise(rng, K, kind)
+    x = float(rng.choice(X))
+    seen = set()
+    largest = float(noise.values.max())
+    for s, first, layer in layers(noise.signed, x, 1.0 - x, K):
+        assert layer.shape == (s - first + 1, K - s + 1)
+        for (i, j), value in np.ndenumerate(layer):
+            nx, ny = first + i, s - first - i
+            exact = exact_H(noise, multiset(x, nx, ny, j, K))
+            assert abs(Fraction(float(value)) - exact) <= Fraction(rounding_error(s, largest))
+            seen |= {(nx, ny, j), (ny, nx, K - s - j)}  # the mirrored multiset has −H, and is not computed
+            assert exact_H(noise, multiset(x, ny, nx, K - s - j, K)) == -exact
+    assert len(seen) == math.comb(K + 3, 3)
+
+
+@pytest.mark.parametrize(("K", "most"), [(7, 3), (7, 7), (8, 1)])
+def test_layers_stop_where_told(K: int, most: int) -> None:
+    noise = random_noise(np.random.default_rng(K), K, "uniform")
+    assert [s for s, _, _ in layers(noise.signed, 0.6, 0.4, most)] == [*range(most + 1)]
+
+
+@pytest.mark.parametrize("stride", [2, 3, 8])
+@pytest.mark.parametrize("K", [5, 12, 17])
+def test_a_lattice_is_a_part_of_the_layers(K: int, stride: int) -> None:
+    noise = random_noise(np.random.default_rng((K, stride)), K, "uniform")
+    whole = {s: (first, layer.copy()) for s, first, layer in layers(noise.signed, 0.6, 0.4, K)}
+    for s, first, layer in lattice(noise.signed, 0.6, 0.4, K, stride):
+        every, full = whole[s]
+        assert first % stride == s % stride == 0
+        assert layer == pytest.approx(full[first - every :: stride], abs=1e-14)
+
+
+@given(st.floats(0.5, 1), st.integers(0, 100_000))
+def test_a_step_stays_within_the_range_of_its_input(t: float, seed: int) -> None:
+    coefficients = np.random.default_rng(seed).uniform(-1, 1, 12)
+    after = step(coefficients, 1 - t, t)
+    assert after.shape == (11,)
+    assert np.abs(after).max() <= np.abs(coefficients).max() * (1 + 2.0**-51)
+
+
+@pytest.mark.parametrize("K", [1, 4, 7, 10])
+def test_masses_are_those_of_the_enumeration(K: int) -> None:
+    rng = np.random.default_rng(K)
+    probabilities = np.array([0.5, 0.25, 1e-12, 0.3])
+    counts = np.array([rng.multinomial(rng.integers(0, K + 1), rng.dirichlet(np.ones(4))) for _ in range(8)])
+    free = K - counts.sum(axis=1)
+    ones = np.array([int(rng.integers(0, rest + 1)) for rest in free])
+    computed = mass(probabilities, counts, ones, K)
+    assert computed.shape == (8, K + 1)
+    for row, count, certain in zip(computed, counts, ones, strict=True):
+        voters = [Fraction(float(t)) for t, n in zip(probabilities, count, strict=True) for _ in range(n)]
+        exact = distribution([*voters, *[Fraction(1)] * int(certain), *[Fraction(0)] * int(K - count.sum() - certain)])
+        errors = [abs(Fraction(float(value)) - true) for value, true in zip(row, exact, strict=True)]
+        assert sum(errors) <= Fraction(rounding_error(K, 1.0))
+
+
+def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:
+    """With x and y as the design computes them, against e^ε to 70 digits, over everything that is accepted."""
+    rng = np.random.default_rng(53)
+    worst = Decimal(0)
+    for _ in range(300):
+        problem = asked(rng, (1, 2, 5, 9, 16, 25)).problem
+        noise = random_noise(rng, problem.K)
+        largest = float(noise.values.max())
+        corners = PrivacyConstraint.of(problem).corners
+        x, y = Voters.of(problem.strictest).corners()["xy"]
+        for s, first, layer in layers(noise.signed, corners.x, corners.y, problem.K):
+            i, j = int(rng.integers(layer.shape[0])), int(rng.integers(layer.shape[1]))
+            ends = [Decimal(1)] * j + [Decimal(0)] * (problem.K - s - j)
+            with precise():
+                true = mean(signed(noise.values, Decimal), [x] * (first + i) + [y] * (s - first - i) + ends)
+                error, bound = abs(Decimal(float(layer[i, j])) - true), Decimal(rounding_error(s, largest))
+                assert error <= bound + NEGLIGIBLE * Decimal(largest)
+                worst = max(worst, error / bound if bound else Decimal(0))
+    assert worst > Decimal("1e-4")
+
+
+def test_the_rounding_error_of_nothing_is_nothing() -> None:
+    assert rounding_error(100, 0.0) == rounding_error(0, 1.0) == 0.0
+    assert rounding_error(3, 0.5) == 3 * STEP_ERROR * 0.5 + 3 * SMALLEST
+    assert rounding_error(1, 5e-324) > 0  # products of the smallest doubles vanish altogether
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-300])
+def test_underflow_is_charged(tiny: float) -> None:
+    noise = NoiseFunction.from_upper_half(np.array([tiny, 0.0, tiny]), 6)
+    for s, first, layer in layers(noise.signed, 0.75, 0.25, 6):
+        for (i, j), value in np.ndenumerate(layer):
+            true = exact_H(noise, multiset(0.75, first + i, s - first - i, j, 6))
+            assert abs(Fraction(float(value)) - true) <= Fraction(rounding_error(s, tiny))
+
+
+def enumerated_H(noise: NoiseFunction, at: Array, counts: dict[str, int]) -> Fraction:
+    voters = [Fraction(float(t)) for t, many in zip(at, counts.values(), strict=True) for _ in range(many)]
+    coefficients = signed(noise.values, Fraction)
+    return sum((p * g for p, g in zip(enumerated_distribution(voters), coefficients, strict=True)), start=Fraction(0))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_whole_set_of_few_voters_against_all_votes(seed: int) -> None:
+    rng = np.random.default_rng((seed, 9))
+    problem = asked(rng, (3, 4)).problem
+    noise = random_noise(rng, problem.K, "uniform")
+    constraint = PrivacyConstraint.of(problem)
+    everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
+    some = everything[rng.permutation(len(everything))[:40]]
+    values = constraint.values(noise.signed, some)
+    for value, counts in zip(values, some, strict=True):
+        voters = named(counts)
+        on_data = enumerated_H(noise, constraint.corners.p, voters)
+        reflected = enumerated_H(noise, constraint.corners.reflected, voters)
+        true = Fraction(constraint.q) * on_data + reflected
+        assert abs(Fraction(float(value)) - true) <= 2 * Fraction(constraint.error(float(noise.values.max())))

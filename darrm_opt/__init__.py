@@ -8,8 +8,12 @@
 
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
+from darrm_opt.design.objective import histogram, rectangular, shared, uniform
+from darrm_opt.design.profile import PrivacyProfile, privacy_profile
+from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve
+from darrm_opt.design.tradeoff import Tradeoff, least_allowance, tradeoff
 from darrm_opt.errors import (
     BackendUnavailable,
     DarrmError,
@@ -30,13 +34,25 @@ __all__ = [
     "NotPrivate",
     "NotProven",
     "Privacy",
+    "PrivacyProfile",
     "Problem",
     "Progress",
     "Solution",
     "SolveFailed",
     "Statistics",
+    "Tradeoff",
     "__version__",
     "certify",
+    "expected_error",
+    "histogram",
+    "least_allowance",
+    "minimax",
+    "over_scenarios",
+    "privacy_profile",
+    "rectangular",
+    "shared",
     "solve",
+    "tradeoff",
+    "uniform",
     "verify",
 ]

@@ -53,7 +53,8 @@ class NoiseFunction:
     def signed(self) -> Array:
         """g(l) = sign(l − K/2)·γ(l), shape (K+1,): antisymmetric, so Pr[release = 1] = (1 + E g(L))/2."""
         K = self.K
-        return np.sign(2.0 * np.arange(K + 1) - K) * self.values
+        signed: Array = np.sign(2.0 * np.arange(K + 1) - K) * self.values
+        return signed
 
     @property
     def is_monotone(self) -> bool:

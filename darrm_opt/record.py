@@ -118,7 +118,7 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     )
 
 
-def _field(record: dict[str, Any], name: str) -> Any:
+def _field(record: Any, name: str) -> Any:
     if not isinstance(record, dict) or name not in record:
         raise InvalidInput(name, None, "a value", "The record lacks this field.")
     return record[name]

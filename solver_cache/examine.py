@@ -108,7 +108,7 @@ def _proved(solution: Solution, request: Request) -> Solution:
         raise _Wrong(str(err)) from err
     _check_certificate(solution.certificate, proof)
     upper = solution.gamma[request.problem.K // 2 + 1 :]
-    utility = float(request.objective.weights(request.problem.K) @ upper)
+    utility = request.objective.aim(request.problem.K).utility(upper)
     if not math.isclose(utility, solution.utility, rel_tol=SAME, abs_tol=SAME):
         raise _Wrong(f"its utility is {utility!r}, not {solution.utility!r}")
     if not utility - SAME <= solution.upper_bound <= 1 + SAME:

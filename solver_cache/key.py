@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
@@ -44,18 +44,18 @@ class Request:
     """
 
     problem: Problem
-    objective: Objective
+    objective: AnyObjective
     shape: Shape
 
-    def __init__(self, problem: Problem, objective: Objective | str = "rectangular", shape: Shape = "free") -> None:
+    def __init__(self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free") -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput("problem", problem, "a Problem")
-        objective = as_objective(objective)
+        goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")
-        objective.weights(problem.K)  # refuses a histogram for another K
+        goal.aim(problem.K)  # refuses a histogram for another K
         object.__setattr__(self, "problem", problem)
-        object.__setattr__(self, "objective", objective)
+        object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.objective import Objective
+from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.design.solver import Method, Shape, solve
@@ -46,7 +46,7 @@ class CachedSolution:
 
 def cached_solve(
     problem: Problem,
-    objective: Objective | str = "rectangular",
+    objective: AnyObjective | str = "rectangular",
     shape: Shape = "free",
     method: Method = "auto",
     backend: str = "highs",

@@ -30,6 +30,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from darrm_opt.design.aim import Aim, weighted
+from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
@@ -138,6 +140,10 @@ class Objective:
         weights.setflags(write=False)
         return weights
 
+    def aim(self, K: int) -> Aim:
+        """Return the goal of the design for K voters: Σ w_l·γ(l)."""
+        return weighted(self.weights(K))
+
     def __str__(self) -> str:
         kind = _kind(self.name)
         if kind.defaults:
@@ -147,6 +153,10 @@ class Objective:
             written = ",".join(map(_text, self.parameters))
         text = f"{self.name}({written})" if written else self.name
         return text if self.measure == kind.measure == "tv" else f"{text} {self.measure}"
+
+
+AnyObjective = Objective | ScenarioObjective
+"""Everything that `solve` can maximise."""
 
 
 def rectangular(lower: float = 0.5, tau: int = 50, measure: Measure = "tv") -> Objective:
@@ -184,9 +194,12 @@ def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
     return Objective("histogram", given, measure)
 
 
-def as_objective(objective: Objective | str) -> Objective:
-    """Return the objective itself, or the one that the text names (`parse_objective`)."""
-    return objective if isinstance(objective, Objective) else parse_objective(objective)
+def as_objective(objective: AnyObjective | str) -> AnyObjective:
+    """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
+    if isinstance(objective, Objective | ScenarioObjective):
+        return objective
+    given: Any = objective  # a stranger may pass anything
+    return (parse_scenarios(given) if isinstance(given, str) else None) or parse_objective(given)
 
 
 def parse_objective(text: str) -> Objective:
@@ -247,5 +260,5 @@ _FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<mea
 _DIGITS = re.compile(r"\s*\d+\s*")
 _ACCEPTED = (
     "rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
-    "followed by tv or agreement if not the usual measure"
+    "followed by tv or agreement if not the usual measure; expected_error or minimax"
 )

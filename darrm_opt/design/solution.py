@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from darrm_opt.design.certificate import Certificate
-from darrm_opt.design.objective import Objective
+from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
@@ -62,7 +62,7 @@ class Solution:
         objective: what was maximised.
         shape: "free" or "monotone".
         noise: γ as a noun; `gamma` is its array.
-        utility: w·γ, the share of the noiseless utility kept, in [0, 1].
+        utility: the share of the noiseless utility kept (w·γ, or the share of the error of γ = 0 saved); at most 1.
         upper_bound: proven bound on the utility of any private γ of that shape.
         status: how the solve ended.
         certificate: why γ is private.
@@ -72,7 +72,7 @@ class Solution:
     """
 
     problem: Problem
-    objective: Objective
+    objective: AnyObjective
     shape: str
     noise: NoiseFunction
     utility: float

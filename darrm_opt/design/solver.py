@@ -26,7 +26,7 @@ from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, ONE, XY, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import WorstCase
 from darrm_opt.design.growing import GrowingProgram
-from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.design.worst_case import coarse_worst_case, worst_case
@@ -93,7 +93,7 @@ def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
 
 def solve(
     problem: Problem,
-    objective: Objective | str = "rectangular",
+    objective: AnyObjective | str = "rectangular",
     shape: Shape = "free",
     method: Method = "auto",
     backend: str = "highs",
@@ -126,20 +126,37 @@ def solve(
 
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
-    objective = as_objective(objective)
     check_choices(problem, shape, method, backend, tolerance, time_limit)
-    run = _Run(problem, objective, shape, backend, time_limit, progress)
+    run = _Run(problem, as_objective(objective), shape, backend, time_limit, progress)
     if method == "enumerate":
         for multisets in ConstraintGenerator(problem).blocks():
             run.program.add(multisets)
     else:
         run.program.add(binding_family(run.constraint))
-    status = Status.OPTIMAL
-    for stage in stages(problem, shape, tolerance):
-        status = run.through(stage)
-        if status is not Status.OPTIMAL:
-            break
-    return run.finish(status, "enumerate" if method == "enumerate" else "cuts")
+    return run.complete(stages(problem, shape, tolerance), "enumerate" if method == "enumerate" else "cuts")
+
+
+def solve_warm(
+    problem: Problem,
+    objective: AnyObjective | str = "rectangular",
+    shape: Shape = "free",
+    *,
+    rows: Counts | None = None,
+    backend: str = "highs",
+    tolerance: float = TOLERANCE,
+    time_limit: float | None = None,
+) -> tuple[Solution, Counts]:
+    """Solve by cuts, starting from the multisets that mattered for a problem like it; return those of this one.
+
+    For problems that differ in their target only: a multiset stands for a constraint of each of them.
+    """
+    check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
+    run = _Run(problem, as_objective(objective), shape, backend, time_limit, None)
+    family = binding_family(run.constraint)
+    known = family if rows is None else np.unique(np.concatenate([family, rows]), axis=0)
+    run.program.add(known)
+    solution = run.complete(stages(problem, shape, tolerance), "cuts")
+    return solution, run.program.found
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
@@ -172,7 +189,7 @@ class _Run:
     def __init__(
         self,
         problem: Problem,
-        objective: Objective,
+        objective: AnyObjective,
         shape: str,
         backend: str,
         time_limit: float | None,
@@ -181,9 +198,11 @@ class _Run:
         self.problem, self.objective, self.shape, self.backend = problem, objective, shape, backend
         self.started, self.time_limit, self.watcher = time.perf_counter(), time_limit, watcher
         self.constraint = PrivacyConstraint.of(problem)
-        self.weights = objective.weights(problem.K)
-        self.canonical = (1 - KAPPA) * self.weights + KAPPA / self.weights.size
-        self.program = GrowingProgram(self.constraint, shape, backend)
+        self.aim = objective.aim(problem.K)
+        entries = self.constraint.entries
+        self.canonical = (1 - KAPPA) * self.aim.weights
+        self.canonical[:entries] += KAPPA / entries
+        self.program = GrowingProgram(self.constraint, self.aim, shape, backend)
         self.point: tuple[NoiseFunction, WorstCase] | None = None  # best so far, and what the search found for it
         self.settled = False  # whether that search settled everything it looked at
         self.bound, self.violation = 1.0, 0.0
@@ -220,6 +239,15 @@ class _Run:
             self.program.add(cuts)
         return Status.ITERATION_LIMIT
 
+    def complete(self, plan: tuple[Stage, ...], method: str) -> Solution:
+        """Run all stages, as far as time and solver allow, and finish."""
+        status = Status.OPTIMAL
+        for stage in plan:
+            status = self.through(stage)
+            if status is not Status.OPTIMAL:
+                break
+        return self.finish(status, method)
+
     def finish(self, status: Status, method: str) -> Solution:
         """Certify the incumbent and prove how good it is."""
         before = time.perf_counter()
@@ -230,7 +258,7 @@ class _Run:
         upper_bound = 1.0
         if status is Status.OPTIMAL:
             before = time.perf_counter()
-            _, _, upper_bound = self.program.maximise(self.weights, self._left())
+            upper_bound = self.program.maximise(self.aim.weights, self._left())[2] + self.aim.offset
             self.seconds["program"] += time.perf_counter() - before
         # the canonical bound holds for (1−κ)w + κ·mean, and the mean is never negative
         upper_bound = min(1.0, upper_bound, self.bound / (1 - KAPPA) * (1 + 2.0**-50))
@@ -240,7 +268,7 @@ class _Run:
             objective=self.objective,
             shape=self.shape,
             noise=noise,
-            utility=float(self.weights @ noise.values[self.problem.K // 2 + 1 :]),
+            utility=self.aim.utility(noise.values[self.problem.K // 2 + 1 :]),
             upper_bound=upper_bound,
             status=status,
             certificate=certificate,
@@ -254,9 +282,9 @@ class _Run:
         if left is not None and left <= 0:
             return Status.TIME_LIMIT, self.incumbent, 1.0
         before = time.perf_counter()
-        outcome = self.program.maximise(self.canonical, left)
+        status, answer, bound = self.program.maximise(self.canonical, left)
         self.seconds["program"] += time.perf_counter() - before
-        return outcome
+        return status, answer, bound + (1 - KAPPA) * self.aim.offset
 
     def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
         """Return cuts that take the program's answer away, improving the incumbent on the way.
@@ -311,14 +339,15 @@ class _Run:
     def _report(self) -> None:
         if self.watcher is not None:
             seconds = time.perf_counter() - self.started
-            utility = float(self.weights @ self.incumbent.values[self.problem.K // 2 + 1 :])
+            utility = self.aim.utility(self.incumbent.values[self.problem.K // 2 + 1 :])
             self.watcher(Progress(self.rounds, self.program.rows, utility, self.bound, self.violation, seconds))
 
     def _left(self) -> float | None:
         return None if self.time_limit is None else self.time_limit - (time.perf_counter() - self.started)
 
     def _value(self, noise: NoiseFunction) -> float:
-        return float(self.canonical @ noise.values[self.problem.K // 2 + 1 :])
+        upper = noise.values[self.problem.K // 2 + 1 :]
+        return (1 - KAPPA) * self.aim.utility(upper) + KAPPA * float(upper.mean())
 
 
 def check_choices(

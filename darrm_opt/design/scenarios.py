@@ -1,0 +1,186 @@
+"""Objectives that weigh the true tv error over scenarios of voter probabilities: its mean, or the worst.
+
+    expected_error(lower=0, upper=1, scenarios=200, seed=0)   p_i independent, uniform on [lower, upper]: mean error
+    minimax(lower=0.5, upper=1, points=101)                   all voters share p on a grid: worst error
+
+Like every objective they have a text that reads back, and so a key and a record. `over_scenarios` takes scenarios at
+hand; its text names them by their digest and does not read back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.design.aim import Aim, least_error
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, ArrayLike
+from darrm_opt.priors import poisson_binomial
+from darrm_opt.problem import real_number, whole_number
+
+MOST_SCENARIOS = 10_000
+"""Each scenario is a variable and two rows of the program."""
+
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "expected_error": {"lower": 0.0, "upper": 1.0, "scenarios": 200, "seed": 0},
+    "minimax": {"lower": 0.5, "upper": 1.0, "points": 101},
+}
+
+
+@dataclass(frozen=True)
+class ScenarioObjective:
+    """The true tv error (Definition 2.4 of the paper), exactly over scenarios.
+
+    Args:
+        name: "expected_error" (the mean counts) or "minimax" (the worst counts).
+        parameters: as in the text form, defaults filled in; empty for scenarios at hand.
+        digest: of scenarios at hand.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, float], ...]
+    digest: str = ""
+    _given: tuple[Array, Array | None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def measure(self) -> str:
+        """Always the tv error."""
+        return "tv"
+
+    def aim(self, K: int) -> Aim:
+        """Return the goal for K voters.
+
+        Raises:
+            InvalidInput: scenarios for another number of voters, or none in which an answer leads.
+        """
+        p, masses = self._given or self._drawn(K)
+        if p.ndim == 2 and p.shape[1] != K:
+            raise InvalidInput("scenarios", f"{p.shape[1]} voters", f"K = {K} probabilities in each scenario")
+        alpha = poisson_binomial(np.repeat(p[:, np.newaxis], K, axis=1) if p.ndim == 1 else p)
+        gaps = 0.5 * (alpha[:, K // 2 + 1 :] - alpha[:, : (K + 1) // 2][:, ::-1])
+        if not np.abs(gaps.sum(axis=1)).max() > 0:
+            raise InvalidInput("scenarios", str(self), "at least one scenario in which an answer leads")
+        return least_error(gaps, masses)
+
+    def _drawn(self, K: int) -> tuple[Array, Array | None]:
+        asked = dict(self.parameters)
+        low, high = asked["lower"], asked["upper"]
+        if self.name == "minimax":
+            return np.linspace(low, high, int(asked["points"])), None
+        many = int(asked["scenarios"])
+        draws = np.random.default_rng(int(asked["seed"])).random((many, K))
+        return low + (high - low) * draws, np.full(many, 1.0 / many)
+
+    def __str__(self) -> str:
+        if self.digest:
+            return f"{self.name} over scenarios {self.digest}"
+        usual = _DEFAULTS[self.name]
+        written = ", ".join(f"{name}={value:.17g}" for name, value in self.parameters if value != usual[name])
+        return f"{self.name}({written})" if written else self.name
+
+
+def expected_error(lower: float = 0.0, upper: float = 1.0, scenarios: int = 200, seed: int = 0) -> ScenarioObjective:
+    """Return the objective of the least mean tv error for p_i independent and uniform on [lower, upper].
+
+    Args:
+        lower: least p_i [probability].
+        upper: largest p_i [probability], above ``lower``.
+        scenarios: how many draws of (p_1, …, p_K), 1..10,000.
+        seed: of the draws, ≥ 0: the same seed gives the same objective.
+
+    Source: Definition 2.4 of the paper, exact on the drawn scenarios.
+
+    >>> str(expected_error(scenarios=50))
+    'expected_error(scenarios=50)'
+    """
+    return _built("expected_error", {"lower": lower, "upper": upper, "scenarios": scenarios, "seed": seed})
+
+
+def minimax(lower: float = 0.5, upper: float = 1.0, points: int = 101) -> ScenarioObjective:
+    """Return the objective of the least worst tv error where all voters share p, over a grid of p.
+
+    Args:
+        lower: least p [probability]; p and 1−p have the same error, so half of [0, 1] is all of it.
+        upper: largest p [probability], above ``lower``.
+        points: of the grid, 2..10,000.
+    """
+    return _built("minimax", {"lower": lower, "upper": upper, "points": points})
+
+
+def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, worst: bool = False) -> ScenarioObjective:
+    """Return the objective of the least tv error over scenarios at hand.
+
+    Args:
+        scenarios: probabilities of a 1 [probability], shape (S,) (all voters share p) or (S, K).
+        masses: weights of the scenarios, ≥ 0, not all 0, shape (S,); default equal. Not with ``worst``.
+        worst: weigh the worst scenario alone.
+
+    Raises:
+        InvalidInput: shapes that disagree or numbers out of range.
+
+    Source: Definition 2.4 of the paper.
+    """
+    p = np.asarray(scenarios, dtype=np.float64)
+    if p.ndim not in (1, 2) or not 0 < p.shape[0] <= MOST_SCENARIOS or not ((p >= 0) & (p <= 1)).all():
+        raise InvalidInput("scenarios", p.tolist(), f"1..{MOST_SCENARIOS} scenarios of probabilities in [0, 1]")
+    shares: Array | None = None
+    if worst and masses is not None:
+        raise InvalidInput("masses", masses, "None with worst=True", "The worst scenario counts whatever its mass.")
+    if not worst:
+        shares = np.ones(p.shape[0]) if masses is None else np.asarray(masses, dtype=np.float64)
+        if shares.shape != p.shape[:1] or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
+            raise InvalidInput("masses", shares.tolist(), f"{p.shape[0]} numbers ≥ 0, not all 0")
+        shares = shares / shares.sum()
+    digest = hashlib.sha256(p.tobytes() + (b"" if shares is None else shares.tobytes())).hexdigest()[:16]
+    return ScenarioObjective("minimax" if worst else "expected_error", (), digest, (p, shares))
+
+
+def parse_scenarios(text: str) -> ScenarioObjective | None:
+    """Return the scenario objective that ``text`` names, or None if it names another kind of objective.
+
+    Raises:
+        InvalidInput: a parameter is unknown or out of range.
+
+    >>> parse_scenarios("minimax(points=11)") == minimax(points=11)
+    True
+    """
+    match = re.fullmatch(r"\s*(expected_error|minimax)\s*(?:\(([^()]*)\))?\s*", text)
+    if match is None:
+        return None
+    name, inside = match.groups()
+    accepted = f"{name}({', '.join(f'{key}={value:g}' for key, value in _DEFAULTS[name].items())})"
+    parameters = dict(_DEFAULTS[name])
+    for part in inside.split(",") if inside and not inside.isspace() else ():
+        key, _, number = (piece.strip() for piece in part.partition("="))
+        try:
+            value = float(number)
+        except ValueError as err:
+            raise InvalidInput("objective", text, accepted, f"'{part.strip()}' is not name=number.") from err
+        if key not in parameters:
+            raise InvalidInput("objective", text, accepted, f"'{key}' is not a parameter of {name}.")
+        parameters[key] = value
+    return _built(name, parameters)
+
+
+def _built(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
+    checked: dict[str, float] = {}
+    for key, value in parameters.items():
+        if key in ("lower", "upper"):
+            checked[key] = real_number(value, key, "a probability in [0, 1]")
+            if not 0 <= checked[key] <= 1:
+                raise InvalidInput(key, value, "a probability in [0, 1]")
+        else:
+            least = {"seed": 0, "points": 2}.get(key, 1)
+            accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MOST_SCENARIOS}"
+            whole = int(value) if isinstance(value, float) and value.is_integer() else value
+            checked[key] = whole_number(whole, key, accepted, least=least)
+            if checked[key] > (2**53 if key == "seed" else MOST_SCENARIOS):
+                raise InvalidInput(key, value, accepted)
+    if not checked["lower"] < checked["upper"]:
+        raise InvalidInput("upper", checked["upper"], f"a probability above lower = {checked['lower']:g}")
+    return ScenarioObjective(name, tuple(checked.items()))

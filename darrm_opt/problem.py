@@ -26,15 +26,18 @@ GRID_DIGITS = 12
 EPSILON_NOISE = 2.0**-44
 """Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
 
-DELTA_GRID = Decimal("1e-15")
-"""Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m carries about 1e-16 of absolute noise,
-however it is computed, so the digits below 1e-15 mean nothing."""
+DELTA_GRID = Decimal("1e-14")
+"""Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, carries about m·1e-16 of absolute noise,
+so the digits below 1e-14 mean nothing."""
 
-DELTA_GRID_FROM = 1e-9
+DELTA_GRID_FROM = 1e-8
 """Below this a δ is taken at its word, to 12 significant digits."""
 
-DELTA_NOISE = 4.5e-16
+DELTA_NOISE = 4.5e-15
 """Absolute distance to `DELTA_GRID` that counts as floating noise."""
+
+LARGEST_DELTA = 1.0 - 2.0**-53
+"""The largest double below 1."""
 
 LARGEST_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -143,7 +146,8 @@ class Problem:
         target_epsilon = _target_epsilon(m, epsilon, target_epsilon)
         if delta is None:
             allowance = 1.0 if epsilon in (0.0, math.inf) else target_epsilon / epsilon
-            delta = -math.expm1(allowance * math.log1p(-Delta))  # 1 − (1−Δ)^m without cancellation
+            power = allowance * math.log1p(-Delta)
+            delta = min(-math.expm1(power), LARGEST_DELTA)  # 1 − (1−Δ)^m without cancellation
         else:
             delta = _probability(delta, "delta")
         return cls(K, Privacy(epsilon, Delta), Privacy(target_epsilon, delta), affected)
@@ -167,7 +171,7 @@ class Problem:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person who asked should reconsider, in sentences; usually empty."""
-        if self.target.delta < self.voter.delta and math.isfinite(self.voter.epsilon):
+        if self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon):
             return (
                 f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}: the release is asked to fail less "
                 "often than a single voter, so the answer is almost all noise. Were the two swapped?",
@@ -217,17 +221,20 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
             )
         if target_epsilon is None:
             raise InvalidInput(
-                "target_epsilon", None, "a number of nats, at least 0", f"epsilon = {epsilon:g} leaves m without meaning."
+                "target_epsilon",
+                None,
+                "a number of nats, at least 0",
+                f"epsilon = {epsilon:g} leaves m without meaning.",
             )
     elif (m is None) == (target_epsilon is None):
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
-        return _epsilon(target_epsilon, "target_epsilon")
+        return _protects(_epsilon(target_epsilon, "target_epsilon"))
     accepted = "a privacy allowance, a real number above 0"
     allowance = real_number(m, "m", accepted)
     if not 0 < allowance < math.inf:
         raise InvalidInput("m", m, accepted)
-    return allowance * epsilon
+    return _protects(allowance * epsilon)
 
 
 def _canonical_voter(voter: Privacy) -> Privacy:
@@ -235,7 +242,9 @@ def _canonical_voter(voter: Privacy) -> Privacy:
         raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
     if voter.epsilon == math.inf:
         return Privacy(math.inf, 0.0)
-    canonical = Privacy(_canonical(voter.epsilon, ROUND_CEILING), min(_canonical_delta(voter.delta, ROUND_CEILING), _ALMOST_ONE))
+    canonical = Privacy(
+        _canonical(voter.epsilon, ROUND_CEILING), min(_canonical_delta(voter.delta, ROUND_CEILING), LARGEST_DELTA)
+    )
     if canonical.epsilon == 0 and canonical.delta == 0:
         raise InvalidInput(
             "epsilon",
@@ -249,17 +258,22 @@ def _canonical_voter(voter: Privacy) -> Privacy:
 def _canonical_target(target: Privacy) -> Privacy:
     if not isinstance(target, Privacy):
         raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
-    if target.epsilon > LARGEST_TARGET_EPSILON:
+    _protects(target.epsilon)
+    delta = min(_canonical_delta(target.delta, ROUND_FLOOR), float(1 - DELTA_GRID))
+    return Privacy(_canonical(target.epsilon, ROUND_FLOOR), delta)
+
+
+def _protects(target_epsilon: float) -> float:
+    if target_epsilon > LARGEST_TARGET_EPSILON:
         raise InvalidInput(
             "target_epsilon",
-            target.epsilon,
+            target_epsilon,
             f"at most {LARGEST_TARGET_EPSILON:g} nats",
             "Such a target protects nobody: lower m or epsilon.",
         )
-    return Privacy(_canonical(target.epsilon, ROUND_FLOOR), _canonical_delta(target.delta, ROUND_FLOOR))
+    return target_epsilon
 
 
-_ALMOST_ONE = 1.0 - 1e-15
 _Toward = Literal["ROUND_CEILING", "ROUND_FLOOR"]
 
 
@@ -268,7 +282,9 @@ def _canonical(value: float, toward: _Toward) -> float:
     if value == 0:
         return 0.0
     exact = Decimal(value)
-    return _to_grid(exact, Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), abs(exact) * Decimal(EPSILON_NOISE), toward)
+    return _to_grid(
+        exact, Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), abs(exact) * Decimal(EPSILON_NOISE), toward
+    )
 
 
 def _canonical_delta(value: float, toward: _Toward) -> float:
@@ -295,7 +311,9 @@ def _strictest(problem: Problem) -> Problem:
         "voter",
         voter
         if voter.epsilon == math.inf
-        else Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + _delta_noise(voter.delta), 1 - 2.0**-53)),
+        else Privacy(
+            voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + _delta_noise(voter.delta), LARGEST_DELTA)
+        ),
     )
     object.__setattr__(
         strict,
@@ -306,4 +324,4 @@ def _strictest(problem: Problem) -> Problem:
 
 
 def _delta_noise(delta: float) -> float:
-    return 2 * DELTA_NOISE if delta > DELTA_GRID_FROM else 2 * EPSILON_NOISE * delta
+    return 2 * DELTA_NOISE if delta >= DELTA_GRID_FROM else 2 * EPSILON_NOISE * delta

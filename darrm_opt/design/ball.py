@@ -141,7 +141,8 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
 
 def _outward(ball: Any) -> tuple[float, float]:
     """Return doubles (below, above) that enclose a ball; ``float(arb)`` alone rounds to nearest."""
+    below, above = float(ball.lower()), float(ball.upper())
     return (
-        math.nextafter(float(ball.lower()), -math.inf),
-        math.nextafter(float(ball.upper()), math.inf),
+        below if below <= ball.lower() else math.nextafter(below, -math.inf),
+        above if above >= ball.upper() else math.nextafter(above, math.inf),
     )

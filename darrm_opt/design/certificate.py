@@ -127,6 +127,7 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
 
     Source: ours; linearity of f in γ.
     """
+    noise = NoiseFunction(noise, problem.K)
     constraint = PrivacyConstraint.of(problem)
     return repair(noise, worst_case(noise, constraint), constraint)
 

@@ -9,11 +9,18 @@ import importlib
 from typing import Protocol
 
 from darrm_opt.design.program import Outcome
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 
 BACKENDS = {"highs": "Highs", "gurobi": "Gurobi", "cvxpy": "Cvxpy"}
 """Backend names and the class in the module of that name."""
+
+_PACKAGES = {
+    "highs": ("highspy", "highspy"),
+    "gurobi": ("gurobipy", "'darrm-opt[gurobi]'"),
+    "cvxpy": ("cvxpy", "cvxpy"),
+}
+"""The package that each needs, and what to install for it."""
 
 ROW_SCALE = 2.0**10
 """Rows and limits are multiplied by this before a solver sees them, weights too: a solver's tolerances are
@@ -42,6 +49,14 @@ def open_backend(name: str, entries: int) -> Backend:
     """
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
+    package, install = _PACKAGES[name]
+    try:
+        importlib.import_module(package)
+    except ImportError as err:
+        other = "" if name == "highs" else ", or use backend = 'highs'"
+        raise BackendUnavailable(
+            f"backend = {name!r} needs the package {package}, which is not installed: pip install {install}{other}."
+        ) from err
     module = importlib.import_module(f"{__name__}.{name}")
     backend: Backend = getattr(module, BACKENDS[name])(entries)
     return backend

@@ -18,12 +18,7 @@ from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
 
-try:
-    cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
-except ImportError as err:
-    raise BackendUnavailable(
-        "backend = 'cvxpy' needs the package cvxpy, which is not installed: pip install cvxpy, or use backend = 'highs'."
-    ) from err
+cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
 
 _HIGHS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "small_matrix_value": 1e-12}
 ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (

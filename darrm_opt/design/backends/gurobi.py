@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import gurobipy
 import numpy as np
 
 from darrm_opt.design.backends import ROW_SCALE
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
-
-try:
-    import gurobipy
-except ImportError as err:
-    raise BackendUnavailable(
-        "backend = 'gurobi' needs the package gurobipy, which is not installed: "
-        "pip install 'darrm-opt[gurobi]', or use backend = 'highs'."
-    ) from err
 
 TOLERANCE = 1e-9
 """Feasibility and optimality tolerance; the least Gurobi accepts."""

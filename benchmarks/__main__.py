@@ -1,0 +1,79 @@
+"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.cases import SUITES, Case, all_cases
+from benchmarks.judge import checks, failures, measurements
+from benchmarks.report import RESULTS, merged, section, write
+from benchmarks.run import Budget, Result, run
+
+
+def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = None) -> None:
+    """Run the suites that the command line names.
+
+    Args:
+        arguments: the command line; None: that of this process.
+        cases: what there is to measure; None: `all_cases`.
+    """
+    asked = _parser().parse_args(arguments)
+    unknown = [suite for suite in asked.suites if suite not in SUITES]
+    if unknown:
+        _parser().error(f"no suite {unknown[0]!r}: choose from {', '.join(SUITES)}")
+    suites = [suite for suite in SUITES if suite in asked.suites or not asked.suites]
+    chosen = [case for case in cases or all_cases() if case.suite in suites and asked.only in case.name]
+    words = sys.argv[1:] if arguments is None else arguments
+    command, load = f"python -m benchmarks {shlex.join(words)}".rstrip(), os.getloadavg()[0]
+    budget = Budget(60 * asked.minutes)
+    with tempfile.TemporaryDirectory() as scratch:
+        for suite in suites:
+            results = [Result(case) for case in chosen if case.suite == suite]
+            try:
+                run(results, budget, Path(scratch), watcher=_show)
+            except KeyboardInterrupt:
+                sys.exit(130)
+            finally:  # interrupted or not: what was measured is written
+                _publish(asked, suite, section(suite, results, command, load))
+
+
+def _publish(asked: argparse.Namespace, suite: str, text: str) -> None:
+    if asked.only and asked.output is None:
+        print(text)  # part of a suite must not replace the whole
+        return
+    path = asked.output or RESULTS
+    write(path, merged(path.read_text(encoding="utf-8") if path.exists() else "", {suite: text}))
+    print(f"written: {path}")
+
+
+def _show(result: Result) -> None:
+    runs = measurements(result.job)
+    seconds = f"{runs[-1].seconds:9.3f} s" if runs else "          –"
+    missed = [f"{check.seen}, wanted {check.wanted}" for check in checks(result) if check.met is False]
+    notes = "; ".join(dict.fromkeys([*missed, *failures(result)]))
+    print(f"{seconds}  {result.case.name}{f'  [{notes}]' if notes else ''}", flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = " ".join(f"{name}: {what}" for name, what in SUITES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=f"Measure and write benchmarks/results.md. Suites: {about}"
+    )
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; none means all")
+    parser.add_argument(
+        "--minutes", type=float, default=25.0, help="stop after this long, whatever is left (default: 25)"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only cases whose name contains this; prints the table alone"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write there instead")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""What is measured and what is wanted of it: one `Case` a row of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+SUITES = {
+    "quick": "Cases of less than a minute each.",
+    "scale": "Large K, and the peer that builds every row at K = 21.",
+}
+"""Names of the suites and what is in them."""
+
+EPSILON = 0.1
+"""ε of one voter in every case [nats]."""
+
+ALLOWANCES = (3, 10, 20, 50)
+"""m, as far as below K/2: from there on no noise is needed."""
+
+OBJECTIVES = ("rectangular", "shared(1,1) agreement")
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Design one γ.
+
+    Attributes:
+        K, m, Delta: the problem; ε is `EPSILON`, δ = 1 − (1−Δ)^m.
+        objective, shape, method, tolerance: as `darrm_opt.solve` takes them.
+        cold: time everything from the import of darrm_opt on; else what is imported or compiled on first use is
+            loaded by a small solve that is not timed.
+    """
+
+    K: int
+    m: float
+    Delta: float
+    objective: str = "rectangular"
+    shape: str = "free"
+    method: str = "auto"
+    tolerance: float = 1e-6
+    cold: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Evaluate the exact privacy profile of a designed γ at many ε′ (the design is not timed)."""
+
+    K: int
+    m: float
+    Delta: float
+    objective: str = "rectangular"
+    values: int = 400
+
+
+@dataclass(frozen=True)
+class Command:
+    """Run a program from start to end; a first word "darrm" or "python" stands for those of this interpreter."""
+
+    arguments: tuple[str, ...]
+
+
+Job = Solve | Profile | Command
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a case should show; None where nothing is asked.
+
+    Attributes:
+        seconds: most time [s].
+        memory: largest peak of resident memory [GB].
+        gap: largest gap of the solution.
+        complete: a certificate with nothing but rounding between bound and value.
+        faster: the peer takes at least this many times as long.
+        within: it takes at most this many times as long as the peer.
+        exponent: growth from the peer's K to its own, as a power of K, at most.
+    """
+
+    seconds: float | None = None
+    memory: float | None = None
+    gap: float | None = None
+    complete: bool = False
+    faster: float | None = None
+    within: float | None = None
+    exponent: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: a job, what is wanted of it, and the peer that it is measured beside.
+
+    Attributes:
+        name: unique; what the table calls it.
+        suite: one of `SUITES`.
+        job: what is measured.
+        wanted: what it should show.
+        peer: what it is compared with in the same run, turn by turn.
+        repeats: most turns; fewer if the budget runs out.
+        peer_repeats: turns in which the peer runs too; None: all.
+        limit: most time for one run of the job [s], start of the process included.
+        peer_limit: the same for the peer [s].
+    """
+
+    name: str
+    suite: str
+    job: Job
+    wanted: Wanted
+    peer: Job | None = None
+    repeats: int = 3
+    peer_repeats: int | None = None
+    limit: float = 60.0
+    peer_limit: float = 120.0
+
+
+def all_cases() -> tuple[Case, ...]:
+    """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
+    return (*quick(), *scale())
+
+
+def quick() -> Iterator[Case]:
+    """Yield the cases of less than a minute."""
+    yield from _commands()
+    for K, faster in ((11, 20), (15, 100)):
+        for objective in OBJECTIVES:
+            yield Case(
+                name=f"K={K}, Δ=1e-5, m=3, {objective}: cuts against enumerate",
+                suite="quick",
+                job=Solve(K, 3, 1e-5, objective, method="cuts"),
+                wanted=Wanted(faster=faster),
+                peer=Solve(K, 3, 1e-5, objective, method="enumerate"),
+                repeats=5 if K == 11 else 3,
+            )
+    first = Wanted(seconds=2, memory=1, gap=1e-8, complete=True)
+    yield from _table(35, 1e-5, first, suite="quick", repeats=5, cold=True)
+    yield from _table(35, 1e-5, Wanted(seconds=0.1, gap=1e-9, complete=True), suite="quick", repeats=5)
+    yield from _table(101, 0.0, Wanted(seconds=0.2, gap=1e-9), suite="quick", repeats=5)
+    yield from _table(101, 1e-5, Wanted(seconds=1, gap=1e-9, complete=True), suite="quick", repeats=5)
+
+
+def scale() -> Iterator[Case]:
+    """Yield the large cases."""
+    for objective in OBJECTIVES:
+        yield Case(
+            name=f"K=21, Δ=1e-5, m=5, {objective}: against all 1,184,040 rows in one program",
+            suite="scale",
+            job=Solve(21, 5, 1e-5, objective),
+            wanted=Wanted(faster=2000),
+            peer=Solve(21, 5, 1e-5, objective, method="enumerate"),
+            peer_repeats=1,
+            peer_limit=300,
+        )
+    yield from _table(101, 1e-2, Wanted(seconds=10, complete=True))
+    yield from _table(301, 1e-5, Wanted(seconds=2, gap=1e-7), tolerance=1e-7)
+    yield from _profiles()
+    yield from _table(1001, 1e-6, Wanted(seconds=3), shape="monotone")
+    yield from _table(1001, 0.0, Wanted(seconds=10, memory=1))
+    large = Wanted(seconds=20, memory=1, gap=1e-7, exponent=3.2)
+    yield from _table(1001, 1e-6, large, tolerance=1e-7, growth_from=101)
+    yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone")
+    yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6))
+
+
+def _table(
+    K: int,
+    Delta: float,
+    wanted: Wanted,
+    *,
+    suite: str = "scale",
+    shape: str = "free",
+    tolerance: float = 1e-6,
+    repeats: int = 3,
+    cold: bool = False,
+    growth_from: int | None = None,
+) -> Iterator[Case]:
+    """Yield one demand at every allowance and objective."""
+    for m in ALLOWANCES:
+        if m < K / 2:
+            for objective in OBJECTIVES:
+                job = Solve(K, m, Delta, objective, shape, tolerance=tolerance, cold=cold)
+                name = f"K={K}, Δ={_short(Delta)}, {shape}, m={m}, {objective}"
+                if growth_from is not None:
+                    name += f": growth from K={growth_from}"
+                yield Case(
+                    name=f"{name}: first solve of a process" if cold else name,
+                    suite=suite,
+                    job=job,
+                    wanted=wanted,
+                    peer=None if growth_from is None else replace(job, K=growth_from),
+                    repeats=repeats,
+                    limit=max(30.0, 2 * (wanted.seconds or 0.0)),
+                )
+
+
+def _profiles() -> Iterator[Case]:
+    for m in ALLOWANCES:
+        for objective in OBJECTIVES:
+            yield Case(
+                name=f"K=101, Δ=1e-5, privacy profile at 400 values of ε′, m={m}, {objective}",
+                suite="scale",
+                job=Profile(101, m, 1e-5, objective),
+                wanted=Wanted(seconds=10),
+            )
+
+
+def _commands() -> Iterator[Case]:
+    """Yield `darrm solve` beside an interpreter that does nothing but load what every solve needs."""
+    solve, peer = ("solve", "--K", "11", "--m", "3", "--epsilon", f"{EPSILON:g}"), "import numpy, highspy"
+    for more in ((), ("--Delta", "1e-5")):
+        yield Case(
+            name=f"`{' '.join(('darrm', *solve, *more))}` against `python -c '{peer}'`",
+            suite="quick",
+            job=Command(("darrm", *solve, *more)),
+            wanted=Wanted(within=1.5),
+            peer=Command(("python", "-c", peer)),
+            repeats=15,
+        )
+
+
+def _short(Delta: float) -> str:
+    """Return 1e-5 for 1e-05."""
+    return f"{Delta:.0e}".replace("e-0", "e-") if Delta else "0"

@@ -1,0 +1,85 @@
+"""The process that one job runs in: ``python -m benchmarks.worker JOB`` reads JSON and prints JSON.
+
+The first line says when timing began (on the system's monotonic clock, which all processes share), so that of a job
+that had to be stopped it is known how long it ran; the second is the measurement.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cases import EPSILON, Profile, Solve
+
+if TYPE_CHECKING:  # darrm_opt is imported where its import is timed
+    from darrm_opt import Solution
+
+WARM_UP_VOTERS = 7
+"""K of the solve that loads what a later one needs."""
+
+
+def main() -> None:
+    """Run the job that the command line names."""
+    fields = json.loads(sys.argv[1])
+    task = fields.pop("task")
+    measured = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
+    # ru_maxrss counts KiB here (Linux). It starts at the size of the process that started this one, which is small:
+    # nothing that measures imports a library.
+    measured["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sys.stdout.write(json.dumps(measured) + "\n")
+
+
+def timed_solve(job: Solve) -> dict[str, Any]:
+    """Solve, and return how long that took and what came out."""
+    if not job.cold:
+        _solve(Solve(WARM_UP_VOTERS, 2, job.Delta, job.objective, job.shape, job.method))
+    began = _begin()
+    solution = _solve(job)
+    return {"seconds": time.monotonic() - began, **_described(solution)}
+
+
+def timed_profile(job: Profile) -> dict[str, Any]:
+    """Evaluate a profile from −2mε to 2mε, and return how long that took."""
+    import numpy as np
+
+    from darrm_opt.design.profile import privacy_profile
+
+    small = _solve(Solve(WARM_UP_VOTERS, 2, job.Delta, job.objective))
+    privacy_profile(small.gamma, small.problem, np.linspace(-EPSILON, EPSILON, 3))
+    solution = _solve(Solve(job.K, job.m, job.Delta, job.objective))
+    epsilons = np.linspace(-2 * job.m * EPSILON, 2 * job.m * EPSILON, job.values)
+    began = _begin()
+    privacy_profile(solution.gamma, solution.problem, epsilons)
+    return {"seconds": time.monotonic() - began}
+
+
+def _begin() -> float:
+    began = time.monotonic()
+    sys.stdout.write(json.dumps({"began": began}) + "\n")
+    sys.stdout.flush()
+    return began
+
+
+def _solve(job: Solve) -> Solution:
+    from darrm_opt import Problem, solve
+
+    problem = Problem.from_allowance(K=job.K, m=job.m, epsilon=EPSILON, Delta=job.Delta)
+    choices: dict[str, Any] = {"shape": job.shape, "method": job.method, "tolerance": job.tolerance}
+    return solve(problem, job.objective, backend="highs", **choices)
+
+
+def _described(solution: Solution) -> dict[str, Any]:
+    return {
+        "gap": solution.gap,
+        "certificate": solution.certificate.method,
+        "status": solution.status.value,
+        "rows": solution.statistics.rows,
+        "rounds": solution.statistics.rounds,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""The benchmarks' machinery on tiny cases (no time is asserted), and the table that is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Wanted, all_cases
+from benchmarks.judge import checks, failures, ratios
+from benchmarks.measure import Failure, Measurement, Outcome, measure
+from benchmarks.report import RESULTS, merged, section
+from benchmarks.run import Budget, Result, run
+
+TINY = Solve(5, 2, 1e-5)
+LONG = 3600.0
+SLEEP = Command(("python", "-c", "import time; time.sleep(60)"))
+
+
+def row(case: Case, job: list[Outcome], peer: list[Outcome] | None = None) -> str:
+    """Return the line of the table for a case with these outcomes."""
+    return section(case.suite, [Result(case, job, peer or [])], "python -m benchmarks", 0.0).splitlines()[-1]
+
+
+def verdict(case: Case, job: list[Outcome], peer: list[Outcome] | None = None) -> str:
+    return row(case, job, peer).split(" | ")[-1].removesuffix(" |")
+
+
+# ------------------------------------------------------------------------------------------- the kept table
+
+
+def test_the_kept_table_names_every_case() -> None:
+    kept = RESULTS.read_text(encoding="utf-8")
+    assert [case.name for case in all_cases() if f"| {case.name} |" not in kept] == []
+
+
+def test_names_are_unique_and_suites_known() -> None:
+    names = [case.name for case in all_cases()]
+    assert len({*names}) == len(names)
+    assert {case.suite for case in all_cases()} == {*SUITES}
+
+
+def test_every_case_wants_something_that_it_can_show() -> None:
+    for case in all_cases():
+        asked = checks(Result(case))
+        assert asked, case.name
+        assert all(check.met is None for check in asked), case.name
+        compared = {case.wanted.faster, case.wanted.within, case.wanted.exponent} != {None}
+        assert compared == (case.peer is not None), case.name
+
+
+@pytest.mark.parametrize("K", [21, 35, 101, 301, 1001, 2001, 5001])
+def test_allowances_stay_below_half_of_the_voters(K: int) -> None:
+    jobs = [case.job for case in all_cases() if not isinstance(case.job, Command) and case.job.K == K]
+    assert jobs
+    assert all(job.m < K / 2 for job in jobs)
+
+
+# ------------------------------------------------------------------------------------------- one job, measured
+
+
+@pytest.mark.parametrize("method", ["cuts", "enumerate"])
+def test_a_solve_is_measured_in_a_process_of_its_own(tmp_path: Path, method: str) -> None:
+    outcome = measure(Solve(5, 2, 1e-5, "shared(1,1) agreement", method=method), LONG, tmp_path)
+    assert isinstance(outcome, Measurement)
+    assert outcome.seconds > 0
+    assert outcome.peak is not None
+    assert 10e6 < outcome.peak < 1e9
+    assert outcome.gap is not None
+    assert 0 <= outcome.gap < 1e-9
+    assert (outcome.status, outcome.certificate in {"complete", "monotone"}) == ("optimal", True)
+
+
+def test_a_profile_is_measured(tmp_path: Path) -> None:
+    outcome = measure(Profile(5, 2, 1e-5, values=5), LONG, tmp_path)
+    assert isinstance(outcome, Measurement)
+    assert outcome.seconds > 0
+
+
+def test_a_command_is_measured(tmp_path: Path) -> None:
+    outcome = measure(Command(("darrm", "--version")), LONG, tmp_path)
+    assert isinstance(outcome, Measurement)
+    assert outcome.seconds > 0
+
+
+def test_no_setting_of_the_user_reaches_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", "sqlite:////the/users/own")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/the/users/own")
+    check = "import os; assert 'DARRM_CACHE_URL' not in os.environ; print(os.environ['XDG_CACHE_HOME'])"
+    assert isinstance(measure(Command(("python", "-c", check)), LONG, tmp_path), Measurement)
+    wrong = measure(Command(("python", "-c", "import os; os.environ['DARRM_CACHE_URL']")), LONG, tmp_path)
+    assert wrong == Failure("exit code 1: KeyError: 'DARRM_CACHE_URL'")
+
+
+def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
+    outcome = measure(Solve(5, 2, 1e-5, "nonsense"), LONG, tmp_path)
+    assert isinstance(outcome, Failure)
+    assert "InvalidInput: objective = 'nonsense' is not valid" in outcome.reason
+    assert outcome.at_least is None
+
+
+def test_a_job_over_its_limit_is_stopped_and_says_so(tmp_path: Path) -> None:
+    outcome = measure(SLEEP, 0.2, tmp_path)
+    assert isinstance(outcome, Failure)
+    assert outcome.reason == "stopped after 0 s"
+    assert outcome.at_least is not None
+    assert outcome.at_least >= 0.2
+
+
+def test_a_solve_stopped_before_it_began_is_not_called_slow(tmp_path: Path) -> None:
+    outcome = measure(TINY, 0.001, tmp_path)
+    assert outcome == Failure("stopped after 0 s")
+
+
+def test_a_program_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+    outcome = measure(Command(("no-such-program",)), LONG, tmp_path)
+    assert isinstance(outcome, Failure)
+    assert outcome.reason.startswith("could not be started: ")
+
+
+# ------------------------------------------------------------------------------------------- turns and budget
+
+
+class Scripted:
+    """Stands in for `measure`: notes what it was asked, and answers by job."""
+
+    def __init__(self, answers: dict[Job, Outcome]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[Job, float]] = []
+
+    def __call__(self, job: Job, seconds: float, scratch: Path) -> Outcome:
+        assert scratch.is_dir()
+        self.asked.append((job, seconds))
+        return self.answers.get(job, Measurement(1.0))
+
+
+OTHER = Solve(7, 2, 1e-5)
+COMPARED = Case("compared", "quick", TINY, Wanted(faster=2), peer=OTHER)
+ALONE = Case("alone", "quick", Solve(9, 2, 1e-5), Wanted(seconds=1), limit=5)
+
+
+def test_job_and_peer_take_turns(tmp_path: Path) -> None:
+    results, script = [Result(COMPARED), Result(ALONE)], Scripted({})
+    run(results, Budget(LONG), tmp_path, measured_by=script)
+    assert [job for job, _ in script.asked] == [TINY, OTHER, ALONE.job] * 3
+    assert {seconds for job, seconds in script.asked if job == ALONE.job} == {5}
+
+
+def test_a_long_peer_runs_once_and_every_turn_is_compared_with_it(tmp_path: Path) -> None:
+    result = Result(Case("once", "quick", TINY, Wanted(faster=2), peer=OTHER, peer_repeats=1))
+    run([result], Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Measurement(6.0), TINY: Measurement(2.0)}))
+    assert ratios(result) == [3.0, 3.0, 3.0]
+
+
+def test_a_case_that_failed_is_not_repeated(tmp_path: Path) -> None:
+    results = [Result(COMPARED), Result(ALONE)]
+    run(results, Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Failure("exit code 1")}))
+    assert [len(result.job) for result in results] == [1, 3]
+
+
+def test_a_command_runs_once_before_it_is_measured(tmp_path: Path) -> None:
+    result, script = Result(Case("command", "quick", SLEEP, Wanted(seconds=1), repeats=2)), Scripted({})
+    run([result], Budget(LONG), tmp_path, measured_by=script)
+    assert (len(script.asked), len(result.job)) == (3, 2)
+
+
+def test_a_spent_budget_leaves_rows_that_say_so(tmp_path: Path) -> None:
+    result, script = Result(ALONE), Scripted({})
+    run([result], Budget(0), tmp_path, measured_by=script)
+    assert script.asked == []
+    assert verdict(ALONE, []) == "not measured: the run ended before its turn"
+
+
+def test_what_stopped_a_run_is_named(tmp_path: Path) -> None:
+    for budget, why in ((LONG, "its limit"), (2.0, "the run's budget")):
+        result = Result(ALONE)
+        run(
+            [result],
+            Budget(budget),
+            tmp_path,
+            measured_by=Scripted({ALONE.job: Failure("stopped after 5 s", 4.5)}),
+        )
+        assert [*failures(result)] == [f"stopped after 5 s ({why})"]
+
+
+# ------------------------------------------------------------------------------------------- the verdict
+
+
+def test_times_are_judged_by_their_median_and_the_rest_by_the_worst_run() -> None:
+    case = Case("judged", "quick", TINY, Wanted(seconds=1, memory=1, gap=1e-9, complete=True))
+    good = Measurement(0.5, 10**8, 1e-12, "complete", "optimal", 12, 3)
+    slow = Measurement(9.0, 2 * 10**8, 2e-12, "monotone", "optimal", 12, 3)
+    line = row(case, [good, slow, good])
+    assert "0.5 (0.5–9) ×3 |  |  | 200 | 2.0e-12 | complete, monotone | 12, 3 | yes |" in line
+    assert verdict(case, [slow, slow, good]) == "**no**: 9 s, wanted ≤ 1 s"
+    worse = Measurement(0.5, 2 * 10**9, 1e-8, "first-order", "time limit", 12, 3)
+    assert verdict(case, [good, good, worse]) == (
+        "**no**: 2 GB, wanted ≤ 1 GB; 1e-08, wanted gap ≤ 1e-09; complete, first-order, wanted complete certificate; "
+        "status time limit, wanted optimal"
+    )
+
+
+def test_a_job_stopped_after_the_wanted_time_has_missed_it() -> None:
+    stopped = Failure("stopped after 5 s (its limit)", 4.5)
+    assert verdict(ALONE, [stopped]) == "**no**: more than 4.5 s, wanted ≤ 1 s; stopped after 5 s (its limit)"
+    early = Failure("stopped after 1 s (the run's budget)", 0.5)
+    assert verdict(ALONE, [early]) == "not measured: stopped after 1 s (the run's budget)"
+
+
+def test_a_stopped_peer_counts_where_it_ran_long_enough() -> None:
+    stopped = Failure("stopped after 9 s (its limit)", 8.5)
+    assert verdict(COMPARED, [Measurement(1.0)], [stopped]) == "yes, but: peer stopped after 9 s (its limit)"
+    assert "| at least 8.5 |" in row(COMPARED, [Measurement(1.0)], [stopped])
+    assert verdict(COMPARED, [Measurement(5.0)], [stopped]) == "not measured: peer stopped after 9 s (its limit)"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "job", "peer", "ratio"),
+    [
+        (Wanted(faster=20), 0.5, 20.0, 40.0),
+        (Wanted(within=1.5), 0.5, 0.4, 1.25),
+        (Wanted(exponent=3.2), 8.0, 1.0, 3.0),
+    ],
+)
+def test_ratios_are_read_in_the_sense_that_is_wanted(wanted: Wanted, job: float, peer: float, ratio: float) -> None:
+    case = Case("ratio", "quick", Solve(202, 3, 1e-6), wanted, peer=Solve(101, 3, 1e-6))
+    result = Result(case, [Measurement(job)], [Measurement(peer)])
+    assert ratios(result) == pytest.approx([ratio])
+    (check,) = checks(result)
+    assert check.met is True
+
+
+# ------------------------------------------------------------------------------------------- the whole
+
+
+def test_a_run_writes_the_table_and_keeps_the_other_suite(tmp_path: Path) -> None:
+    output = tmp_path / "results.md"
+    tiny = (
+        Case("tiny cuts", "quick", TINY, Wanted(faster=1e-9), peer=Solve(5, 2, 1e-5, method="enumerate"), repeats=2),
+        Case("tiny and broken", "quick", Solve(0, 2, 1e-5), Wanted(seconds=1)),
+        Case("large", "scale", Solve(7, 2, 0.0), Wanted(gap=1e-6), repeats=1),
+    )
+    main(["quick", "--output", str(output)], tiny)
+    quick = output.read_text(encoding="utf-8")
+    assert "Met: **1 of 2**" in quick
+    assert "InvalidInput: K = 0 is not valid" in quick
+    assert "Not run yet." in quick
+    main(["scale", "--output", str(output)], tiny)
+    both = output.read_text(encoding="utf-8")
+    assert quick.partition("## scale")[0] == both.partition("## scale")[0]
+    assert "| large | gap ≤ 1e-06 |" in both
+    assert "Not run yet." not in both
+
+
+def test_part_of_a_suite_is_printed_and_replaces_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    before = RESULTS.read_bytes()
+    main(["quick", "--minutes", "0", "--only", "darrm solve"])
+    assert RESULTS.read_bytes() == before
+    assert capsys.readouterr().out.count("not measured: the run ended before its turn") == 2
+
+
+def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["slow"])
+    assert "no suite 'slow': choose from quick, scale" in capsys.readouterr().err
+
+
+def test_merging_keeps_sections_in_order() -> None:
+    text = merged("", {"scale": "## scale\n\nlarge\n"})
+    again = merged(text, {"quick": "## quick\n\nsmall\n"})
+    assert [line for line in again.splitlines() if line.startswith("## ")] == ["## quick", "## scale"]
+    assert merged(again, {}) == again
+
+
+def test_a_job_travels_as_json() -> None:
+    assert json.loads(json.dumps(vars(TINY))) == vars(TINY)

@@ -103,6 +103,8 @@ def failures(result: Result) -> Iterator[str]:
         yield from (whose + outcome.reason for outcome in outcomes if isinstance(outcome, Failure))
     if not result.job:
         yield "not measured: the run ended before its turn"
+    elif result.case.peer is not None and not result.peer:
+        yield "the run ended before the peer's turn"
 
 
 def _known_slow(outcomes: list[Outcome]) -> float:

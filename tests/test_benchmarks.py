@@ -173,6 +173,10 @@ def test_a_spent_budget_leaves_rows_that_say_so(tmp_path: Path) -> None:
     assert verdict(ALONE, []) == "not measured: the run ended before its turn"
 
 
+def test_a_run_interrupted_between_job_and_peer_says_so() -> None:
+    assert verdict(COMPARED, [Measurement(1.0)]) == "not measured: the run ended before the peer's turn"
+
+
 def test_what_stopped_a_run_is_named(tmp_path: Path) -> None:
     for budget, why in ((LONG, "its limit"), (2.0, "the run's budget")):
         result = Result(ALONE)

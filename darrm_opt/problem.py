@@ -26,14 +26,14 @@ GRID_DIGITS = 12
 EPSILON_NOISE = 2.0**-44
 """Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
 
-DELTA_GRID = Decimal("1e-14")
+DELTA_GRID = Decimal("1e-13")
 """Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, carries about m·1e-16 of absolute noise,
-so the digits below 1e-14 mean nothing."""
+so the digits below 1e-13 mean nothing."""
 
-DELTA_GRID_FROM = 1e-8
+DELTA_GRID_FROM = 1e-9
 """Below this a δ is taken at its word, to 12 significant digits."""
 
-DELTA_NOISE = 4.5e-15
+DELTA_NOISE = 4.5e-14
 """Absolute distance to `DELTA_GRID` that counts as floating noise."""
 
 LARGEST_DELTA = 1.0 - 2.0**-53

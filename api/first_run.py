@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli.outcome import reported, say
-from api.cli.text import number
+from api.cli.options import number
+from api.cli.outcome import answer, reported, say
 from api.cli.verbs.serve import HOST, PORT
 from api.serving import address, listen, prepared, serve
 
@@ -64,7 +64,7 @@ def first_run(
         for name, solution in solve_settings().items():
             path = Path(output) / f"{name.lower()}.png"
             draw(solution, path)
-            typer.echo(f"{name}: {solution_text(solution)}\nfigure       {path}\n")
+            answer(f"{name}: {solution_text(solution)}\nfigure       {path}\n")
         if listening is None:
             return
         app, url = prepared(), address(listening)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner, Result
+import pytest
 
-from api.cli.app import app
+from api.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,15 +25,35 @@ SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")
 """A problem that is solved in milliseconds."""
 
 
-def run(*arguments: str, given: str | None = None) -> Result:
-    """Run `darrm` here; its exit code, stdout and stderr are in the result."""
-    result = CliRunner().invoke(app, [*arguments], input=given, prog_name="darrm")
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
 
 
-def refused(*arguments: str, given: str | None = None) -> str:
+def run(*arguments: str, given: str = "") -> Result:
+    """Run `darrm` here, through its entry point, with ``given`` on stdin."""
+    code: object = 0
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        patch.setattr(sys, "argv", ["darrm", *arguments])
+        patch.setattr(sys, "stdin", io.StringIO(given))
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Result(int(code), stdout.getvalue(), stderr.getvalue())
+
+
+def refused(*arguments: str, given: str = "") -> str:
     """Return the one message with which `darrm` refuses bad input: exit code 2, nothing on stdout."""
     result = run(*arguments, given=given)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -14,6 +14,7 @@ from api.comparison import BASELINES, private_baselines
 from api.curves import allowances, shared_p
 from darrm_opt import Problem, solve, verify
 from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.design.objective import Objective
 from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
 
@@ -64,6 +65,7 @@ def test_over_m_solves_each_allowance() -> None:
     optimal = answer["curves"]["optimal"]
     for i, m in enumerate(answer["m"]):
         solution = solve(Problem.from_allowance(K=5, m=m, epsilon=0.5), objective="shared(2,3)")
+        assert isinstance(solution.objective, Objective)
         prior: Any = solution.objective.prior
         assert optimal["tv_error"][i] == pytest.approx(tv_error(solution.noise, prior), abs=1e-12)
         assert optimal["disagreement"][i] == pytest.approx(disagreement(solution.noise, prior), abs=1e-12)
@@ -100,6 +102,12 @@ def test_plot_draws_the_curves(over: str, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- bad input
 
 
+PRIOR = (
+    "expected an objective with a prior, such as rectangular or shared(2,5). "
+    "Only under a prior is there one error for each m."
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -116,6 +124,10 @@ def test_plot_draws_the_curves(over: str, tmp_path: Path) -> None:
         ),
         ("--over m --ms 1,x", "--m: 'x' is not valid: expected a privacy allowance, a real number above 0."),
         ("--over m --ms 1,-1", "--m: -1 is not valid: expected a privacy allowance, a real number above 0."),
+        (
+            "--over m --objective minimax",
+            f"--objective: objective = 'minimax' is not valid: {PRIOR}",
+        ),
         ("--over m --Delta 2", "--Delta: 2 is not valid: expected a probability in [0, 1)."),
         ("--m 2 --plot x.txt", "--plot: 'x.txt' is not valid: expected a name ending in .png, .svg, .pdf."),
     ],

@@ -42,13 +42,16 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
         "11 voters, each (0.0892, 0.0001)-DP; the release of one bit is (0.2676, 0.00029997)-DP (m = 3)."
         in result.stdout
     )
-    gamma = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)).gamma
+    solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
+    gamma = solution.gamma
     for l in range(6):
         assert f"{l}, {11 - l}  {gamma[l]:.9f}" in result.stdout
     assert "utility    0.909096778 of the plain majority's, as weighed by rectangular" in result.stdout
     assert "optimal    no private γ has more than 0.909096778 (gap " in result.stdout
     assert "private    proved for these very numbers: every way in which a record can move the voters" in result.stdout
-    assert "tightest   8 at (x, y), 3 at (Δ, 0)" in result.stdout
+    corners = {"xy": "(x, y)", "down": "(Δ, 0)"}
+    tightest = ", ".join(f"{count} at {corners[name]}" for name, count in solution.certificate.worst_corners.items())
+    assert f"tightest   {tightest}, where (p, p′) is a voter's chance to say 1" in result.stdout
 
 
 def test_an_even_number_of_voters_has_its_tie_on_a_line_of_its_own() -> None:
@@ -211,7 +214,7 @@ AFFECTED = "A record cannot influence more voters than there are."
 NO_M = "The allowance m has no meaning for such voters: give target_epsilon instead."
 OBJECTIVE = (
     "expected rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
-    "followed by tv or agreement if not the usual measure."
+    "followed by tv or agreement if not the usual measure; expected_error or minimax."
 )
 
 
@@ -249,6 +252,11 @@ OBJECTIVE = (
         ("--method", "magic", "--method: 'magic' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
         ("--objective", "fun", f"--objective: objective = 'fun' is not valid: {OBJECTIVE}"),
         ("--objective", "uniform(lower=2)", f"--objective: lower = 2 is not valid: {PROBABILITY}"),
+        (
+            "--objective",
+            "minimax(points=1)",
+            "--objective: points = 1 is not valid: expected a whole number in 2..10000.",
+        ),
         (
             "--objective",
             "histogram(1,2,3)",

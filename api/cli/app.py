@@ -1,32 +1,59 @@
-"""The verbs of ``darrm``, each imported when it is asked for: what a verb does not use, it does not wait for."""
+"""The verbs as a Typer application: help, suggestions, and messages about what cannot be parsed."""
 
 from __future__ import annotations
 
-import importlib
+import inspect
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from api.cli.options import with_groups
+from api.cli.declared import Argument, Command, Parameter
 from api.cli.outcome import EXIT_CODES, reported
-from api.cli.text import Verb, Verbs
-
-VERBS = ("solve", "verify", "curve", "serve")
-"""Names of the verbs, in the order of the help; each is the function of that name in ``api.cli.verbs.<name>``."""
+from api.cli.verbs import VERBS, load
 
 
 @cache
 def _command(name: str) -> Any:
-    verb = getattr(importlib.import_module(f"api.cli.verbs.{name}"), name)
+    """Return the Typer command of a verb."""
+    verb = Command.of(load(name))
+
+    def run(**given: Any) -> None:
+        with reported():
+            verb.call(given)
+
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what Typer reads
+        [
+            inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for each in verb.parameters
+            for default, annotation in [_typer_parameter(each)]
+        ]
+    )
     holder = typer.Typer(add_completion=False)
-    holder.command(name, cls=Verb, epilog=EXIT_CODES)(with_groups(verb))
+    holder.command(name, help=unwrapped(inspect.getdoc(verb.verb) or ""), epilog=EXIT_CODES)(run)
     return typer.main.get_command(holder)
 
 
-class _LazyCommands(Mapping[str, Any]):
-    """The commands by name, built one at a time."""
+def _typer_parameter(parameter: Parameter) -> tuple[Any, Any]:
+    """Return default and annotation: a text or a truth value, and how Typer shows it."""
+    declared = parameter.declared
+    if isinstance(declared, Argument):
+        return inspect.Parameter.empty, Annotated[str, typer.Argument(metavar=declared.metavar, help=declared.help)]
+    kind: Any = bool if parameter.is_flag else str
+    shown = typer.Option(
+        declared.flag,
+        help=declared.help,
+        metavar=declared.metavar or None,
+        show_default=declared.otherwise or not parameter.is_flag,
+        rich_help_panel=declared.panel,
+    )
+    return parameter.default, Annotated[kind | None if parameter.default is None else kind, shown]
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each built when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in VERBS:
@@ -40,15 +67,11 @@ class _LazyCommands(Mapping[str, Any]):
         return len(VERBS)
 
 
-class _Darrm(Verbs):
-    """The group of all verbs; what goes wrong in one becomes a message and an exit code here."""
+class _Darrm(TyperGroup):
+    """The group of all verbs."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings | {"commands": _LazyCommands()})
-
-    def invoke(self, ctx: Any) -> Any:
-        with reported():
-            return super().invoke(ctx)
+        super().__init__(**settings | {"commands": _Commands()})
 
 
 app = typer.Typer(
@@ -79,3 +102,12 @@ def darrm(
     ] = False,
 ) -> None:
     """Take what concerns no verb in particular."""
+
+
+def unwrapped(text: str) -> str:
+    r"""Return each paragraph on one line: the terminal, not the source, decides where lines break.
+
+    >>> unwrapped("One sentence\n    here.\n\n    Another.")
+    'One sentence here.\n\nAnother.'
+    """
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))

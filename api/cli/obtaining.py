@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from api.cli.outcome import say
-from api.cli.text import number
+from api.cli.options import number
+from api.cli.outcome import ExitCode, fail, say
 from darrm_opt import solve
+from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = N
         CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
     """
     how: dict[str, Any] = {
-        "objective": design.objective,
+        "objective": _objective(design.objective),
         "shape": design.shape,
         "method": design.method,
         "backend": design.backend,
@@ -58,6 +59,13 @@ def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = N
 def takes_long(problem: Problem, design: DesignOptions) -> bool:
     """Say whether a solve is expected to take longer than opening the store: see `QUICK_K`."""
     return problem.K > QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+
+
+def _objective(text: str) -> AnyObjective:
+    try:
+        return as_objective(text)
+    except InvalidInput as err:  # which names a parameter of the objective, and that is no option
+        fail(f"--objective: {err}", ExitCode.BAD_INPUT)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -1,19 +1,15 @@
 """The options that verbs share: a problem, how it is designed, and what to do with the cache.
 
-A verb asks for a group by the type of one parameter, ``asked: ProblemOptions``; `with_groups` gives its command the
-group's options and hands the verb the filled group. All are text until the core reads them (`api.cli.text`).
+A verb asks for a group by the type of one parameter, ``asked: ProblemOptions``. All are text until the core reads them:
+so the core says what is wrong with a number, in the same words as everywhere.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
-
-from api.cli.text import number
+from api.cli.declared import Option
 
 if TYPE_CHECKING:
     from darrm_opt.problem import Problem
@@ -21,59 +17,41 @@ if TYPE_CHECKING:
 _PROBLEM = "The problem"
 _DESIGN = "The design"
 
-AsJson = Annotated[bool, Option("--json", help="Print the answer as JSON on stdout; everything else goes to stderr.")]
+AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
 
 
 @dataclass(frozen=True)
 class ProblemOptions:
     """What is asked, as typed."""
 
-    K: Annotated[str | None, Option("--K", metavar="COUNT", help="Number of voters.", rich_help_panel=_PROBLEM)] = None
+    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", _PROBLEM)] = None
     m: Annotated[
         str | None,
         Option(
             "--m",
-            metavar="NUMBER",
-            help="Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
-            rich_help_panel=_PROBLEM,
+            "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
+            "NUMBER",
+            _PROBLEM,
         ),
     ] = None
     epsilon: Annotated[
         str | None,
         Option(
             "--epsilon",
-            metavar="NATS",
-            help="ε of one voter; inf: the voter is not private (give --target-epsilon instead of --m).",
-            rich_help_panel=_PROBLEM,
+            "ε of one voter; inf: the voter is not private (give --target-epsilon instead of --m).",
+            "NATS",
+            _PROBLEM,
         ),
     ] = None
-    Delta: Annotated[
-        str,
-        Option("--Delta", metavar="PROBABILITY", help="Δ of one voter, in [0, 1).", rich_help_panel=_PROBLEM),
-    ] = "0"
+    Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", _PROBLEM)] = "0"
     delta: Annotated[
-        str | None,
-        Option(
-            "--delta",
-            metavar="PROBABILITY",
-            help="δ of the release, in [0, 1).",
-            show_default="1 − (1−Δ)^m",
-            rich_help_panel=_PROBLEM,
-        ),
+        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", _PROBLEM, "1 − (1−Δ)^m")
     ] = None
     affected: Annotated[
-        str | None,
-        Option(
-            "--affected",
-            metavar="COUNT",
-            help="How many voters one record can influence.",
-            show_default="all K",
-            rich_help_panel=_PROBLEM,
-        ),
+        str | None, Option("--affected", "How many voters one record can influence.", "COUNT", _PROBLEM, "all K")
     ] = None
     target_epsilon: Annotated[
-        str | None,
-        Option("--target-epsilon", metavar="NATS", help="ε of the release, instead of --m.", rich_help_panel=_PROBLEM),
+        str | None, Option("--target-epsilon", "ε of the release, instead of --m.", "NATS", _PROBLEM)
     ] = None
 
     @property
@@ -102,77 +80,42 @@ class DesignOptions:
         str,
         Option(
             "--objective",
-            metavar="TEXT",
-            help="What is maximised: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K), "
+            "What is maximised: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K), "
             "followed by tv or agreement if not its usual measure.",
-            rich_help_panel=_DESIGN,
+            "TEXT",
+            _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[
-        str,
-        Option("--shape", metavar="free|monotone", help="Whether γ may have dents.", rich_help_panel=_DESIGN),
-    ] = "free"
+    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", "free|monotone", _DESIGN)] = "free"
     method: Annotated[
         str,
-        Option(
-            "--method",
-            metavar="auto|cuts|enumerate",
-            help="Add constraints as they are violated, or all at once.",
-            rich_help_panel=_DESIGN,
-        ),
+        Option("--method", "Add constraints as they are violated, or all at once.", "auto|cuts|enumerate", _DESIGN),
     ] = "auto"
-    backend: Annotated[
-        str,
-        Option("--backend", metavar="highs|gurobi|cvxpy", help="The LP solver.", rich_help_panel=_DESIGN),
-    ] = "highs"
+    backend: Annotated[str, Option("--backend", "The LP solver.", "highs|gurobi|cvxpy", _DESIGN)] = "highs"
     time_limit: Annotated[
         str | None,
-        Option(
-            "--time-limit",
-            metavar="SECONDS",
-            help="Stop then, with the best private γ so far and its gap.",
-            rich_help_panel=_DESIGN,
-        ),
+        Option("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
     ] = None
     cache: Annotated[
         bool | None,
         Option(
             "--cache/--no-cache",
-            help="Keep answers, and look them up.",
-            show_default="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
-            rich_help_panel=_DESIGN,
+            "Keep answers, and look them up.",
+            panel=_DESIGN,
+            otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),
     ] = None
 
 
-def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes the options of the verb's groups one by one, and hands it the groups."""
-    own = inspect.signature(verb, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
-    }
+def number(text: str | None) -> Any:
+    """Return the int or float that ``text`` spells, else the text itself, which the core will refuse by name.
 
-    def command(**given: Any) -> None:
-        built = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        verb(**built, **given)
-
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in own.items():
-        shown = inspect.signature(groups[name], eval_str=True).parameters.values() if name in groups else [parameter]
-        parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
-    command.__name__, command.__doc__ = verb.__name__, unwrapped(verb.__doc__ or "")
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
-    return command
-
-
-def unwrapped(text: str) -> str:
-    r"""Return each paragraph on one line: the terminal, not the source, decides where lines break.
-
-    >>> unwrapped("One sentence\n    here.\n\n    Another.")
-    'One sentence here.\n\nAnother.'
+    >>> number("11"), number("1e-4"), number("inf"), number("a"), number(None)
+    (11, 0.0001, inf, 'a', None)
     """
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
+    for read in (int, float):
+        try:
+            return read(text)  # type: ignore[arg-type]  # None is refused like any other text
+        except (TypeError, ValueError):
+            continue
+    return text

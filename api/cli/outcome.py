@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
-
-import typer
 
 if TYPE_CHECKING:
     from darrm_opt.design.program import Status
@@ -43,13 +42,13 @@ _MEANING = {
 EXIT_CODES = "\n\n".join(["Exit codes", *(f"{code:>3d}  {code.meaning}" for code in ExitCode)])
 """The end of every help text: a paragraph a line, as Typer reads it."""
 
-_OF_THE_OBJECTIVE = ("objective", "lower", "tau", "a", "b", "counts", "measure", "parameters")
+_OF_THE_OBJECTIVE = ("objective", "counts", "scenarios", "lower", "measure")
 
 
 def option_of(argument: str) -> str:
     """Return the option through which ``argument`` came.
 
-    >>> option_of("K"), option_of("target_epsilon"), option_of("tau")
+    >>> option_of("K"), option_of("target_epsilon"), option_of("counts")
     ('--K', '--target-epsilon', '--objective')
     """
     if len(argument) > 1 and argument.isupper():
@@ -62,15 +61,16 @@ def reported() -> Iterator[None]:
     """Turn an error into one message on stderr and the verb's exit code; an unforeseen one passes through.
 
     Raises:
-        typer.Exit: with the code.
+        SystemExit: with the code.
     """
     try:
         yield
     except KeyboardInterrupt:
         say("Interrupted: nothing half-written is left.")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except (typer.Exit, BrokenPipeError):
-        raise
+        sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:  # whoever read the answer has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+        sys.exit(1)
     except Exception as err:
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
 
@@ -87,10 +87,25 @@ def fail(message: str, code: ExitCode) -> NoReturn:
     """Say ``message`` on stderr and end the verb.
 
     Raises:
-        typer.Exit: always.
+        SystemExit: always.
     """
     say(f"Error: {message}")
-    raise typer.Exit(code)
+    sys.exit(code)
+
+
+def end(code: ExitCode) -> None:
+    """End the verb with ``code``, if it says more than that it is done.
+
+    Raises:
+        SystemExit: unless done.
+    """
+    if code is not ExitCode.DONE:
+        sys.exit(code)
+
+
+def answer(text: str) -> None:
+    """Print the answer, on stdout."""
+    print(text, flush=True)  # noqa: T201 — this is what prints
 
 
 def say(line: str) -> None:

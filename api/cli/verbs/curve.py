@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from api.cli.options import AsJson, DesignOptions, ProblemOptions
-from api.cli.outcome import ExitCode, ended, say
-from api.cli.text import number
+from api.cli.declared import Option
+from api.cli.options import AsJson, DesignOptions, ProblemOptions, number
+from api.cli.outcome import answer, end, ended, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,25 +22,18 @@ def curve(
     design: DesignOptions,
     over: Annotated[
         str,
-        typer.Option(
+        Option(
             "--over",
-            metavar="p|m",
-            help="p: the chance of 1 that all voters share. m: the allowance; errors are averages over the "
-            "objective's prior.",
+            "p: the chance of 1 that all voters share. m: the allowance; errors are averages over the objective's prior.",
+            "p|m",
         ),
     ] = "p",
-    points: Annotated[
-        str, typer.Option("--points", metavar="COUNT", help="Values of p, from 0.5 to 1 (the same below 0.5).")
-    ] = "21",
+    points: Annotated[str, Option("--points", "Values of p, from 0.5 to 1 (the same below 0.5).", "COUNT")] = "21",
     ms: Annotated[
         str | None,
-        typer.Option(
-            "--ms", metavar="NUMBERS", help="Allowances, as in 1,3,5.", show_default="whole numbers up to (K+1)/2"
-        ),
+        Option("--ms", "Allowances, as in 1,3,5.", "NUMBERS", otherwise="whole numbers up to (K+1)/2"),
     ] = None,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the curves: .png, .svg or .pdf.")
-    ] = None,
+    plot: Annotated[str | None, Option("--plot", "Draw the curves: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -58,17 +49,15 @@ def curve(
     check_plot(plot)
     if over not in {"p", "m"}:
         raise InvalidInput("over", over, "p or m")
-    solutions, answer = _over_p(asked, design, points) if over == "p" else _over_m(asked, design, ms)
+    solutions, curves = _over_p(asked, design, points) if over == "p" else _over_m(asked, design, ms)
     if plot is not None:
         from darrm_opt.figures import render
 
-        write_whole(plot, render(_figure(solutions, answer), picture_format(plot)))
+        write_whole(plot, render(_figure(solutions, curves), picture_format(plot)))
     for warning in dict.fromkeys(warning for solution in solutions for warning in solution.warnings):
         say(f"Warning: {warning}")
-    typer.echo(as_json(answer) if json else _text(solutions, answer))
-    worst = max(ended(solution.status) for solution in solutions)
-    if worst is not ExitCode.DONE:
-        raise typer.Exit(worst)
+    answer(as_json(curves) if json else _text(solutions, curves))
+    end(max(ended(solution.status) for solution in solutions))
 
 
 _Answer = tuple[list["Solution"], dict[str, Any]]
@@ -104,28 +93,28 @@ def _solved(problem: Problem, design: DesignOptions) -> Solution:
         return obtain(problem, design, display)
 
 
-def _figure(solutions: list[Solution], answer: dict[str, Any]) -> Figure:
+def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
     from api.comparison import private_baselines
     from darrm_opt.figures import allowance_figure, errors_figure
 
     problem = solutions[0].problem
-    if answer["over"] == "p":
+    if curves["over"] == "p":
         return errors_figure(solutions[0], private_baselines(problem))
-    return allowance_figure(problem, answer["m"], answer["curves"])
+    return allowance_figure(problem, curves["m"], curves["curves"])
 
 
-def _text(solutions: list[Solution], answer: dict[str, Any]) -> str:
+def _text(solutions: list[Solution], curves: dict[str, Any]) -> str:
     from api.cli.report import columns, problem_text, voters_text
 
-    over, curves = answer["over"], answer["curves"]
+    over, errors = curves["over"], curves["curves"]
     lines = [problem_text(solutions[0].problem) if over == "p" else voters_text(solutions[0].problem)]
     for measure, name in (("tv_error", "tv error"), ("disagreement", "disagreement")):
         rows = [
-            [f"{value:g}", *(_number(curve[measure][i]) for curve in curves.values())]
-            for i, value in enumerate(answer[over])
+            [f"{value:g}", *(_number(curve[measure][i]) for curve in errors.values())]
+            for i, value in enumerate(curves[over])
         ]
-        average = "" if over == "p" else f", averaged over the prior of {answer['objective']}"
-        lines += ["", f"{name}{average}", columns([over, *curves], rows)]
+        average = "" if over == "p" else f", averaged over the prior of {curves['objective']}"
+        lines += ["", f"{name}{average}", columns([over, *errors], rows)]
     return "\n".join(lines)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from api.cli.options import AsJson
-from api.cli.outcome import say
-from api.cli.text import number
+from api.cli.declared import Option
+from api.cli.options import AsJson, number
+from api.cli.outcome import answer, say
 
 HOST = "127.0.0.1"
 """Where the API is served unless told otherwise: this machine alone."""
@@ -18,8 +16,8 @@ PORT = "8000"
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen at.")] = HOST,
-    port: Annotated[str, typer.Option("--port", metavar="PORT", help="Port; 0 takes any free one.")] = PORT,
+    host: Annotated[str, Option("--host", "Address to listen at.", "ADDRESS")] = HOST,
+    port: Annotated[str, Option("--port", "Port; 0 takes any free one.", "PORT")] = PORT,
     *,
     json: AsJson = False,
 ) -> None:
@@ -35,7 +33,7 @@ def serve(
         if json:
             from json import dumps
 
-            typer.echo(dumps({"url": url}))
+            answer(dumps({"url": url}))
         else:
             say(f"Serving at {url} (its routes: {url}/openapi.json); ctrl-C stops it.")
         serve_at(app, listening)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from api.cli.declared import Option
 from api.cli.options import AsJson, DesignOptions, ProblemOptions
-from api.cli.outcome import ExitCode, ended, say
+from api.cli.outcome import answer, end, ended, say
 
 
 def solve(
     asked: ProblemOptions,
     design: DesignOptions,
     output: Annotated[
-        str | None,
-        typer.Option("--output", metavar="FILE", help="Write the answer there, as JSON; `darrm verify` reads it."),
+        str | None, Option("--output", "Write the answer there, as JSON; `darrm verify` reads it.", "FILE")
     ] = None,
     plot: Annotated[
-        str | None,
-        typer.Option("--plot", metavar="FILE", help="Draw γ and its error beside the baselines: .png, .svg or .pdf."),
+        str | None, Option("--plot", "Draw γ and its error beside the baselines: .png, .svg or .pdf.", "FILE")
     ] = None,
     *,
     json: AsJson = False,
@@ -48,6 +45,5 @@ def solve(
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:
         say(f"Warning: {warning}")
-    typer.echo(solution_json(solution) if json else solution_text(solution))
-    if (code := ended(solution.status)) is not ExitCode.DONE:
-        raise typer.Exit(code)
+    answer(solution_json(solution) if json else solution_text(solution))
+    end(ended(solution.status))

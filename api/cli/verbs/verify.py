@@ -6,10 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import typer
-
+from api.cli.declared import Argument, Option
 from api.cli.options import AsJson, ProblemOptions
-from api.cli.outcome import ExitCode, fail, option_of, say
+from api.cli.outcome import ExitCode, answer, fail, option_of, say
 
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
@@ -19,17 +18,14 @@ SAME = 1e-9
 
 
 def verify(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="An answer of `darrm solve`, or a JSON list γ(0), …, γ(K); - is stdin."),
-    ],
+    file: Annotated[str, Argument("FILE", "An answer of `darrm solve`, or a JSON list γ(0), …, γ(K); - is stdin.")],
     asked: ProblemOptions,
     arithmetic: Annotated[
         str,
-        typer.Option(
+        Option(
             "--arithmetic",
-            metavar="float|ball",
-            help="Doubles with a proven error bound, or ball arithmetic (slower; the extra `exact`).",
+            "Doubles with a proven error bound, or ball arithmetic (slower; the extra `exact`).",
+            "float|ball",
         ),
     ] = "float",
     *,
@@ -46,20 +42,20 @@ def verify(
     from darrm_opt.record import problem_record
 
     problem, gamma = _question(file, _parsed(read_text(file), file), asked)
-    answer: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
+    proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
     try:
         certificate = prove(problem, gamma, arithmetic=arithmetic)  # type: ignore[arg-type]  # checked there
     except NotPrivate as err:
         if json:
-            answer["private"] = None if isinstance(err, NotProven) else False
-            typer.echo(as_json(answer | {"message": str(err), "excess": err.excess, "worst_corners": err.worst}))
+            proof["private"] = None if isinstance(err, NotProven) else False
+            answer(as_json(proof | {"message": str(err), "excess": err.excess, "worst_corners": err.worst}))
         fail(str(err), ExitCode.NOT_PRIVATE)
     for warning in problem.warnings:
         say(f"Warning: {warning}")
     if json:
-        typer.echo(as_json(answer | {"certificate": asdict(certificate)}))
+        answer(as_json(proof | {"certificate": asdict(certificate)}))
     else:
-        typer.echo(f"{problem_text(problem)}\n\n{certificate_text(certificate)}")
+        answer(f"{problem_text(problem)}\n\n{certificate_text(certificate)}")
 
 
 def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem, NoiseFunction]:
@@ -86,7 +82,7 @@ def _recorded(content: Any) -> tuple[Problem, NoiseFunction]:
 
     solution = solution_from_record(content)
     K = solution.problem.K
-    utility = float(solution.objective.weights(K) @ solution.gamma[K // 2 + 1 :])
+    utility = solution.objective.aim(K).utility(solution.gamma[K // 2 + 1 :])
     if not math.isclose(utility, solution.utility, rel_tol=SAME, abs_tol=SAME):
         raise InvalidInput("utility", solution.utility, f"{utility!r}, the utility of the gamma beside it")
     return solution.problem, solution.noise

@@ -106,7 +106,7 @@ def search_pruned(
             _offer_best(best, values, nx, s, collector, mirrored=mirrored)
             bound = best + reach
             passed = bound > collector.above
-            collector.leave_out(float(np.max(bound, where=~passed, initial=-np.inf)))
+            collector.leave_out(float(bound[~passed].max(initial=-np.inf)))
             if passed.any():
                 A, at_ends, nx_in, ny_in = layer[passed], values[passed], nx[passed], s - nx[passed]
                 if mirrored:
@@ -198,7 +198,7 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
     above = bound > collector.above
-    collector.leave_out(float(np.max(bound, where=~above, initial=-np.inf)))
+    collector.leave_out(float(bound[~above].max(initial=-np.inf)))
     at, slopes = at.only(above), slopes.only(above)
     if at.i.size == 0:
         return at
@@ -210,7 +210,7 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     bounds = values + Delta * choice.overlap
     uncertain = choice.overlap > 0
     left_open = uncertain & (bounds > collector.above) & search.refine
-    collector.leave_out(float(bounds.max(where=uncertain & ~left_open, initial=-np.inf)))
+    collector.leave_out(float(bounds[uncertain & ~left_open].max(initial=-np.inf)))
     return at.only(left_open)
 
 
@@ -235,12 +235,12 @@ def _local_bend(A: Array, bend: Array, at: Skeletons, mean: float) -> Array:
     n = A.shape[1] - 1
     window = terms_of(mean) + 1
     tail = mean ** (window - 1) / math.factorial(window - 1)
-    here = np.zeros(at.i.size)
-    for centre in (at.n1, at.n0):
-        for offset in range(-window - 2, window + 2):
-            low = centre + offset
-            inside = (low >= 0) & (low + 2 <= n)
-            low = np.clip(low, 0, max(n - 2, 0))
-            curve = A[at.i, np.minimum(low + 2, n)] - 2 * A[at.i, np.minimum(low + 1, n)] + A[at.i, low]
-            np.maximum(here, np.where(inside, np.abs(curve), 0.0), out=here)
-    return here + tail * bend[at.i]
+    rows, row = np.unique(at.i, return_inverse=True)
+    padded = np.zeros((rows.size, n + 2 * window + 4))
+    padded[:, window + 2 : window + 1 + n] = np.abs(np.diff(A[rows], 2, axis=1))
+    near, width, wanted = padded, 1, 2 * window + 4
+    while 2 * width <= wanted:  # maxima over windows of twice the width
+        near, width = np.maximum(near[:, :-width], near[:, width:]), 2 * width
+    near = np.maximum(near[:, : n + 1], near[:, wanted - width : wanted - width + n + 1])
+    local: Array = np.maximum(near[row, at.n1], near[row, at.n0])
+    return local + tail * bend[at.i]

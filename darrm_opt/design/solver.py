@@ -315,7 +315,7 @@ class _Run:
             found = worst_case(point, self.constraint, above=above, most=most, refine=False)
         cuts = _spread(self.program.unknown(found.cuts), stage)
         settled = stage.stride == 1 and not len(cuts)
-        if settled:
+        if settled and found.method == "first-order":  # something was left open
             found = worst_case(point, self.constraint, above=above, most=most)
             cuts = _spread(self.program.unknown(found.cuts), stage)
         self.violation = found.value - self.constraint.limit

@@ -61,8 +61,6 @@ def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: Asked) -> Non
     ) <= Decimal(found.bound)
 
 
-
-
 def marked(case: Asked) -> Any:
     """Mark the cases whose limit is 0: only γ = 0 meets it, with nothing to spare."""
     return pytest.param(case) if case.target_epsilon == case.delta == 0 else case

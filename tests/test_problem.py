@@ -19,8 +19,6 @@ from darrm_opt.problem import DELTA_GRID_FROM, GRID_DIGITS, LARGEST_TARGET_EPSIL
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
 
-
-
 def problem(**changes: Any) -> Problem:
     usual: dict[str, Any] = {"K": 11, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
     return Problem.from_allowance(**(usual | changes))

@@ -36,6 +36,8 @@ def solved(weights: Array, rows: Array, limits: Array) -> tuple[Fraction, Array]
     The value is exact: the answer is scaled until it meets every row in fractions.
     """
     answer = linprog(-weights, A_ub=rows, b_ub=limits, bounds=(0, 1), method="highs")
+    if answer.x is None:
+        raise AssertionError(answer.message)
     gamma = [Fraction(min(1.0, max(0.0, float(value)))) for value in answer.x]
     scale = Fraction(1)
     for row, limit in zip(rows[rows @ answer.x > limits - 1e-6], limits, strict=False):

@@ -53,7 +53,9 @@ def solved(problem: Problem, *arguments: Any, **options: Any) -> Solution:
 # ---------------------------------------------------------------------------------------------- known answers
 
 
-@pytest.mark.parametrize(("K", "m"), [(1, 1), (2, 1.5), (3, 2), (4, 2.5), (11, 6), (11, 7.5), (11, 20), (12, 6.5), (35, 18)])
+@pytest.mark.parametrize(
+    ("K", "m"), [(1, 1), (2, 1.5), (3, 2), (4, 2.5), (11, 6), (11, 7.5), (11, 20), (12, 6.5), (35, 18)]
+)
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0])
 def test_half_the_price_of_all_buys_the_plain_majority(K: int, m: float, epsilon: float) -> None:
     """m ≥ (K+1)/2, Δ = δ = 0: the majority of K independent ε-DP voters is ((K+1)/2)ε-DP."""
@@ -61,7 +63,9 @@ def test_half_the_price_of_all_buys_the_plain_majority(K: int, m: float, epsilon
     assert np.abs(np.delete(gamma, K // 2 if K % 2 == 0 else []) - 1).max() <= 1e-9
 
 
-@pytest.mark.parametrize(("K", "epsilon", "Delta", "m"), [(5, 0.1, 0.0, 1), (11, 0.5, 1e-5, 1), (12, 1.0, 0.1, 2), (31, 0.1, 1e-3, 1.5)])
+@pytest.mark.parametrize(
+    ("K", "epsilon", "Delta", "m"), [(5, 0.1, 0.0, 1), (11, 0.5, 1e-5, 1), (12, 1.0, 0.1, 2), (31, 0.1, 1e-3, 1.5)]
+)
 def test_a_record_that_reaches_one_private_voter_costs_what_that_voter_does(
     K: int, epsilon: float, Delta: float, m: float
 ) -> None:
@@ -128,14 +132,18 @@ def rises(values: list[float]) -> bool:
 @pytest.mark.parametrize("Delta", [0.0, 1e-3])
 @pytest.mark.parametrize("K", [8, 11])
 def test_a_larger_allowance_never_hurts(K: int, Delta: float) -> None:
-    values = utilities([Problem.from_allowance(K, m, 0.3, Delta, delta=2 * Delta) for m in (0.2, 0.7, 1, 1.5, 2, 3.3, 5, 6, 9)])
+    values = utilities(
+        [Problem.from_allowance(K, m, 0.3, Delta, delta=2 * Delta) for m in (0.2, 0.7, 1, 1.5, 2, 3.3, 5, 6, 9)]
+    )
     assert rises(values)
     assert values[0] < values[4] < values[-1]
 
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_a_larger_delta_never_hurts(m: int) -> None:
-    assert rises(utilities([Problem.from_allowance(9, m, 0.1, 1e-3, delta=d) for d in (0.0, 1e-6, 1e-3, 5e-3, 0.05, 0.4)]))
+    assert rises(
+        utilities([Problem.from_allowance(9, m, 0.1, 1e-3, delta=d) for d in (0.0, 1e-6, 1e-3, 5e-3, 0.05, 0.4)])
+    )
 
 
 def test_less_private_voters_never_help_at_the_same_target() -> None:
@@ -185,7 +193,9 @@ def test_the_monotone_optimum_is_that_of_the_whole_set(K: int, m: float, Delta: 
     assert np.abs(few.gamma - all_rows.gamma).max() <= 1e-6
 
 
-@pytest.mark.parametrize("problem", [Problem.from_allowance(11, 3, 0.1), Problem.from_allowance(8, 2, 0.5, 1e-3)], ids=str)
+@pytest.mark.parametrize(
+    "problem", [Problem.from_allowance(11, 3, 0.1), Problem.from_allowance(8, 2, 0.5, 1e-3)], ids=str
+)
 def test_each_objective_is_served_best_by_its_own_optimum(problem: Problem) -> None:
     objectives = [rectangular(), uniform(0.8), shared(1, 1), shared(2, 5), rectangular(lower=0.9), shared(9, 1, "tv")]
     best = [solved(problem, objective) for objective in objectives]
@@ -228,7 +238,16 @@ def test_the_bound_holds_for_everything_private() -> None:
 HOSTILE = [
     Problem(K, Privacy(epsilon, Delta), Privacy(target, delta), affected)
     for K, affected in [(1, 1), (2, 1), (3, 3), (11, 11), (14, 6)]
-    for epsilon, Delta in [(1e-4, 0.0), (1e-4, 1e-12), (1e-4, 0.3), (4.0, 1e-12), (4.0, 0.3), (0.0, 1e-3), (math.inf, 0.0), (700.0, 0.1)]
+    for epsilon, Delta in [
+        (1e-4, 0.0),
+        (1e-4, 1e-12),
+        (1e-4, 0.3),
+        (4.0, 1e-12),
+        (4.0, 0.3),
+        (0.0, 1e-3),
+        (math.inf, 0.0),
+        (700.0, 0.1),
+    ]
     for target, delta in [(0.0, 0.0), (0.0, 1e-3), (1e-4, 0.0), (20.0, 0.0), (20.0, 0.3), (500.0, 0.0)]
 ]
 

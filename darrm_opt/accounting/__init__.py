@@ -4,6 +4,7 @@
 * `optimal`, `optimal_sequence`: the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms;
 * `pld`, `pld_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact privacy profile;
 * `compose_bits`: the exact adaptive composition of releases that are single bits;
+* `best`, `best_sequence`: releases of a γ at hand by all of these, and the least; `release_profile`: one release at every ε;
 * `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
 * `high_probability`, `on_average`, …: what privacy promises about generalisation;
 * `Ledger`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
@@ -34,6 +35,8 @@ from darrm_opt.accounting.optimal import optimal, optimal_delta
 from darrm_opt.accounting.pld import PldTotal, mirrored, pld, pld_from_profile, pld_of, pld_sequence
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, LedgerUnreadable, TooMuchWork, UnsoundBound
+from darrm_opt.accounting.release import Release, ReleaseTotal, best, best_sequence, total_delta_of
+from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
 from darrm_opt.accounting.sgld import sgld
 from darrm_opt.accounting.training import NoisyTraining
@@ -49,9 +52,14 @@ __all__ = [
     "NoisyTraining",
     "Pld",
     "PldTotal",
+    "Release",
+    "ReleaseProfile",
+    "ReleaseTotal",
     "TooMuchWork",
     "UnsoundBound",
     "as_replace_one",
+    "best",
+    "best_sequence",
     "closed",
     "closed_best_slack",
     "closed_terms",
@@ -86,9 +94,11 @@ __all__ = [
     "privacy_region",
     "rdp_delta",
     "rdp_epsilon",
+    "release_profile",
     "repaired",
     "sampled",
     "sgld",
     "simple",
+    "total_delta_of",
     "total_variation",
 ]

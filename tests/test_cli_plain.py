@@ -15,9 +15,8 @@ from api.cli.options import AsJson, DesignOptions, ProblemOptions
 from api.cli.plain import read
 from api.cli.verbs import VERBS, load
 
-(ClickException,) = (
-    each for each in BadParameter.__mro__ if each.__name__ == "ClickException"
-)  # wherever Typer has it
+# Typer's own, wherever it keeps it.
+ClickException: Any = next(each for each in BadParameter.__mro__ if each.__name__ == "ClickException")
 
 taken: dict[str, Any] = {}
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``.
 
     Args:
@@ -32,16 +31,14 @@ class Option:
     otherwise: str = ""
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """A word that is needed, without a name before it."""
 
     metavar: str
     help: str
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of a command.
 
     Attributes:
@@ -60,8 +57,7 @@ class Parameter:
         return isinstance(self.declared, Option) and not self.declared.metavar
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A verb with its groups spread out: `call` takes a value for each of the parameters.
 
     >>> from api.cli.verbs import load

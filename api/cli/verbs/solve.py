@@ -26,13 +26,15 @@ def solve(
     Prints γ(l), the probability of releasing the true majority when l voters say 1; otherwise a fair coin is
     released. It is private exactly as printed with --json or --output.
     """
-    from api.cli.files import check_plot, check_writable, picture_format, write_whole
     from api.cli.obtaining import obtain, takes_long
     from api.cli.progress import Display
     from api.cli.report import solution_json, solution_text
 
-    check_writable(output, "output")
-    check_plot(plot)
+    if output is not None or plot is not None:
+        from api.cli.files import check_plot, check_writable, picture_format, write_whole
+
+        check_writable(output, "output")
+        check_plot(plot)
     problem = asked.problem()
     with Display(long=takes_long(problem, design)) as display:
         solution = obtain(problem, design, display)

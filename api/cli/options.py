@@ -81,7 +81,7 @@ class DesignOptions:
         Option(
             "--objective",
             "What is maximised: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K), "
-            "followed by tv or agreement if not its usual measure.",
+            "followed by tv or agreement if not its usual measure; expected_error or minimax.",
             "TEXT",
             _DESIGN,
         ),

@@ -5,6 +5,7 @@
 * `pld`, `pld_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact privacy profile;
 * `compose_bits`: the exact adaptive composition of releases that are single bits;
 * `best`, `best_sequence`: releases of a γ at hand by all of these, and the least; `release_profile`: one release at every ε;
+* `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ in other libraries' ledgers;
 * `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
 * `high_probability`, `on_average`, …: what privacy promises about generalisation;
 * `Ledger`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
@@ -28,6 +29,7 @@ from darrm_opt.accounting.generalisation import (
     on_average_excess,
     total_variation,
 )
+from darrm_opt.accounting.handover import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.leak import leak_floor
 from darrm_opt.accounting.ledger import Ledger
 from darrm_opt.accounting.loss_distribution import Pld
@@ -57,6 +59,8 @@ __all__ = [
     "ReleaseTotal",
     "TooMuchWork",
     "UnsoundBound",
+    "as_event",
+    "as_pld",
     "as_replace_one",
     "best",
     "best_sequence",
@@ -88,9 +92,11 @@ __all__ = [
     "optimal_sequence_delta",
     "outer_region",
     "pld",
+    "pld_accountant",
     "pld_from_profile",
     "pld_of",
     "pld_sequence",
+    "privacy_map",
     "privacy_region",
     "rdp_delta",
     "rdp_epsilon",

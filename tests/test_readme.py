@@ -19,6 +19,7 @@ import pytest
 from darrm_runner import PROGRAM, ROOT, run, start
 
 from api.comparison import private_baselines
+from api.settings import Settings
 from darrm_opt import Problem, solve
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -120,9 +121,9 @@ def test_the_python_blocks_print_what_they_say() -> None:
 def test_the_table_of_utilities_is_what_is_computed() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
     solution = solve(problem)
-    weights = solution.objective.weights(problem.K)
+    aim = solution.objective.aim(problem.K)
     noises = {"optimal": solution.noise, **private_baselines(problem)}
-    kept = [f"{100 * float(weights @ noise.values[6:]):.1f} %" for noise in noises.values()]
+    kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
     assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
     assert f"| {' | '.join(kept)} |" in README
 
@@ -141,6 +142,13 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     assert [float(x) for x in number.findall(shown)] == pytest.approx(
         [float(x) for x in number.findall(fresh)], abs=0.01
     )
+
+
+def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    settings = Settings()
+    assert (settings.most_voters, settings.time_limit) == (101, 60.0)
+    assert "more than 101 voters and stops a solve after a minute" in " ".join(README.split())
 
 
 def test_every_link_leads_somewhere() -> None:

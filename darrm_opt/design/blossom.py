@@ -120,9 +120,11 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
         K: number of voters.
 
     Guarantees:
-        Each entry within K·`STEP_ERROR` of exact (a convolution step is a de Casteljau step's transpose:
-        the same convex weights, so the same bound in the sum over entries).
+        Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de Casteljau
+        step's transpose: the same convex weights, so the same bound; for `_long_mass` see there).
     """
+    if K > LONG:
+        return np.array([_long_mass(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)])
     masses = np.zeros((counts.shape[0], K + 1))
     masses[np.arange(counts.shape[0]), ones] = 1.0
     for t, many in zip(probabilities, counts.T, strict=True):
@@ -133,3 +135,28 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
             stepped[:, 1:] += t * part[:, :-1]
             masses[going] = stepped
     return masses
+
+
+LONG = 200
+"""From this K on a row is made from binomial masses by convolution, not voter by voter."""
+
+
+def _long_mass(probabilities: Array, counts: NDArray[np.int64], ones: int, K: int) -> Array:
+    """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
+    mass = np.ones(1)
+    for t, many in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):
+        if many:
+            mass = np.convolve(mass, _binomial(float(t), int(many)))
+    row = np.zeros(K + 1)
+    row[ones : ones + mass.size] = mass
+    return row
+
+
+def _binomial(t: float, trials: int) -> Array:
+    """Return Pr[Bin(trials, t) = k], shape (trials+1,), cut to zero where it underflows."""
+    mode = min(int((trials + 1) * t), trials)
+    k = np.arange(trials)
+    ratio = (trials - k) / (k + 1) * (t / (1.0 - t))
+    mass = np.concatenate([np.cumprod(1.0 / ratio[:mode][::-1])[::-1], [1.0], np.cumprod(ratio[mode:])])
+    normalised: Array = mass / mass.sum()
+    return normalised

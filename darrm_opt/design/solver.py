@@ -41,7 +41,7 @@ TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
 KAPPA = 1e-6
-"""Share of the plain mean in the canonical objective: far above the solvers' dual tolerances (1e-13 on our scale),
+"""Share of the plain mean in the canonical objective: far above the solvers' dual tolerances (`backends.row_scale`),
 far below what a user can see."""
 
 CUT_TOLERANCE = 1e-12
@@ -51,7 +51,7 @@ TINY = 1e-300
 """Keeps a division from failing where both sides are 0."""
 
 LARGE = 400
-"""From this K on, a free γ is designed in stages."""
+"""From this K on, γ is designed in stages that end at the tolerance."""
 
 ROUNDS = 500
 """More rounds than any stage has been seen to need by a factor of ten."""
@@ -80,10 +80,12 @@ class Stage:
 
 
 def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
-    """Return the stages for a problem: one exact stage, or three from coarse to exact for a free γ of large K."""
-    if problem.K < LARGE or shape == "monotone":
+    """Return the stages for a problem: one exact stage, or for large K a few that end at the tolerance."""
+    if problem.K < LARGE:
         return (Stage(stride=1, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
     apart = problem.K**0.5
+    if shape == "monotone":  # its complete search is as cheap as a coarse one
+        return (Stage(stride=1, reach=0.5, goal=0.5 * tolerance, cuts=60, apart=apart),)
     return (
         Stage(stride=16, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
         Stage(stride=4, reach=0.5, goal=2 * tolerance, cuts=60, apart=apart),

@@ -22,10 +22,17 @@ _PACKAGES = {
 }
 """The package that each needs, and what to install for it."""
 
-ROW_SCALE = 2.0**10
-"""Rows and limits are multiplied by this before a solver sees them, weights too: a solver's tolerances are
-absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9), so this makes them 1e-13 and 1e-12 on our scale. A power of
-two changes no digit."""
+SHARP_COLUMNS = 200
+"""Largest number of variables for which a program is solved to more than a solver's own tolerance."""
+
+
+def row_scale(columns: int) -> float:
+    """Return what rows, limits and weights are multiplied by before a solver sees them.
+
+    A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13 and
+    1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
+    """
+    return 2.0**10 if columns <= SHARP_COLUMNS else 1.0
 
 
 class Backend(Protocol):

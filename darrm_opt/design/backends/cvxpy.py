@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.backends import row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -49,6 +49,7 @@ class Cvxpy:
     def __init__(self, entries: int) -> None:
         self._rows = np.empty((0, entries))
         self._limits = np.empty(0)
+        self._scale = row_scale(entries)
         installed = cvxpy.installed_solvers()
         preferred = [(name, options) for name, options in ATTEMPTS if name in installed]
         known = {name for name, _ in ATTEMPTS}
@@ -62,8 +63,8 @@ class Cvxpy:
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])
-        privacy = [(self._rows * ROW_SCALE) @ gamma <= self._limits * ROW_SCALE] if self._limits.size else []
-        problem = cvxpy.Problem(cvxpy.Maximize((weights * ROW_SCALE) @ gamma), privacy)
+        privacy = [(self._rows * self._scale) @ gamma <= self._limits * self._scale] if self._limits.size else []
+        problem = cvxpy.Problem(cvxpy.Maximize((weights * self._scale) @ gamma), privacy)
         for solver, options in self._attempts:
             limit = {} if seconds is None or solver not in _TIMED else {"time_limit": max(seconds, 1e-3)}
             with warnings.catch_warnings(), contextlib.suppress(cvxpy.SolverError):  # no answer: the next solver

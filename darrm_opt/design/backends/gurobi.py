@@ -5,7 +5,7 @@ from __future__ import annotations
 import gurobipy
 import numpy as np
 
-from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.backends import row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -35,6 +35,7 @@ class Gurobi:
             raise BackendUnavailable(
                 f"Gurobi does not start: {err}. Check its licence, or use backend = 'highs'."
             ) from err
+        self._scale = row_scale(entries)
         self._model = gurobipy.Model(env=self._environment)
         self._model.setParam("Threads", 1)
         self._model.setParam("Method", 1)  # dual simplex: warm after rows are added, and ends at a vertex
@@ -46,13 +47,13 @@ class Gurobi:
         self._rows = 0
 
     def add(self, rows: Array, limits: Array) -> None:
-        self._constraints.append(self._model.addConstr((rows * ROW_SCALE) @ self._gamma <= limits * ROW_SCALE))
+        self._constraints.append(self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale))
         self._rows += rows.shape[0]
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         model = self._model
         model.setParam("TimeLimit", gurobipy.GRB.INFINITY if seconds is None else max(seconds, 0.0))
-        model.setObjective((weights * ROW_SCALE) @ self._gamma, gurobipy.GRB.MAXIMIZE)
+        model.setObjective((weights * self._scale) @ self._gamma, gurobipy.GRB.MAXIMIZE)
         try:
             model.optimize()
         except gurobipy.GurobiError as err:

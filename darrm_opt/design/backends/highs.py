@@ -5,7 +5,7 @@ from __future__ import annotations
 import highspy
 import numpy as np
 
-from darrm_opt.design.backends import ROW_SCALE
+from darrm_opt.design.backends import row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import SolveFailed
 from darrm_opt.noise import Array
@@ -34,7 +34,7 @@ class Highs:
     """A growing program in HiGHS (see `Backend`)."""
 
     def __init__(self, entries: int) -> None:
-        self._entries = entries
+        self._entries, self._scale = entries, row_scale(entries)
         self._highs = highspy.Highs()
         options: dict[str, bool | int | float | str] = {
             "output_flag": False,
@@ -55,12 +55,12 @@ class Highs:
 
     def add(self, rows: Array, limits: Array) -> None:
         many = rows.shape[0]
-        scaled = rows * ROW_SCALE
+        scaled = rows * self._scale
         row, column = np.nonzero(np.abs(scaled) > SMALLEST_ENTRY)
         status = self._highs.addRows(
             many,
             np.full(many, -highspy.kHighsInf),
-            limits * ROW_SCALE,
+            limits * self._scale,
             row.size,
             np.searchsorted(row, np.arange(many)).astype(np.int32),
             column.astype(np.int32),
@@ -71,7 +71,7 @@ class Highs:
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
         self._check(
-            highs.changeColsCost(self._entries, np.arange(self._entries, dtype=np.int32), weights * ROW_SCALE),
+            highs.changeColsCost(self._entries, np.arange(self._entries, dtype=np.int32), weights * self._scale),
             "changeColsCost",
         )
         # HiGHS counts its time limit over all runs of one object

@@ -82,7 +82,7 @@ def test_a_program_that_grows_keeps_its_multipliers_in_order(backend: str) -> No
         assert outcome.multipliers.shape == (end,)
         assert outcome.multipliers.min(initial=0) >= -1e-9
         assert outcome.iterations >= 0
-        value = weights @ outcome.upper_half
+        value = float(weights @ outcome.upper_half)
         assert value <= last + 1e-9
         last = value
         # sign and order of the multipliers: only then is the bound they prove the value itself
@@ -157,8 +157,10 @@ def test_an_unknown_backend(name: Any) -> None:
 MISSING = {
     "gurobi": (
         "gurobipy",
-        "backend = 'gurobi' needs the package gurobipy, which is not installed: pip install 'darrm-opt[gurobi]', "
-        "or use backend = 'highs'.",
+        (
+            "backend = 'gurobi' needs the package gurobipy, which is not installed: pip install 'darrm-opt[gurobi]', "
+            "or use backend = 'highs'."
+        ),
     ),
     "cvxpy": (
         "cvxpy",

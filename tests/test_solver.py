@@ -15,7 +15,7 @@ from strategies import asked
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
-from darrm_opt.design.objective import Objective, rectangular, shared, uniform
+from darrm_opt.design.objective import AnyObjective, Objective, rectangular, shared, uniform
 from darrm_opt.design.program import Status
 from darrm_opt.noise import NoiseFunction
 
@@ -23,8 +23,15 @@ SLACK = 2e-8
 """What two utilities may differ by where theory says that they are ordered: their gaps are far below."""
 
 
-def utility(problem: Problem, noise: NoiseFunction, objective: Objective | None = None) -> float:
-    return float((objective or rectangular()).weights(problem.K) @ noise.values[problem.K // 2 + 1 :])
+def utility(problem: Problem, noise: NoiseFunction, objective: AnyObjective | None = None) -> float:
+    """Return the share of the noiseless utility that a γ keeps; by its weights, where the objective has them."""
+    upper = noise.values[problem.K // 2 + 1 :]
+    objective = objective or rectangular()
+    return (
+        float(objective.weights(problem.K) @ upper)
+        if isinstance(objective, Objective)
+        else objective.aim(problem.K).utility(upper)
+    )
 
 
 def sound(solution: Solution) -> Solution:
@@ -321,7 +328,7 @@ def test_progress_is_told_and_bounds_never_rise(shape: Any) -> None:
 
 
 def test_whoever_watches_may_stop_it() -> None:
-    def stop(progress: Progress) -> None:
+    def stop(_: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,1 @@
+"""Long runs behind what the documentation claims, each also run in short by a test."""

@@ -34,7 +34,7 @@ from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 
 METHODS = ("simple", "general", "optimal", "pld", "profile", "bits")
 """The accounts, in the order in which they learn more of the release."""
@@ -170,7 +170,7 @@ def best_sequence(parts: Iterable[tuple[Released | Release, int]], total_delta: 
     Raises:
         As `best`.
     """
-    total_delta = Privacy(0.0, total_delta).delta
+    total_delta = probability(total_delta, "total_delta")
     counts: Counter[Release] = Counter()
     for released, count in parts:
         release = Release.of(released)
@@ -204,11 +204,19 @@ def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
     from darrm_opt.accounting.closed import closed_delta
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    slack = Privacy(0.0, slack).delta
+    slack = probability(slack, "slack")
     total = closed_delta({privacy: queries} if queries else {}, slack)
     if total >= 1:
         raise InvalidInput("queries", queries, "fewer releases", "The total delta rounds to 1.")
     return total
+
+
+def probability(value: float, argument: str) -> float:
+    """Return ``value`` in [0, 1) as a float, or raise `InvalidInput` naming the argument."""
+    number = real_number(value, argument, "a probability in [0, 1)")
+    if not 0 <= number < 1:
+        raise InvalidInput(argument, value, "a probability in [0, 1)")
+    return number
 
 
 def _simple(counts: Counter[Release], total_delta: float) -> Privacy:

@@ -1,0 +1,59 @@
+"""``darrm bagging``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from api.cli.declared import Option
+from api.cli.options import AsJson, number
+from api.cli.outcome import answer
+
+
+def bagging(
+    n: Annotated[str | None, Option("--n", "Records in the dataset.", "COUNT")] = None,
+    subsample_size: Annotated[str | None, Option("--subsample-size", "Records drawn for one model.", "COUNT")] = None,
+    models: Annotated[str, Option("--models", "Models, each trained on a subsample of its own.", "COUNT")] = "1",
+    sampling: Annotated[
+        str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
+    ] = "independent",
+    form: Annotated[
+        str, Option("--form", "The published (ε, δ), or (0, δ), which is stronger.", "paper|zero")
+    ] = "paper",
+    *,
+    without_replacement: Annotated[
+        bool, Option("--without-replacement", "No record is drawn twice within a subsample.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Say how private bagging is by itself: a record is probably not drawn.
+
+    Holds for models that see their own subsample and nothing else. One model's privacy is that of a voter.
+    """
+    from api.cli.report import as_json, columns, guarantee
+    from darrm_opt.ensembles.bagging import bagging_guarantee
+    from darrm_opt.errors import InvalidInput
+
+    how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
+    size, draw = number(n), number(subsample_size)
+    try:
+        together = bagging_guarantee(size, draw, number(models), **how)
+    except InvalidInput as err:
+        name = {"n_models": "models", "n_models * subsample_size": "subsample_size"}.get(err.argument, err.argument)
+        raise InvalidInput(name, err.value, err.accepted, err.advice) from err
+    member = bagging_guarantee(size, draw, 1, **how)
+    if json:
+        told = {
+            "epsilon": together.epsilon,
+            "delta": together.delta,
+            "form": form,
+            "basis": together.basis,
+            "member": {"epsilon": member.epsilon, "delta": member.delta},
+        }
+        answer(as_json(told))
+        return
+    rows = [
+        ["all models", f"{together.epsilon:.9g}", f"{together.delta:.9g}"],
+        ["one model", f"{member.epsilon:.9g}", f"{member.delta:.9g}"],
+    ]
+    head = f"{models} models of {subsample_size} records out of {n}: {guarantee(together)}, {together.basis}."
+    answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))

@@ -1,0 +1,72 @@
+"""``darrm compose``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from api.cli.declared import Option
+from api.cli.options import AsJson, DesignOptions, ProblemOptions, number
+from api.cli.outcome import answer
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting.release import Release
+    from darrm_opt.problem import Privacy
+
+
+def compose(
+    asked: ProblemOptions,
+    design: DesignOptions,
+    queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
+    slack: Annotated[str, Option("--slack", "δ′ of the closed form, in [0, 1).", "PROBABILITY")] = "1e-4",
+    total_delta: Annotated[
+        str | None,
+        Option("--total-delta", "δ of all releases together.", "PROBABILITY", otherwise="1 − (1−δ)^Q (1−slack)"),
+    ] = None,
+    solution: Annotated[
+        str | None, Option("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Say what many releases cost together, by every sound account.
+
+    Without --K: --epsilon and --delta are those of one release. With --K (and --m or --target-epsilon) they belong to
+    the problem as everywhere, --epsilon to one voter, and γ_opt is designed; or --solution names a γ. Then the exact
+    profile of that γ and the exact recursion on its bits are asked too: the least of all is the best.
+    """
+    from api.cli.report import as_json, columns, guarantee
+    from api.composing import composed
+
+    each, release = _release(asked, design, solution)
+    table = composed(each, number(queries), number(slack), number(total_delta), release)
+    if json:
+        answer(as_json(table))
+        return
+    rows = [
+        [name, "-" if total["epsilon"] is None else f"{total['epsilon']:.6f}", _delta(total)]
+        for name, total in table.items()
+    ]
+    notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
+    head = f"{queries} releases, each {guarantee(each)}:"
+    answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
+
+
+def _release(asked: ProblemOptions, design: DesignOptions, solution: str | None) -> tuple[Privacy, Release | None]:
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy
+
+    if asked.K is not None or solution is not None:
+        from api.cli.releasing import release_of
+
+        release = release_of(asked, design, solution)
+        return release.privacy, release
+    for name in asked.given:
+        if name not in {"epsilon", "delta"}:
+            raise InvalidInput("K", None, "a whole number of voters, at least 1", f"{name} belongs to a problem.")
+    if asked.epsilon is None:
+        raise InvalidInput("epsilon", None, "ε of one release [nats], or a problem, or --solution")
+    return Privacy(number(asked.epsilon), 0.0 if asked.delta is None else number(asked.delta)), None
+
+
+def _delta(total: dict[str, Any]) -> str:
+    return "-" if total["delta"] is None else f"{total['delta']:.6g}"

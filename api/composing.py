@@ -1,0 +1,67 @@
+"""What many releases cost, as plain data: {method: {"epsilon", "delta"}}, a refusal where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from darrm_opt.accounting.composition import general, simple
+from darrm_opt.accounting.optimal import optimal
+from darrm_opt.accounting.pld import pld
+from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.release import Release, best, probability, total_delta_of
+from darrm_opt.errors import BackendUnavailable
+from darrm_opt.problem import Privacy, whole_number
+
+
+def composed(
+    each: Privacy, queries: int, slack: float, total_delta: float | None = None, release: Release | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the total privacy of ``queries`` releases by each account.
+
+    Args:
+        each: (ε, δ) of one release, ε finite.
+        queries: Q ≥ 1.
+        slack: δ′ of the closed form ``general`` [probability], in [0, 1).
+        total_delta: δ at which every account but ``simple`` and ``general`` is asked; None for the δ of ``general``.
+        release: the γ that is released; with it also ``profile``, ``bits`` and ``best``.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+    """
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
+    answer = {
+        "simple": _told(lambda: simple(each.epsilon, each.delta, queries)),
+        "general": _told(lambda: general(each.epsilon, each.delta, queries, slack)),
+    }
+    if release is None:
+        answer["optimal"] = _told(lambda: optimal(each.epsilon, each.delta, queries, wanted))
+        answer["pld"] = _told(lambda: pld(each.epsilon, each.delta, queries, wanted).privacy)
+        return answer
+    total = best(release, queries, wanted)
+    for name in ("optimal", "pld", "profile", "bits"):
+        refusal = total.refused.get(name)
+        answer[name] = _refused(refusal) if refusal is not None else _plain(total.totals[name])
+    answer["best"] = _told(lambda: total.best)
+    if answer["best"]["epsilon"] is not None:
+        answer["best"]["method"] = total.method
+    return answer
+
+
+def _told(account: Callable[[], Privacy]) -> dict[str, Any]:
+    try:
+        total = account()
+    except (BelowLeakFloor, TooMuchWork, BackendUnavailable) as err:
+        return _refused(err)
+    if total.epsilon == float("inf"):
+        return {"epsilon": None, "delta": None, "refused": "nothing is promised: the total delta reaches 1"}
+    return _plain(total)
+
+
+def _plain(total: Privacy) -> dict[str, Any]:
+    return {"epsilon": total.epsilon, "delta": total.delta}
+
+
+def _refused(err: Exception) -> dict[str, Any]:
+    return {"epsilon": None, "delta": None, "refused": str(err)}

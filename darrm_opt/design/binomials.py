@@ -48,7 +48,7 @@ def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, De
         weight = np.zeros(i.size)
         for t in range(max(0, offset), terms + min(0, offset) + 1):
             weight += up[t] * down[t - offset]
-        mean += weight * A[i, np.clip(N + offset, 0, A.shape[1] - 1)]
+        mean += weight * A[i, np.minimum(np.maximum(N + offset, 0), A.shape[1] - 1)]
     return mean
 
 

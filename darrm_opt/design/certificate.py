@@ -83,36 +83,47 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
         found = ball_worst_case(noise, problem)
     else:
         raise InvalidInput("arithmetic", arithmetic, "'float' or 'ball'")
+    if found.bound > constraint.limit:
+        raise _refusal(found, constraint, noise, problem)
     return certificate_of(found, constraint)
 
 
 def certificate_of(found: WorstCase, constraint: PrivacyConstraint) -> Certificate:
-    """Return the certificate that a search supports, or raise `NotPrivate` or `NotProven`."""
-    error = found.bound - found.value
-    corners = constraint.corners.named(found.counts)
-    if found.bound <= constraint.limit:
-        return Certificate(
-            found.method,
-            found.bound,
-            constraint.limit,
-            (constraint.limit - found.bound) / 2,
-            error,
-            found.value,
-            corners,
-        )
-    excess = (found.value - constraint.limit) / 2
-    where = ", ".join(f"{count} at {label}" for label, count in corners.items())
-    if found.value - error > constraint.limit:
-        message = (
-            f"gamma is not private: with voters {where}, the release needs δ larger by {excess / constraint.q:.3g} "
-            "than allowed. Use solve(), or certify() to scale this γ down until it is private."
-        )
-        raise NotPrivate(message, corners, excess)
-    message = (
-        f"gamma cannot be shown to be private in floating point: the constraint is met up to {excess:.3g} at voters "
-        f"{where}, within the rounding error {error:.3g}. Use certify() to scale it down by that much."
+    """Return the certificate of a search whose bound is within the limit."""
+    return Certificate(
+        found.method,
+        found.bound,
+        constraint.limit,
+        (constraint.limit - found.bound) / 2,
+        found.bound - found.value,
+        found.value,
+        constraint.corners.named(found.counts),
     )
-    raise NotProven(message, corners, excess)
+
+
+def _refusal(found: WorstCase, constraint: PrivacyConstraint, noise: NoiseFunction, problem: Problem) -> NotPrivate:
+    """Return the error for a γ that is not proved private: refuted if the numbers as asked are broken beyond rounding.
+
+    What breaks only the strictest reading (`Problem.strictest`), by input noise, is not refuted but not proved either.
+    """
+    corners = constraint.corners.named(found.counts)
+    where = ", ".join(f"{count} at {label}" for label, count in corners.items())
+    excess = (found.value - constraint.limit) / 2
+    asked = PrivacyConstraint.of(problem, nominal=True)
+    value = float(asked.values(noise.signed, found.counts[None, :])[0])
+    if value - 2 * asked.error(float(noise.values.max())) > asked.limit:
+        return NotPrivate(
+            f"gamma is not private: with voters {where}, the release needs δ larger by {excess / constraint.q:.3g} "
+            "than allowed. Use solve(), or certify() to scale this γ down until it is private.",
+            corners,
+            excess,
+        )
+    return NotProven(
+        f"gamma cannot be shown to be private in floating point: the constraint is met up to {excess:.3g} at voters "
+        f"{where}, within the noise of the numbers given. Use certify() to scale it down by that much.",
+        corners,
+        excess,
+    )
 
 
 def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Certificate]:

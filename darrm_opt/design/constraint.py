@@ -44,9 +44,9 @@ class PrivacyConstraint:
     limit: float
 
     @classmethod
-    def of(cls, problem: Problem) -> PrivacyConstraint:
-        """Return the constraint that proves ``problem``, and every problem that rounds to it."""
-        strict = problem.strictest
+    def of(cls, problem: Problem, *, nominal: bool = False) -> PrivacyConstraint:
+        """Return the constraint that proves ``problem`` and every problem that rounds to it (or it alone, if nominal)."""
+        strict = problem if nominal else problem.strictest
         q = math.exp(-strict.target.epsilon)
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
         # expm1 to 4u, q to 4u, product and sum 3u: 8u relative, as both terms are non-negative
@@ -89,7 +89,7 @@ class PrivacyConstraint:
         Many multisets share the same answers (p does not see where p′ went), so each is computed once.
         """
         certain = at == 1.0
-        inside = np.unique(at[(at > 0.0) & ~certain])
+        inside = np.array(sorted(set(at[(at > 0.0) & ~certain].tolist())))
         grouped = np.stack([counts[:, at == t].sum(axis=1) for t in inside] + [counts[:, certain].sum(axis=1)], axis=1)
         distinct, where = np.unique(grouped, axis=0, return_inverse=True)
         masses = mass(inside, distinct[:, :-1], distinct[:, -1], self.K)

@@ -9,7 +9,6 @@ hand; its text names them by their digest and does not read back.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -136,6 +135,8 @@ def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, wor
         if shares.shape != p.shape[:1] or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
             raise InvalidInput("masses", shares.tolist(), f"{p.shape[0]} numbers ≥ 0, not all 0")
         shares = shares / shares.sum()
+    import hashlib  # 4 ms that only this needs
+
     digest = hashlib.sha256(p.tobytes() + (b"" if shares is None else shares.tobytes())).hexdigest()[:16]
     return ScenarioObjective("minimax" if worst else "expected_error", (), digest, (p, shares))
 

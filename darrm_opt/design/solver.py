@@ -32,7 +32,7 @@ from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.design.worst_case import coarse_worst_case, worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Problem, real_number
 
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
@@ -373,10 +373,11 @@ def check_choices(
         raise InvalidInput("method", method, "'auto', 'enumerate' or 'cuts'")
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    if not 0 < tolerance < 1:
+    if not 0 < real_number(tolerance, "tolerance", "a gap in (0, 1)") < 1:
         raise InvalidInput("tolerance", tolerance, "a gap in (0, 1)")
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInput("time_limit", time_limit, "None, or seconds above 0")
+    seconds = "None, or seconds above 0"
+    if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
+        raise InvalidInput("time_limit", time_limit, seconds)
     if method == "enumerate" and ConstraintGenerator(problem).size > ENUMERABLE_ROWS:
         raise InvalidInput(
             "method",

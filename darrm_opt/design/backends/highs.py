@@ -19,6 +19,15 @@ they make its dual ratio test fail on one problem in thirty. No guarantee rests 
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 
+ATTEMPTS = (
+    (DUAL_SIMPLEX, TOLERANCE, False),
+    (DUAL_SIMPLEX, 1e-7, False),  # HiGHS's own tolerance, from the basis reached
+    (PRIMAL_SIMPLEX, TOLERANCE, True),  # a warm basis can go bad: once more from nothing, the other way round
+    (DUAL_SIMPLEX, 1e-7, True),
+)
+"""(strategy, tolerance, from nothing): tried in turn while the outcome is numerical trouble. A looser tolerance costs
+utility in the repair, never privacy."""
+
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
     highspy.HighsModelStatus.kTimeLimit: Status.TIME_LIMIT,
@@ -40,10 +49,8 @@ class Highs:
             "output_flag": False,
             "threads": 1,  # one value per process, or a second instance fails
             "presolve": "off",  # it would throw the warm start away
-            "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
             "small_matrix_value": SMALLEST_ENTRY,
-            "simplex_strategy": DUAL_SIMPLEX,
+            "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
         }
         for name, value in options.items():
             self._check(self._highs.setOptionValue(name, value), f"option {name}")
@@ -77,10 +84,7 @@ class Highs:
         # HiGHS counts its time limit over all runs of one object
         limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
         self._check(highs.setOptionValue("time_limit", limit), "option time_limit")
-        status = self._run(DUAL_SIMPLEX)
-        if status is Status.NUMERICAL:  # a warm basis can go bad: once more from nothing, the other way round
-            highs.clearSolver()
-            status = self._run(PRIMAL_SIMPLEX)
+        status = self._run()
         solution = highs.getSolution()
         rows = highs.getNumRow()
         upper_half = np.asarray(solution.col_value, dtype=np.float64)
@@ -91,11 +95,21 @@ class Highs:
             multipliers = np.zeros(rows)
         return Outcome(status, upper_half, multipliers, max(0, int(highs.getInfo().simplex_iteration_count)))
 
-    def _run(self, strategy: int) -> Status:
-        self._check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
-        if self._highs.run() == highspy.HighsStatus.kError:
-            return Status.NUMERICAL
-        return _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
+    def _run(self) -> Status:
+        """Run, and where the simplex method loses its accuracy try what is likelier to keep it."""
+        status = Status.NUMERICAL
+        for strategy, tolerance, afresh in ATTEMPTS:
+            for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+                self._check(self._highs.setOptionValue(name, tolerance), f"option {name}")
+            self._check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
+            if afresh:
+                self._highs.clearSolver()
+            ran = self._highs.run()
+            if ran != highspy.HighsStatus.kError:
+                status = _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
+            if status is not Status.NUMERICAL:
+                break
+        return status
 
     @staticmethod
     def _check(status: highspy.HighsStatus, call: str) -> None:

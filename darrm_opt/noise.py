@@ -62,7 +62,7 @@ class NoiseFunction:
         upper = self.values[self.K // 2 + 1 :]
         return bool(np.all(upper[1:] >= upper[:-1]))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 — NumPy's protocol
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:

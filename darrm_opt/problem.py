@@ -172,10 +172,11 @@ class Problem:
     def warnings(self) -> tuple[str, ...]:
         """What the person who asked should reconsider, in sentences; usually empty."""
         if self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon):
-            return (
+            said = (
                 f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}: the release is asked to fail less "
-                "often than a single voter, so the answer is almost all noise. Were the two swapped?",
+                "often than a single voter, so the answer is almost all noise. Were the two swapped?"
             )
+            return (said,)
         return ()
 
 

@@ -94,7 +94,9 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
     if not isinstance(record, dict):
         raise InvalidInput("record", record, "a JSON object as written by darrm-opt")
     if _field(record, "format") != FORMAT:
-        raise InvalidInput("format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again.")
+        raise InvalidInput(
+            "format", record["format"], f"{FORMAT}", "Written by another version of darrm-opt; solve again."
+        )
     problem = problem_from_record(_field(record, "problem"))
     certificate, statistics = _field(record, "certificate"), _field(record, "statistics")
     try:

@@ -34,6 +34,7 @@ from darrm_opt.design.ball import BallConstraint
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.objective import rectangular
+from darrm_opt.design.program import Status
 from darrm_opt.design.worst_case import worst_case
 
 WORST, RANDOM = 12, 3
@@ -228,6 +229,8 @@ def main(arguments: Sequence[str]) -> int:
         tally.add(finding)
         for multiset in finding.broken:
             sys.stdout.write(f"NOT PRIVATE {finding.asked} at {multiset}\n")
+        if finding.solution.status is not Status.OPTIMAL:
+            sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.asked}\n")
     page = report(tally, f"make soundness ARGS='--problems {chosen.problems} --seed {chosen.seed}'")
     sys.stdout.write(page)
     if chosen.write:

@@ -149,7 +149,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1) -> Callable[[
 @cache
 def _classes() -> tuple[Any, Any]:
     """Return the event and the accountant that knows it, made when the library is first asked for."""
-    import attr
+    import attrs
 
     dp_event: Any = _library("dp_event")
     accountant: Any = _library("pld.pld_privacy_accountant")
@@ -157,9 +157,9 @@ def _classes() -> tuple[Any, Any]:
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
         """One release of a γ, by its exact privacy profile."""
 
-        release: Release = attr.ib()
+        release: Release = attrs.field()
 
-    event_class = attr.s(frozen=True, slots=True, auto_attribs=True)(DarrmDpEvent)
+    event_class = attrs.frozen(DarrmDpEvent)
 
     class DarrmPldAccountant(accountant.PLDAccountant):  # type: ignore[misc]  # the library has no types
         """The library's accountant, which also takes releases of a γ."""

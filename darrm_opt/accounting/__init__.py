@@ -37,7 +37,7 @@ from darrm_opt.accounting.optimal import optimal, optimal_delta
 from darrm_opt.accounting.pld import PldTotal, mirrored, pld, pld_from_profile, pld_of, pld_sequence
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, LedgerUnreadable, TooMuchWork, UnsoundBound
-from darrm_opt.accounting.release import Release, ReleaseTotal, best, best_sequence, total_delta_of
+from darrm_opt.accounting.release import Release, ReleaseTotal, best, best_sequence, exact_epsilon, total_delta_of
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
 from darrm_opt.accounting.sgld import sgld
@@ -70,6 +70,7 @@ __all__ = [
     "compose_bits",
     "compose_bits_any_order",
     "epsilon_each",
+    "exact_epsilon",
     "federated",
     "gaussian_delta",
     "gaussian_epsilon",

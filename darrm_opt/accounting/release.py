@@ -190,6 +190,34 @@ def best_sequence(parts: Iterable[tuple[Released | Release, int]], total_delta: 
     return ReleaseTotal(total_delta, totals, refused)
 
 
+def exact_epsilon(
+    gamma: ArrayLike | NoiseFunction, problem: Problem, queries: int, total_delta: float, *, points: int = POINTS
+) -> float:
+    """Return the total ε of releases of any γ, private for its problem's target or not, by the exact recursion on its bits.
+
+    Args:
+        gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
+        problem: its voters count (K, voter, affected); its target does not.
+        queries: Q ≥ 0, fixed beforehand.
+        total_delta: allowed in total [probability], in [0, 1).
+        points: grid points of the recursion, as in `compose_bits`.
+
+    Guarantees:
+        Sound.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        BelowLeakFloor: no finite ε is proved at this δ.
+        TooMuchWork: too many releases for this account.
+    """
+    total_delta = probability(total_delta, "total_delta")
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
+    if queries == 0:
+        return 0.0
+    counts = Counter({Release(NoiseFunction(gamma, problem.K), problem): queries})
+    return _bits(counts, total_delta, points).epsilon
+
+
 def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
     """Return 1 − (1−δ)^Q (1−s): the total δ that the closed form has with slack s, rounded up.
 
@@ -263,7 +291,7 @@ def composed_profile(counts: Counter[Release]) -> Pld:
     return total
 
 
-def _bits(counts: Counter[Release], total_delta: float) -> Privacy:
+def _bits(counts: Counter[Release], total_delta: float, most_points: int = POINTS) -> Privacy:
     if sum(counts.values()) == 1:  # no grid needed
         return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
     parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_in_order)]
@@ -274,7 +302,7 @@ def _bits(counts: Counter[Release], total_delta: float) -> Privacy:
         for _, count in parts:
             states *= count + 1
         updates = states * sum(region.moves.shape[0] for region, _ in parts)
-    points = min(POINTS, int(BITS_WORK / updates))
+    points = min(most_points, int(BITS_WORK / updates))
     if points < LEAST_POINTS:
         raise TooMuchWork(
             f"{updates:.3g} steps of the exact adaptive composition, each on {LEAST_POINTS} points or more, take too long. "

@@ -185,7 +185,8 @@ def _ask(
 ) -> None:
     found = privacy_profile(noise, problem, epsilons)
     for epsilon, delta, (p, q) in zip(epsilons, found.deltas.tolist(), found.pairs.tolist(), strict=True):
-        known[epsilon] = (delta, p, max(q, 0.0))
+        # Where no pair found attains a δ above 0, the piece is that of equal datasets, (0, 0).
+        known[epsilon] = (delta, p, max(q, 0.0)) if p > math.exp(epsilon) * q else (delta, 0.0, 0.0)
 
 
 def _further(known: _Known) -> float | None:

@@ -1,0 +1,88 @@
+"""``darrm compare``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from api.cli.declared import Option
+from api.cli.options import AsJson, ProblemOptions, number
+from api.cli.outcome import answer
+
+if TYPE_CHECKING:
+    from darrm_opt.ensembles.compare import Comparison
+    from darrm_opt.priors import Prior
+
+
+def compare(
+    asked: ProblemOptions,
+    queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
+    total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
+    total_delta: Annotated[str, Option("--total-delta", "δ of all releases together.", "PROBABILITY")] = "0",
+    objective: Annotated[
+        str, Option("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
+    ] = "rectangular",
+    prior: Annotated[
+        str | None,
+        Option(
+            "--prior",
+            "How votes fall, for the accuracy: the text of an objective, as in histogram(9,1,0,2) for measured votes.",
+            "TEXT",
+            otherwise="the objective's",
+        ),
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Compare ways of releasing a majority on one footing: same voters, same total privacy over all queries.
+
+    Each way is turned up as far as the total allows, by the exact account of its bits; then the most accurate comes
+    first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected.
+    """
+    from api.cli.report import as_json, columns, guarantee, voters_text
+    from api.comparing import compared
+    from darrm_opt.ensembles.compare import compare as ways
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    for name in ("m", "target_epsilon", "delta"):
+        if (value := getattr(asked, name)) is not None:
+            raise InvalidInput(name, value, "no target of one release", "Give --total-epsilon and --total-delta.")
+    epsilon = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
+    delta = real_number(number(total_delta), "total_delta", "a probability in [0, 1)")
+    if not 0 <= delta < 1:
+        raise InvalidInput("total_delta", delta, "a probability in [0, 1)")
+    problem = asked.problem(m=None, target_epsilon=1.0)
+    if not epsilon > 0:
+        raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
+    found = ways(problem, number(queries), Privacy(epsilon, delta), objective=objective, prior=_prior(prior))
+    if json:
+        answer(as_json(compared(found)))
+        return
+    head = f"{voters_text(problem)}; {queries} releases, {guarantee(found.total)} in all."
+    heads = ["way", "knob", "ε spent", "disagreement", "tv error"]
+    left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+
+
+def _rows(found: Comparison) -> list[list[str]]:
+    return [
+        [row.name, "does not fit" if row.value is None else f"{row.knob} = {row.value:.6g}"]
+        + [_shown(value) for value in (row.epsilon, row.disagreement, row.tv_error)]
+        for row in found.rows
+    ]
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6f}"
+
+
+def _prior(text: str | None) -> Prior | None:
+    if text is None:
+        return None
+    from darrm_opt.design.objective import Objective, as_objective
+    from darrm_opt.errors import InvalidInput
+
+    chosen: Any = as_objective(text)
+    if not isinstance(chosen, Objective):
+        raise InvalidInput("prior", text, "rectangular, uniform, shared(a,b) or histogram(n_0,…,n_K)")
+    return chosen.prior

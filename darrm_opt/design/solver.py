@@ -88,8 +88,8 @@ def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
         return (Stage(stride=1, reach=0.5, goal=0.5 * tolerance, cuts=60, apart=apart),)
     return (
         Stage(stride=16, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
-        Stage(stride=4, reach=0.5, goal=2 * tolerance, cuts=60, apart=apart),
-        Stage(stride=1, reach=0.7, goal=0.5 * tolerance, cuts=60, apart=apart),
+        Stage(stride=4, reach=0.5, goal=tolerance, cuts=60, apart=apart),
+        Stage(stride=1, reach=0.9, goal=0.5 * tolerance, cuts=60, apart=apart),
     )
 
 

@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NOISES, asked, random_noise
 
-from darrm_opt.design.blossom import SMALLEST, STEP_ERROR, lattice, layers, mass, rounding_error, step
+from darrm_opt.design.blossom import (
+    LONG,
+    SMALLEST,
+    STEP_ERROR,
+    lattice,
+    layers,
+    mass,
+    rounding_error,
+    step,
+    stored_layers,
+)
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.noise import Array, NoiseFunction
@@ -94,6 +104,52 @@ def test_masses_are_those_of_the_enumeration(K: int) -> None:
         exact = distribution([*voters, *[Fraction(1)] * int(certain), *[Fraction(0)] * int(K - count.sum() - certain)])
         errors = [abs(Fraction(float(value)) - true) for value, true in zip(row, exact, strict=True)]
         assert sum(errors) <= Fraction(rounding_error(K, 1.0))
+
+
+@pytest.mark.parametrize("K", [LONG, LONG + 1, LONG + 60])
+def test_masses_of_many_voters(K: int) -> None:
+    """From `LONG` voters on they are made another way, within the same bound."""
+    rng = np.random.default_rng(K)
+    probabilities = np.array([1e-12, 0.02, 0.475, 0.525, 1 - 1e-6])
+    counts = np.array(
+        [
+            [0, 0, K, 0, 0],
+            [K, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            *rng.multinomial(K - 40, [0.3, 0.1, 0.2, 0.2, 0.1, 0.1], 3)[:, :5],
+        ]
+    )
+    ones = np.minimum(K - counts.sum(axis=1), 30)
+    for row, count, certain in zip(mass(probabilities, counts, ones, K), counts, ones, strict=True):
+        voters = [Decimal(float(t)) for t, n in zip(probabilities, count, strict=True) for _ in range(n)]
+        with precise():
+            exact = distribution(voters)
+            shifted = [Decimal(0)] * int(certain) + exact + [Decimal(0)] * int(K - count.sum() - certain)
+            error = sum(abs(Decimal(float(value)) - true) for value, true in zip(row, shifted, strict=True))
+            assert error <= Decimal(rounding_error(K, 1.0))
+
+
+NONE = pytest.mark.xfail(strict=True, reason="NumPy gives an array of no rows no columns: reshape(-1, K + 1)")
+
+
+@pytest.mark.parametrize("K", [3, pytest.param(LONG + 1, marks=NONE)])
+def test_no_multisets_have_no_masses(K: int) -> None:
+    nothing = np.zeros((0, 2), dtype=np.int64)
+    assert mass(np.array([0.25, 0.75]), nothing, nothing[:, 0], K).shape == (0, K + 1)
+
+
+@pytest.mark.parametrize("K", [6, 9])
+def test_stored_layers_are_the_layers(K: int) -> None:
+    noise = random_noise(np.random.default_rng(K), K, "uniform")
+    kept = stored_layers(noise.signed, 0.6, 0.4, K)
+    assert kept is not None
+    for (s, first, layer), (t, from_, again) in zip(layers(noise.signed, 0.6, 0.4, K), kept, strict=True):
+        assert (s, first) == (t, from_)
+        assert np.array_equal(layer, again)
+
+
+def test_layers_too_many_to_store_are_not() -> None:
+    assert stored_layers(np.zeros(2002), 0.6, 0.4, 2001) is None
 
 
 def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:

@@ -283,6 +283,53 @@ def test_nothing_may_leak_but_with_probability_delta(delta: float) -> None:
     assert np.abs(solution.gamma - delta).max() <= 1e-12
 
 
+# ------------------------------------------------------------------------------------------------ many voters
+
+EMPTY = pytest.mark.xfail(
+    raises=IndexError,
+    strict=True,
+    reason="no cuts to hand over: the mass of no multiset at all has no columns for K > 200",
+)
+
+LARGE: list[Any] = [
+    (Problem.from_allowance(401, 10, 0.1), "shared(1,1)"),
+    (Problem.from_allowance(400, 10, 0.1, 1e-6), "shared(1,1)"),
+    pytest.param(Problem.from_allowance(401, 20, 0.1, 1e-6, affected=40), "rectangular", marks=EMPTY),
+    pytest.param(Problem.from_allowance(400, 3, 0.1, 0.01, affected=12), "rectangular", marks=EMPTY),
+    pytest.param(Problem(401, Privacy(math.inf), Privacy(1.0, 1e-5), 2), "shared(1,1)", marks=EMPTY),
+    pytest.param(Problem.from_allowance(401, 201, 0.01), "rectangular", marks=EMPTY),
+]
+
+
+@pytest.mark.parametrize(("problem", "objective"), LARGE, ids=str)
+def test_many_voters_are_solved_in_stages(problem: Problem, objective: str) -> None:
+    seen: list[Progress] = []
+    solution = sound(solve(problem, objective, tolerance=1e-6, progress=seen.append))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= 1e-6
+    assert np.all(np.diff([progress.upper_bound for progress in seen]) <= 0)
+
+
+def test_a_looser_tolerance_takes_no_more_rounds() -> None:
+    problem = LARGE[0][0]
+    loose, tight = (sound(solve(problem, "shared(1,1)", tolerance=tolerance)) for tolerance in (1e-3, 1e-6))
+    assert loose.statistics.rounds < tight.statistics.rounds
+    assert tight.gap <= 1e-6
+    assert loose.gap <= 1e-3
+    assert loose.utility <= tight.upper_bound
+
+
+def test_the_clock_running_out_in_a_coarse_stage_leaves_a_certified_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a coarse search calls private is not proved: the proof comes at the end, whenever that is."""
+    seen: list[Progress] = []
+    clock = time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 3600 * (len(seen) // 3))
+    solution = sound(solve(LARGE[1][0], "shared(1,1)", time_limit=1800.0, progress=seen.append))
+    assert solution.status is Status.TIME_LIMIT
+    assert len(seen) == 3
+    assert 0 < solution.utility < solution.upper_bound
+
+
 # ----------------------------------------------------------------------------------- time, progress, refusals
 
 

@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from strategies import NOISES, Asked, asked, noises, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
+from darrm_opt.design.blossom import stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.found import Collector, WorstCase
-from darrm_opt.design.worst_case import enumerated_worst_case, separable_worst_case, worst_case
+from darrm_opt.design.pruned import search_pruned
+from darrm_opt.design.worst_case import (
+    coarse_worst_case,
+    enumerated_worst_case,
+    search_layers,
+    separable_worst_case,
+    worst_case,
+)
 
 
 def oracle(noise: NoiseFunction, problem: Problem) -> WorstCase:
@@ -216,11 +224,64 @@ def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
         assert found.method == "monotone"
 
 
+@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-3])
+@pytest.mark.parametrize(("K", "affected"), [(61, 61), (64, 20)])
+def test_the_general_searches_agree_with_the_small_set_where_no_enumeration_reaches(
+    K: int, affected: int, Delta: float
+) -> None:
+    problem = Problem(K, Privacy(0.1, Delta), Privacy(0.7, Delta), affected)
+    constraint = PrivacyConstraint.of(problem)
+    for kind in ("monotone", "smooth", "majority"):
+        noise = random_noise(np.random.default_rng((K, affected)), K, kind)
+        small = worst_case(noise, constraint, above=-math.inf)
+        collector = Collector(above=small.value - 1e-4)
+        if Delta > 0:
+            search_pruned(noise.signed, constraint, collector, refine=True)
+        else:
+            search_layers(noise, constraint, collector)
+        fuzz = 4 * constraint.error(1.0)
+        assert small.method == "monotone"
+        assert abs(collector.value - small.value) <= fuzz
+        assert max(collector.value, collector.left_out) <= small.value + fuzz
+
+
 def test_is_monotone_looks_away_from_the_middle() -> None:
     assert NoiseFunction([1.0, 0.5, 0.5, 1.0]).is_monotone
     assert NoiseFunction([1.0, 1.0, 0.9, 1.0, 1.0]).is_monotone  # a tie is a coin, whatever γ(K/2)
     assert not NoiseFunction([0.4, 0.5, 0.5, 0.4]).is_monotone
     assert not NoiseFunction([1.0, math.nextafter(1, 0), 1.0, 1.0, math.nextafter(1, 0), 1.0]).is_monotone
+
+
+# ------------------------------------------------------------------------------------------- coarse and stored
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2])
+@pytest.mark.parametrize(("K", "affected"), [(8, 8), (9, 6), (30, 30), (31, 12)])
+@pytest.mark.parametrize("stride", [2, 5])
+def test_cuts_from_a_coarse_lattice_are_cuts(K: int, affected: int, Delta: float, stride: int) -> None:
+    problem = Problem(K, Privacy(0.3, Delta), Privacy(0.6, Delta), affected)
+    constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((K, stride)), K)
+    fine = worst_case(noise, constraint, above=-math.inf)
+    level = fine.value / 2
+    found = coarse_worst_case(noise, constraint, stride=stride, above=level, most=7)
+    assert found.method == "estimate"
+    assert found.value <= fine.value + 1e-13
+    assert len(found.cuts) <= 7
+    if len(found.cuts):
+        assert constraint.values(noise.signed, found.cuts).min() > level - 1e-12
+        assert np.all(found.cuts.sum(axis=1) == K)
+        assert np.all(found.cuts[:, 2:].sum(axis=1) <= affected)
+        assert np.all(found.cuts[:, 2:4] % stride == 0)
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3])
+def test_layers_at_hand_change_nothing(Delta: float) -> None:
+    problem = Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta))
+    constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(1), 12)
+    kept = stored_layers(noise.signed, constraint.corners.x, constraint.corners.y, 12)
+    once, again = (worst_case(noise, constraint, above=0.0, most=20, stored=stored) for stored in (None, kept))
+    assert (once.bound, once.value, once.method) == (again.bound, again.value, again.method)
+    assert np.array_equal(once.cuts, again.cuts)
 
 
 # ------------------------------------------------------------------------------------------ what a search keeps

@@ -23,7 +23,16 @@ import numpy as np
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import repair
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import DOWN, ONE, XY, ZERO, ConstraintGenerator, Counts
+from darrm_opt.design.corners import (
+    DOWN,
+    DOWN_FROM_ONE,
+    ONE,
+    UP_TO_ONE,
+    XY,
+    ZERO,
+    ConstraintGenerator,
+    Counts,
+)
 from darrm_opt.design.found import WorstCase
 from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -162,7 +171,7 @@ def solve_warm(
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}: almost always those that bind; at most about 250."""
+    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250: almost always those that bind."""
     r = constraint.affected
     counts = np.zeros((r + 1, len(constraint.corners.labels)), dtype=np.int64)
     counts[:, XY] = np.arange(r + 1)
@@ -170,7 +179,15 @@ def binding_family(constraint: PrivacyConstraint) -> Counts:
     stationary = constraint.K - r
     counts[:, ONE] += stationary // 2
     counts[:, ZERO] += stationary - stationary // 2
-    return counts if r < LARGE else counts[np.unique(np.linspace(0, r, 250).astype(int))]
+    if r >= LARGE:
+        counts = counts[np.linspace(0, r, 250).astype(int)]
+    if constraint.corners.Delta == 0 or stationary:
+        return counts
+    # with Δ > 0 a vote split in the middle binds too: each half at its end or off it
+    middle = np.zeros((3, counts.shape[1]), dtype=np.int64)
+    middle[:, DOWN] = (r + 1) // 2
+    middle[np.arange(3), [ONE, UP_TO_ONE, DOWN_FROM_ONE]] = r // 2
+    return np.concatenate([counts, middle])
 
 
 def _spread(cuts: Counts, stage: Stage) -> Counts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -122,8 +123,6 @@ def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
 @pytest.mark.parametrize("arithmetic", ["float", "ball"])
 def test_noise_alone_is_always_private(case: Asked, arithmetic: Any) -> None:
     problem = case.problem
-    if arithmetic == "ball" and problem.target == Privacy(0.0, 0.0):
-        pytest.skip("shown, for a limit of 0, in test_ball.py")
     if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:
         problem = Problem(5, problem.voter, problem.target, min(5, problem.affected))
     certificate = verify(problem, np.zeros(problem.K + 1), arithmetic=arithmetic)
@@ -260,6 +259,13 @@ def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
     problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
     with pytest.raises(InvalidInput, match=r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 5\.$"):
         certify(problem, NoiseFunction(np.ones(5)))
+
+
+@pytest.mark.xfail(raises=AttributeError, strict=True, reason="only solve looks whether it is given a problem")
+@pytest.mark.parametrize("prove", [verify, certify])
+def test_what_is_no_problem(prove: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^problem = 3 is not valid: expected a Problem\.$"):
+        prove(3, NoiseFunction([1.0, 1.0]))
 
 
 def test_an_unknown_arithmetic() -> None:

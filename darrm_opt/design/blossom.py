@@ -124,7 +124,8 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
         step's transpose: the same convex weights, so the same bound; for `_long_mass` see there).
     """
     if K > LONG:
-        return np.array([_long_mass(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)])
+        rows = [_long_mass(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)]
+        return np.array(rows).reshape(-1, K + 1)
     masses = np.zeros((counts.shape[0], K + 1))
     masses[np.arange(counts.shape[0]), ones] = 1.0
     for t, many in zip(probabilities, counts.T, strict=True):

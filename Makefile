@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest lint types format bench build lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness build lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ format: $(READY) ## format the code and mend what ruff can mend by itself
 
 bench: $(READY) ## measure, and write the table in benchmarks/
 	$(BIN)/python -m benchmarks $(ARGS)
+
+soundness: $(READY) ## hold certificates against exact arithmetic on random problems (10,000: half an hour)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.soundness --write docs/soundness.md $(ARGS)
 
 build: $(READY) ## build the wheel and the source archive into dist/
 	rm -rf dist

@@ -7,22 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api import problems
 from api.desk import Desk
-from api.schemas import (
-    CurveRequest,
-    DesignRequest,
-    ErrorCurveAnswer,
-    GammaAnswer,
-    HealthAnswer,
-    from_query,
-    query_parameters,
-)
+from api.routes import ROUTERS
 from api.settings import Settings, read_settings
 from darrm_opt import __version__
 from solver_cache.store import open_store
@@ -67,8 +59,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    app.include_router(_V1)
-    app.include_router(_OPERATING)
+    for router in ROUTERS:
+        app.include_router(router)
     problems.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
@@ -82,60 +74,3 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         app.openapi_schema = problems.document(made)
     return app.openapi_schema
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
-
-
-AtDesk = Annotated[Desk, Depends(_desk)]
-Design = Annotated[DesignRequest, Depends(from_query(DesignRequest))]
-Curve = Annotated[CurveRequest, Depends(from_query(CurveRequest))]
-
-_V1 = APIRouter(prefix="/v1", tags=["design"])
-_OPERATING = APIRouter(tags=["operating"])
-
-
-@_V1.get(
-    "/gamma",
-    summary="The certified γ_opt of one problem",
-    openapi_extra=query_parameters(DesignRequest),
-    responses=problems.responses(422, 500, 503),
-)
-async def get_gamma(asked: Design, desk: AtDesk) -> GammaAnswer:
-    """Design the noise function with the largest utility among all private ones."""
-    return GammaAnswer.model_validate(await desk.gamma(asked))
-
-
-@_V1.post("/gamma", summary="The certified γ_opt of one problem", responses=problems.responses(422, 500, 503))
-async def post_gamma(asked: DesignRequest, desk: AtDesk) -> GammaAnswer:
-    """Design the noise function with the largest utility among all private ones."""
-    return GammaAnswer.model_validate(await desk.gamma(asked))
-
-
-@_V1.get(
-    "/error-curve",
-    summary="Errors of γ_opt and of the baselines over p",
-    openapi_extra=query_parameters(CurveRequest),
-    responses=problems.responses(422, 500, 503),
-)
-async def get_error_curve(asked: Curve, desk: AtDesk) -> ErrorCurveAnswer:
-    """Compare γ_opt with every baseline that is as private, where all voters share one p."""
-    return ErrorCurveAnswer.model_validate(await desk.error_curve(asked))
-
-
-@_V1.post(
-    "/error-curve",
-    summary="Errors of γ_opt and of the baselines over p",
-    responses=problems.responses(422, 500, 503),
-)
-async def post_error_curve(asked: CurveRequest, desk: AtDesk) -> ErrorCurveAnswer:
-    """Compare γ_opt with every baseline that is as private, where all voters share one p."""
-    return ErrorCurveAnswer.model_validate(await desk.error_curve(asked))
-
-
-@_OPERATING.get("/healthz", summary="Whether the process is up")
-async def get_health() -> HealthAnswer:
-    """Answer without touching the cache or the solver."""
-    return HealthAnswer(status="ok", version=__version__)

@@ -1,12 +1,19 @@
-"""What an operator can set, read once from the environment."""
+"""What an operator can set, read once from the environment.
+
+Each field says what it is, its unit in brackets and its range, so that one sentence serves the description of the
+settings and the message about a value that is not accepted.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from typing import Annotated
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from darrm_opt.errors import InvalidInput
 from solver_cache.place import VARIABLE, cache_url
@@ -14,32 +21,165 @@ from solver_cache.place import VARIABLE, cache_url
 PREFIX = "DARRM_"
 """Every setting is the environment variable of its name in capitals behind this."""
 
+Words = Annotated[tuple[str, ...], NoDecode]
+"""Several words in one variable, with commas between them."""
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 class Settings(BaseSettings):
     """Settings of the service; each is ``DARRM_<NAME>`` in the environment."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
+    # ------------------------------------------------------------------------------------------ answers
+
     cache_url: str = Field(
         default_factory=lambda: cache_url({}),
         description="Where answers are kept: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'.",
     )
-    most_voters: Annotated[int, Field(ge=1)] = Field(
-        default=101, description="Most voters that a request may have [voters]; a whole number, at least 1."
-    )
-    time_limit: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        default=60.0,
-        description="Longest solve [s], a number above 0; then the best certified answer so far is returned.",
+    solve: Literal["on", "off"] = Field(
+        default="on", description="Whether what is not kept yet is solved; 'on' or 'off' (only kept answers are given)."
     )
     solvers: Annotated[int, Field(ge=1, le=256)] = Field(
         default_factory=lambda: os.cpu_count() or 1,
-        description="Solves that may run at once; a whole number from 1 to 256.",
+        description="Solves that may run at once in each worker; a whole number from 1 to 256.",
+    )
+    time_limit: Seconds = Field(
+        default=60.0,
+        description="Longest solve [s], a number above 0; then the best certified answer so far is returned.",
+    )
+    patience: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0, description="How long a request waits for a solve before it is told the job [s]; from 0 to 60."
+    )
+
+    # ------------------------------------------------------------------------------------------- limits
+
+    most_voters: Count = Field(
+        default=101, description="Most voters that a request may have [voters]; a whole number, at least 1."
+    )
+    most_work: Seconds = Field(
+        default=3600.0,
+        description="Most estimated solving time that one request may ask for [s], a number above 0.",
+    )
+    batch_length: Count = Field(
+        default=1000, description="Most problems in one batch [problems]; a whole number, at least 1."
+    )
+    queue_length: Count = Field(
+        default=1000, description="Most jobs that may wait to be solved [jobs]; a whole number, at least 1."
+    )
+    body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
+        default=2**20, description="Largest body of a request [bytes]; a whole number from 1024 to 1073741824."
+    )
+    head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
+        default=2**17,
+        description="Largest request line and headers together [bytes]; a whole number from 1024 to 1048576.",
+    )
+    head_seconds: Seconds = Field(
+        default=10.0, description="How long a client may take to send request line and headers [s]; above 0."
+    )
+    body_seconds: Seconds = Field(
+        default=30.0, description="How long a client may take to send a body, or to read an answer on [s]; above 0."
+    )
+    idle_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
+        default=30, description="How long a connection is kept between requests [s]; a whole number from 1 to 3600."
+    )
+    connections: Count = Field(
+        default=2000, description="Most open connections of each worker; a whole number, at least 1."
+    )
+    at_once: Count = Field(
+        default=1000, description="Most requests that each worker answers at once; a whole number, at least 1."
+    )
+    rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None,
+        description="Requests that a key, or an address without one, may make in the long run [1/s]; from 0 (no limit) "
+        "to 1000000; unless set, 100 for others than this machine's own programs without a key.",
+    )
+    burst: Count = Field(
+        default=200, description="Requests that may come at once before the rate counts; a whole number, at least 1."
+    )
+
+    # ------------------------------------------------------------------------------------------- access
+
+    keys: Path | None = Field(
+        default=None, description="File of API keys, as `darrm keys` writes it; unless set, no key is asked for."
+    )
+    public: bool = Field(
+        default=False, description="Whether other machines may use it without a key; 'true' or 'false'."
+    )
+    hosts: Words = Field(
+        default=(),
+        description="Names by which clients may call it, with commas between them; '*.' before a name for all below it; "
+        "unless set, any, but over loopback only those of loopback.",
+    )
+    origins: Words = Field(
+        default=(),
+        description="Web origins whose pages may call it (CORS), such as https://example.org, with commas between them.",
+    )
+    proxies: Words = Field(
+        default=(),
+        description="Addresses or networks of proxies whose X-Forwarded-For is believed, with commas between them.",
+    )
+
+    # ---------------------------------------------------------------------------------------- operating
+
+    workers: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1, description="Processes that answer requests; a whole number from 1 to 64."
+    )
+    stop_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
+        default=10,
+        description="How long requests may still take when it is stopped [s]; a whole number from 1 to 3600.",
+    )
+    ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        default=5.0, description="How long /readyz repeats its last finding [s]; from 0 to 3600."
+    )
+    metrics: Literal["key", "open", "off"] = Field(
+        default="key",
+        description="Who may read /metrics: 'key' (as everything else), 'open' (without a key) or 'off' (nobody).",
+    )
+    log_format: Literal["console", "json"] = Field(
+        default="console", description="How the log on stderr is written; 'console' or 'json'."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info",
+        description="Least important that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
     )
 
     @field_validator("cache_url")
     @classmethod
     def _blank_is_unset(cls, value: str) -> str:
         return cache_url({VARIABLE: value})
+
+    @field_validator("hosts", "origins", "proxies", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
+
+    @field_validator("hosts")
+    @classmethod
+    def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_matching(name.lower(), _HOST) for name in value)
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_matching(origin, _ORIGIN) for origin in value)
+
+    @field_validator("proxies")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.ip_network(network, strict=False)) for network in value)
+
+
+_HOST = re.compile(r"(\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+def _matching(text: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(text)
+    return text
 
 
 def read_settings() -> Settings:
@@ -55,3 +195,46 @@ def read_settings() -> Settings:
         name = str(first["loc"][0])
         accepted = str(Settings.model_fields[name].description).rstrip(".")
         raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
+
+
+class Shown(NamedTuple):
+    """A setting as an operator sees it.
+
+    Attributes:
+        variable: in the environment.
+        value: in plain data, passwords masked.
+        origin: "environment" or "default".
+        description: what it is, its unit and its range.
+    """
+
+    variable: str
+    value: Any
+    origin: Literal["environment", "default"]
+    description: str
+
+
+def shown(settings: Settings) -> list[Shown]:
+    """Return every setting in the order of its definition; no secret is among them.
+
+    >>> [setting.value for setting in shown(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
+    'postgresql+psycopg://me:***@db/darrm'
+    """
+    plain = settings.model_dump(mode="json")
+    return [
+        Shown(
+            PREFIX + name.upper(),
+            masked(plain[name]) if name == "cache_url" else plain[name],
+            "environment" if name in settings.model_fields_set else "default",
+            str(field.description),
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def masked(url: str) -> str:
+    """Return a database URL without its password, wherever it stands.
+
+    >>> masked("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")
+    'postgresql+psycopg://me@db/darrm?user=me&password=***&sslmode=require'
+    """
+    return re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", re.sub(r"(://[^:/@?#]*:)[^@]*@", r"\1***@", url))

@@ -1,0 +1,85 @@
+"""Tasks for solver processes that do what a test needs and no solve does on command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from darrm_opt.errors import InvalidInput
+
+Report = Callable[[Any], None]
+
+
+def double(argument: int, _report: Report) -> int:
+    return 2 * argument
+
+
+def who(_argument: Any, _report: Report) -> int:
+    return os.getpid()
+
+
+def tell(argument: int, report: Report) -> None:
+    for number in range(argument):
+        report(number)
+        time.sleep(0.06)
+
+
+def refuse(argument: Any, _report: Report) -> None:
+    raise InvalidInput("K", argument, "at least 1", "Ask for more.")
+
+
+def break_down(_argument: Any, _report: Report) -> None:
+    raise ZeroDivisionError("a bug")
+
+
+def not_to_be_sent(_argument: Any, _report: Report) -> Any:
+    return lambda: None
+
+
+def willing(argument: str, report: Report) -> None:
+    """Go on for ever, but listen: as a solve does, round after round."""
+    Path(argument).write_text(str(os.getpid()), encoding="ascii")
+    while True:
+        report("still here")
+        time.sleep(0.01)
+
+
+def deaf(argument: str, _report: Report) -> None:
+    """Go on for ever, and never listen: as one endless program does."""
+    Path(argument).write_text(str(os.getpid()), encoding="ascii")
+    while True:
+        time.sleep(60)
+
+
+def kill_itself(argument: tuple[str, int], _report: Report) -> str:
+    """Die the first so many times, counted in a file."""
+    path, deaths = Path(argument[0]), argument[1]
+    before = path.stat().st_size if path.exists() else 0
+    with path.open("a", encoding="ascii") as file:
+        file.write("x")
+    if before < deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def grow(argument: int, report: Report) -> int:
+    """Take so many MiB and keep them for a while."""
+    taken = bytearray(argument * 2**20)
+    taken[::4096] = b"x" * len(range(0, len(taken), 4096))
+    for _ in range(200):
+        report(len(taken))
+        time.sleep(0.05)
+    return len(taken)
+
+
+_HOARD: list[bytes] = []
+
+
+def hoard(argument: int, _report: Report) -> int:
+    """Keep so many MiB until the process ends, as a leak does."""
+    _HOARD.append(os.urandom(2**20) * argument)
+    return os.getpid()

@@ -12,7 +12,6 @@ from api.curves import over_p, shared_p
 from api.problems import ShuttingDown
 from api.schemas import ACCEPTED, LARGEST_POINTS, CurveRequest, DesignRequest
 from api.settings import Settings
-from darrm_opt.design.solution import Progress
 from darrm_opt.errors import InvalidInput
 from darrm_opt.record import solution_record
 from solver_cache.key import Request
@@ -35,6 +34,28 @@ class Desk:
         self._settings = settings
         self._pool = ThreadPoolExecutor(settings.solvers, thread_name_prefix="solver")
         self._closing = threading.Event()
+
+    @property
+    def store(self) -> Store:
+        """Where answers are kept; it blocks, so use it in a thread."""
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        """What the operator set."""
+        return self._settings
+
+    async def perform(self, task: Callable[[Any, Callable[[Any], None]], Result], argument: Any) -> Result:
+        """Return ``task(argument, report)``, done apart from the event loop, within the server's time limit.
+
+        Args:
+            task: a function at the top of a module (`api.answering`).
+            argument: plain data.
+
+        Raises:
+            Exception: whatever the task raises.
+        """
+        return await self._apart(lambda given: task(given, self._watch), argument)
 
     async def gamma(self, asked: DesignRequest) -> dict[str, Any]:
         """Return the certified γ_opt.
@@ -91,7 +112,7 @@ class Desk:
             progress=self._watch,
         )
 
-    def _watch(self, _: Progress) -> None:
+    def _watch(self, _: Any) -> None:
         if self._closing.is_set():
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
 

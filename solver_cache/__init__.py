@@ -13,6 +13,7 @@ Importing this package is cheap: SQLAlchemy is imported by `open_store`, and onl
 from solver_cache.check import Finding, check
 from solver_cache.errors import CacheError
 from solver_cache.examine import Decision, Found, examine, inspect
+from solver_cache.jobs import Job, Jobs, open_jobs
 from solver_cache.key import CORE, Request
 from solver_cache.place import cache_url
 from solver_cache.row import Row
@@ -26,6 +27,8 @@ __all__ = [
     "Decision",
     "Finding",
     "Found",
+    "Job",
+    "Jobs",
     "MemoryStore",
     "NoStore",
     "Request",
@@ -36,6 +39,7 @@ __all__ = [
     "check",
     "examine",
     "inspect",
+    "open_jobs",
     "open_store",
     "recall",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, text
+from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, text
 
 METADATA = MetaData()
 
@@ -23,6 +23,24 @@ SOLUTIONS = Table(
 )
 """Kept answers: a `solver_cache.row.Row` each."""
 
+JOBS = Table(
+    "darrm_jobs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+"""Work that can be waited for: a `solver_cache.jobs.Job` each."""
+
 
 def _first(connection: Connection) -> None:
     connection.execute(
@@ -33,7 +51,23 @@ def _first(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first,)
+def _second(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_jobs (id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, request TEXT NOT NULL, "
+            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, lease_until DOUBLE PRECISION NOT NULL, "
+            "progress TEXT NOT NULL, reason TEXT NOT NULL, result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, "
+            "updated DOUBLE PRECISION NOT NULL)"
+        )
+    )
+    # What a claim looks up: the first in the queue, of any kind or of one, and the lease that ran out first.
+    connection.execute(text("CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from typing import Protocol
 
+from solver_cache.jobs import Jobs
+from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.tally import Tally
 
@@ -26,6 +28,10 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The place, without its password."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that are kept beside the rows."""
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``, as it stands: unexamined.
@@ -61,6 +67,7 @@ class NoStore:
 
     def __init__(self) -> None:
         self.tally = Tally()
+        self.jobs = MemoryJobs()
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
         """Return None."""
@@ -89,6 +96,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.tally = Tally()
+        self.jobs = MemoryJobs()
         self._rows: dict[str, Row] = {}
         self._lock = threading.Lock()
 

@@ -17,12 +17,12 @@ import pytest
 from filelock import FileLock
 from sqlalchemy.dialects import postgresql
 
-import solver_cache.database
+import solver_cache.connecting
 from darrm_opt import Problem, verify
 from solver_cache import CacheError, Request, Row, Store, cached_solve, check, examine, open_store
-from solver_cache.database import _insert
+from solver_cache.inserting import insert_new
 from solver_cache.key import digest
-from solver_cache.schema import MIGRATIONS
+from solver_cache.schema import MIGRATIONS, SOLUTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -118,8 +118,8 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
         real(connection, record)
         connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
 
-    real = solver_cache.database._connected
-    monkeypatch.setattr(solver_cache.database, "_connected", connected)
+    real = solver_cache.connecting._connected
+    monkeypatch.setattr(solver_cache.connecting, "_connected", connected)
     with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Set DARRM_CACHE_URL to"):
         open_store(url)
 
@@ -127,7 +127,7 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         store.put(Row("a", 1, "small", digest("small")))
-        with store._engine.connect() as connection:  # type: ignore[attr-defined]  # the database's own limit
+        with store._database.engine.connect() as connection:  # type: ignore[attr-defined]  # the database's own limit
             connection.exec_driver_sql("PRAGMA max_page_count = 8")
         with pytest.raises(CacheError, match=r"database or disk is full\. Make room there"):
             store.put(Row("b", 1, "x" * 1_000_000, ""))
@@ -172,7 +172,7 @@ def test_a_making_that_was_cut_short_is_completed(tmp_path: Path) -> None:
 
 
 def test_the_insert_is_spelt_for_each_database() -> None:
-    compiled = str(_insert("postgresql", key="a", core=1).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    compiled = str(insert_new("postgresql", SOLUTIONS, key="a", core=1).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]  # SQLAlchemy's
     assert compiled.startswith("INSERT INTO darrm_solutions (key, core) VALUES")
     assert compiled.endswith("ON CONFLICT DO NOTHING")
 
@@ -189,7 +189,7 @@ def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytes
         waiting.join(0.3)
         assert waiting.is_alive()
         assert not path.exists()
-        monkeypatch.setattr(solver_cache.database, "OPENING_SECONDS", 0.1)
+        monkeypatch.setattr(solver_cache.connecting, "OPENING_SECONDS", 0.1)
         with pytest.raises(CacheError, match=r"another process has held .*\.lock for 0\.1 s\. End that process\."):
             open_store(f"sqlite:///{path}")
     waiting.join(60)
@@ -200,7 +200,6 @@ def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytes
 OPENER = """
 import sys, time
 from solver_cache import Row, open_store
-import solver_cache.database
 print("ready", flush=True)
 sys.stdin.readline()
 start = time.time() // 1 + 2

@@ -1,0 +1,155 @@
+"""A database that is open: made where it is new, brought to the present schema, its complaints put into words.
+
+SQLite runs in WAL mode, so readers and one writer do not wait for each other. Several processes that make a *new*
+file at once would meet "database is locked" while one switches it to WAL, so a lock file beside it admits one at a
+time to that step. Every change is one transaction: a process killed in the middle leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from solver_cache.errors import ELSEWHERE, CacheError
+from solver_cache.naming import parsed, shown
+from solver_cache.schema import NewerSchema, migrate
+
+BUSY_SECONDS = 30
+"""How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
+
+OPENING_SECONDS = 60
+"""How long an opener waits for another process that is making or migrating the file."""
+
+CONNECTING_SECONDS = 10
+"""How long a connection to PostgreSQL may take to come about. Without this a host that is gone holds a request for
+minutes."""
+
+SILENT_MILLISECONDS = 30_000
+"""How long PostgreSQL's machine may leave what was sent without any sign of life (Linux)."""
+
+
+class Database:
+    """An open database with the present schema.
+
+    Args:
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
+
+    Attributes:
+        url: the place, without its password.
+        dialect: "sqlite" or "postgresql".
+
+    Raises:
+        CacheError: the database cannot be opened, made, migrated or written.
+    """
+
+    def __init__(self, url: str) -> None:
+        place = parsed(url)
+        self.url = shown(place)
+        self.dialect = place.get_backend_name()
+        with self._translated():
+            try:
+                self.engine = _engine(place)
+            except ImportError as err:
+                raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
+            try:
+                self._prepare(Path(place.database or "") if self.dialect == "sqlite" else None)
+            except BaseException:
+                self.engine.dispose()
+                raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection to read from."""
+        with self._translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield a connection within a transaction, which is done when the block ends well."""
+        with self._translated(), self._transaction() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(darrm_begin="BEGIN IMMEDIATE") as connection, connection.begin():
+            yield connection
+
+    def _prepare(self, path: Path | None) -> None:
+        """Make or migrate the database; also the proof that it can be written, before any work is done for it."""
+        if path is None:
+            with self._transaction() as connection:
+                migrate(connection)
+            return
+        from filelock import FileLock, Timeout
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock", timeout=OPENING_SECONDS):
+                with self.engine.connect().execution_options(darrm_begin=None) as connection:
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")  # not possible within a transaction
+                with self._transaction() as connection:
+                    migrate(connection)
+        except Timeout as err:
+            stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
+            raise CacheError(self.url, stuck, f"End that process. {ELSEWHERE}") from err
+        except OSError as err:
+            raise CacheError(self.url, f"it cannot be made or written ({err})", ELSEWHERE) from err
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn a database's complaint into one that a stranger can act on."""
+        try:
+            yield
+        except NewerSchema as err:
+            raise CacheError(self.url, str(err), f"Upgrade darrm-opt. {ELSEWHERE}") from err
+        except SQLAlchemyError as err:
+            said = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
+            raise CacheError(self.url, said, _advice(said)) from err
+
+
+def _engine(place: URL) -> Engine:
+    if place.get_backend_name() != "sqlite":
+        limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
+        asked = {name: value for name, value in limits.items() if name not in place.query}
+        return create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
+    engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _connected)
+    event.listen(engine, "begin", _begun)
+    return engine
+
+
+def _connected(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # sqlite3 would begin transactions itself, late and not around DDL
+    connection.text_factory = _text
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: a power cut may lose the last row, never damage one
+
+
+def _begun(connection: Connection) -> None:
+    # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
+    begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
+    if begin is not None:
+        connection.exec_driver_sql(begin)
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="replace")  # damaged text is for `examine` to find, by its hash
+
+
+def _advice(said: str) -> str:
+    if "malformed" in said or "not a database" in said:
+        return "Its file is damaged; it is only a cache: move it away, and answers are solved again."
+    if "full" in said:
+        return f"Make room there. {ELSEWHERE}"
+    return ELSEWHERE
+
+
+_DRIVER = f"Install it (for PostgreSQL: psycopg). {ELSEWHERE}"

@@ -1,0 +1,189 @@
+"""Jobs in a database: the claims are its transactions, the time is its server's.
+
+`DatabaseJobs.claim` looks up two index entries, however many jobs there are: the lease that ran out first, and the job
+that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Double, Select, Update, and_, delete, func, literal, or_, select, tuple_, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from solver_cache.connecting import Database
+from solver_cache.inserting import insert_new
+from solver_cache.jobs import (
+    LISTED,
+    LONGEST_LEASE,
+    OVER,
+    STATES,
+    Job,
+    State,
+    check_claim,
+    check_list,
+    unknown_after,
+)
+from solver_cache.schema import JOBS
+
+PRUNED = 1_000
+"""Jobs forgotten in one transaction: others can write in between."""
+
+_NEW: dict[str, Any] = {
+    "state": "queued",
+    "attempts": 0,
+    "owner": "",
+    "lease_until": 0.0,
+    "progress": "",
+    "reason": "",
+    "result": "",
+}
+_LET_GO: dict[str, Any] = {"owner": "", "lease_until": 0.0}
+
+
+class DatabaseJobs:
+    """`solver_cache.jobs.Jobs` in an open database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def submit(self, id: str, kind: str, request: str, *, afresh: bool = False) -> Job:  # noqa: A002 — the field's name
+        """Queue a job as `Jobs.submit` says."""
+        again: tuple[State, ...] = OVER if afresh else ("failed", "cancelled")
+        there = self.get(id)
+        if there is not None and there.state not in again:
+            return there  # the usual case, without a writer's lock
+        with self._database.writing() as connection:
+            now = self._now
+            values = {**_NEW, "kind": kind, "request": request, "created": now, "updated": now}
+            connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
+            connection.execute(update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(again)).values(**values))
+            return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+
+    def get(self, id: str) -> Job | None:  # noqa: A002
+        """Return a job, or None where there is none."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
+        return None if found is None else _job(found)
+
+    def list(self, state: State | None = None, limit: int = LISTED, after: str | None = None) -> Sequence[Job]:
+        """Return jobs, the newest first, as `Jobs.list` says."""
+        check_list(state, limit)
+        page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
+        if state is not None:
+            page = page.where(JOBS.c.state == state)
+        with self._database.reading() as connection:
+            if after is not None:
+                last = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
+                if last is None:
+                    raise unknown_after(after)
+                page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last))
+            return [_job(found) for found in connection.execute(page)]
+
+    def counts(self) -> dict[State, int]:
+        """Return the number of jobs in each state."""
+        with self._database.reading() as connection:
+            found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state))
+            counted = {str(state): int(number) for state, number in found}
+        return {state: counted.get(state, 0) for state in STATES}
+
+    def claim(
+        self, owner: str, lease_seconds: float, ids: Collection[str] | None = None, kind: str | None = None
+    ) -> Job | None:
+        """Take one job as `Jobs.claim` says."""
+        check_claim(owner, lease_seconds)
+        with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
+            if all(connection.execute(query).first() is None for query in self.free(ids, kind)):
+                return None
+        with self._database.writing() as connection:
+            locked = (connection.execute(query.with_for_update(skip_locked=True)) for query in self.free(ids, kind))
+            found = next((name for name in (each.scalar_one_or_none() for each in locked) if name is not None), None)
+            if found is None:
+                return None
+            now = self._now
+            taken = (
+                update(JOBS)
+                .where(JOBS.c.id == found)
+                .values(
+                    state="running",
+                    owner=owner,
+                    attempts=JOBS.c.attempts + 1,
+                    lease_until=now + lease_seconds,
+                    updated=now,
+                )
+            )
+            return _job(connection.execute(taken.returning(*JOBS.c)).one())
+
+    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
+        """Hold a claim for longer as `Jobs.renew` says."""
+        check_claim(owner, lease_seconds)
+        more = {} if progress is None else {"progress": progress}
+        with self._database.writing() as connection:
+            until = self._now + lease_seconds
+            return self._changed(connection, _held(id, owner), lease_until=until, **more)
+
+    def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
+        """Make a claimed job done as `Jobs.finish` says."""
+        with self._database.writing() as connection:
+            return self._changed(connection, _held(id, owner), state="done", result=result, **_LET_GO)
+
+    def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
+        """Make a claimed job failed as `Jobs.fail` says."""
+        said = reason.replace("\0", "�")  # which PostgreSQL does not keep
+        with self._database.writing() as connection:
+            return self._changed(connection, _held(id, owner), state="failed", reason=said, **_LET_GO)
+
+    def release(self, id: str, owner: str) -> bool:  # noqa: A002
+        """Put a claimed job back as `Jobs.release` says."""
+        with self._database.writing() as connection:
+            back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **_LET_GO}
+            return self._changed(connection, _held(id, owner), **back)
+
+    def cancel(self, id: str) -> Job | None:  # noqa: A002
+        """Cancel a job that is not over, as `Jobs.cancel` says."""
+        with self._database.writing() as connection:
+            open_still = update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(("queued", "running")))
+            self._changed(connection, open_still, state="cancelled", **_LET_GO)
+        return self.get(id)
+
+    def prune(self, before: float) -> int:
+        """Forget jobs that were over before that time, as `Jobs.prune` says."""
+        old = and_(JOBS.c.state.in_(OVER), JOBS.c.updated < before)
+        last, forgotten = "", 0
+        while True:
+            page = select(JOBS.c.id).where(old, JOBS.c.id > last).order_by(JOBS.c.id).limit(PRUNED)
+            with self._database.writing() as connection:
+                found = list(connection.execute(page).scalars())
+                forgotten += connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
+            if len(found) < PRUNED:
+                return forgotten
+            last = found[-1]
+
+    def free(self, ids: Collection[str] | None = None, kind: str | None = None) -> Iterator[Select[tuple[str]]]:
+        """Yield the queries for the id of a job that can be claimed, in the order in which they are asked."""
+        void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + LONGEST_LEASE)
+        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void).order_by(JOBS.c.lease_until)
+        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued").order_by(JOBS.c.created, JOBS.c.id)
+        for free in (abandoned, waiting):
+            one = free if ids is None else free.where(JOBS.c.id.in_(ids))
+            yield (one if kind is None else one.where(JOBS.c.kind == kind)).limit(1)
+
+    def _changed(self, connection: Connection, which: Update, **values: Any) -> bool:
+        return connection.execute(which.values(updated=self._now, **values)).rowcount == 1
+
+    @property
+    def _now(self) -> ColumnElement[float]:
+        """The time by the clock that all who share the database see [s since 1970-01-01 UTC]."""
+        if self._database.dialect == "postgresql":  # stable within a statement, so that an index can be searched by it
+            return func.extract("epoch", func.statement_timestamp()).cast(Double)
+        return literal(time.time(), Double)
+
+
+def _held(id: str, owner: str) -> Update:  # noqa: A002
+    return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
+
+
+def _job(found: Any) -> Job:
+    return Job(*found)  # the columns are the noun's fields

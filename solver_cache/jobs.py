@@ -1,0 +1,196 @@
+"""Jobs: work that can be waited for, and that outlives whoever does it.
+
+A job is queued once, claimed by one owner at a time, and ends done, failed or cancelled. A claim is a *lease*: who
+holds it renews it while working; who dies lets it run out, and another takes over. So each job is done at least once,
+and never by two owners who both still hold it: the first one's `Jobs.renew`, `Jobs.finish` or `Jobs.fail` answers
+False and changes nothing.
+
+        submit            claim              finish
+    ─────────────► queued ─────► running ──────────► done
+                     ▲  ▲           │ ├─ fail ─────► failed ────┐
+                     │  └─ release ─┘ └─ cancel ───► cancelled ─┤
+                     └──────────────── submit again ────────────┘
+
+What a job is about is the caller's: `Job.request`, `Job.progress` and `Job.result` are JSON text that passes through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+from darrm_opt.errors import InvalidInput
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+STATES: tuple[State, ...] = get_args(State)
+OVER: tuple[State, ...] = ("done", "failed", "cancelled")
+"""States in which nothing happens any more, unless the job is submitted again."""
+
+LONGEST_LEASE = 3600.0
+"""Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
+clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
+
+LISTED = 100
+"""Jobs listed at a time unless another number is asked for."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work, as it stood when it was read.
+
+    Attributes:
+        id: content key of what is asked; for kind "gamma" it is `solver_cache.Request.key`.
+        kind: what sort of work it is.
+        request: what is asked, canonical JSON.
+        state: "queued", "running", "done", "failed" or "cancelled".
+        attempts: how often it was claimed since it was submitted, not counting claims that were released.
+        owner: who holds the claim; empty unless running.
+        lease_until: when the claim runs out [s since 1970-01-01 UTC, by the clock of the place]; 0 unless running.
+        progress: how far it is, canonical JSON; empty before anything is known.
+        reason: why it failed, in words; else empty.
+        result: what came of it, canonical JSON; empty unless done.
+        created: when it was submitted, the last time [as ``lease_until``].
+        updated: when it last changed [as ``lease_until``].
+    """
+
+    id: str
+    kind: str
+    request: str
+    state: State
+    attempts: int
+    owner: str
+    lease_until: float
+    progress: str
+    reason: str
+    result: str
+    created: float
+    updated: float
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing happens to it any more, unless it is submitted again."""
+        return self.state in OVER
+
+
+class Jobs(Protocol):
+    """Where jobs are kept. Safe to use from several threads; in a database also from several processes.
+
+    Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
+    (its job is then done twice) or late (at most by `LONGEST_LEASE`); no job and no result is lost by it.
+
+    Every method raises CacheError where the place cannot be used, and has then changed nothing.
+    """
+
+    def submit(self, id: str, kind: str, request: str, *, afresh: bool = False) -> Job:  # noqa: A002 — the noun's field
+        """Queue a job, unless it is there already; return it as it then stands.
+
+        A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
+        new. With ``afresh`` so is one that is done: because its result is of no use any more.
+        """
+
+    def get(self, id: str) -> Job | None:  # noqa: A002
+        """Return a job, or None where there is none."""
+
+    def list(self, state: State | None = None, limit: int = LISTED, after: str | None = None) -> Sequence[Job]:
+        """Return jobs, the newest first.
+
+        Args:
+            state: only those in this state.
+            limit: at most so many, at least 1.
+            after: continue behind the job with this id, the last one of the page before.
+
+        Raises:
+            InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still kept.
+        """
+
+    def counts(self) -> dict[State, int]:
+        """Return the number of jobs in each state."""
+
+    def claim(
+        self,
+        owner: str,
+        lease_seconds: float,
+        ids: Collection[str] | None = None,
+        kind: str | None = None,
+    ) -> Job | None:
+        """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
+
+        Abandoned jobs come first, then those that have waited longest. Never do two owners get one job.
+
+        Args:
+            owner: who takes it: a name that nobody else uses, in any process on any machine.
+            lease_seconds: how long it is held unless renewed [s], in (0, `LONGEST_LEASE`].
+            ids: only one of these.
+            kind: only one of this kind.
+
+        Raises:
+            InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
+        """
+
+    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
+        """Hold a claim for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
+
+        A lease that ran out is renewed all the same if nobody took the job meanwhile.
+        """
+
+    def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
+        """Make a claimed job done; False, and nothing changed, if the claim is lost or cancelled."""
+
+    def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
+        """Make a claimed job failed; False as for `finish`."""
+
+    def release(self, id: str, owner: str) -> bool:  # noqa: A002
+        """Put a claimed job back into the queue, in its old place, as if it had not been claimed; False as above."""
+
+    def cancel(self, id: str) -> Job | None:  # noqa: A002
+        """Cancel a job that is not over; return it as it then stands, or None where there is none."""
+
+    def prune(self, before: float) -> int:
+        """Forget jobs that were over before that time [s since 1970-01-01 UTC]; return how many."""
+
+
+class HasJobs(Protocol):
+    """A store with its jobs."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that belong to it."""
+
+
+def open_jobs(store: HasJobs) -> Jobs:
+    """Return the jobs that belong to an open store: in its database, else in this process's memory.
+
+    >>> from solver_cache import open_store
+    >>> jobs = open_jobs(open_store("memory"))
+    >>> jobs.submit("a", "gamma", "{}").state
+    'queued'
+    >>> jobs.claim("me", lease_seconds=30).attempts
+    1
+    >>> jobs.finish("a", "me", '{"utility":1.0}'), jobs.get("a").state
+    (True, 'done')
+    """
+    return store.jobs
+
+
+def check_claim(owner: str, lease_seconds: float) -> None:
+    """Refuse what cannot be a claim."""
+    if not owner:
+        raise InvalidInput("owner", owner, "a name that is not empty")
+    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= LONGEST_LEASE):
+        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {LONGEST_LEASE:g}")
+
+
+def check_list(state: str | None, limit: int) -> None:
+    """Refuse what cannot be listed."""
+    if state is not None and state not in STATES:
+        raise InvalidInput("state", state, "one of " + ", ".join(STATES))
+    if limit < 1:
+        raise InvalidInput("limit", limit, "a whole number, at least 1")
+
+
+def unknown_after(after: str) -> InvalidInput:
+    """Return the refusal of a page behind a job that is not kept."""
+    return InvalidInput("after", after, "the id of a job that is kept", "Start from the first page again.")

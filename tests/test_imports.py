@@ -30,7 +30,7 @@ LAYERS = (
     {"design"},
     {"record"},
     {"accounting", "ensembles"},
-    {"release"},
+    {"release", "mechanism", "learning"},
     {"figures"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )

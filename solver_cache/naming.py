@@ -52,5 +52,5 @@ def shown(place: URL) -> str:
 
 def _redacted(url: str) -> str:
     """Return what may be shown of a text that is no URL: nothing that could be a password."""
-    without = re.sub(r"//.*@", "//***@", url, flags=re.DOTALL)
-    return re.sub(r"(password=)[^&\s]*", r"\1***", without, flags=re.IGNORECASE)
+    without = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
+    return re.sub(r"(password\s*=).*", r"\1***", without, flags=re.DOTALL | re.IGNORECASE)

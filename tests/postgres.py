@@ -54,6 +54,15 @@ class Postgres:
         """Stop the server at once: connections are cut in the middle of whatever they do."""
         self._server.stop()
 
+    def kill(self) -> None:
+        """Kill the server: what it had not written to its log is lost, and it recovers when it starts."""
+        process = self._server.get_postmaster_info().process
+        children = process.children()
+        process.kill()
+        process.wait(30)
+        for child in children:  # they notice and end; a new server must not start before
+            child.wait(30)
+
     def start(self) -> None:
         """Start it again, on the same socket."""
         self._server.ensure_postgres_running()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import postgres
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -326,10 +327,16 @@ def test_any_changed_letter_is_found(place: int, letter: str) -> None:
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+URLS: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory",
+    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
+    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
+}
+
+
+@pytest.fixture(params=URLS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = "memory" if request.param == "memory" else f"sqlite:///{tmp_path / 'cache.sqlite'}"
-    with closing(open_store(url)) as opened:
+    with closing(open_store(URLS[request.param](tmp_path))) as opened:
         yield opened
 
 

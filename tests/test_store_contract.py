@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import postgres
 import pytest
 
 from solver_cache import MemoryStore, NoStore, Row, Store, open_store
@@ -21,8 +22,15 @@ def sqlite_file(folder: Path) -> Store:
     return open_store(f"sqlite:///{folder / 'deep' / 'cache.sqlite'}")
 
 
-STORES: dict[str, Callable[[Path], Store]] = {"memory": memory, "sqlite": sqlite_file}
-LASTING = ("sqlite",)
+def postgresql(folder: Path) -> Store:
+    name = folder / "name"
+    if not name.exists():  # one database for all that this test opens
+        name.write_text(postgres.server().new())
+    return open_store(postgres.server().url(name.read_text()))
+
+
+STORES: dict[str, Callable[[Path], Store]] = {"memory": memory, "sqlite": sqlite_file, "postgresql": postgresql}
+LASTING = ("sqlite", "postgresql")
 
 
 @pytest.fixture(params=STORES)

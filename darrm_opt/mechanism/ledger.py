@@ -162,6 +162,12 @@ class ReleaseLedger:
         """Releases that are left."""
         return self.limit - self.spent
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids under which something was released."""
+        with self._journal.locked():
+            return frozenset(self._places)
+
     def stored(self, release_id: str) -> Bits | None:
         """Return the bits released under an id, or None if there are none; costs nothing.
 

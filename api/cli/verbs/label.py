@@ -1,0 +1,162 @@
+"""``darrm label``."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Annotated
+
+from api.cli.declared import Argument, Option
+from api.cli.options import AsJson, number
+from api.cli.outcome import answer, say
+
+if TYPE_CHECKING:
+    from darrm_opt.accounting import Release
+    from darrm_opt.mechanism import ReleaseLedger
+    from darrm_opt.problem import Privacy
+
+_NATS = "a finite number of nats, at least 0"
+_CHANCE = "a probability in [0, 1)"
+_BUDGET = "The budget, where the ledger is new"
+
+
+def label(
+    votes: Annotated[
+        str, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
+    ],
+    solution: Annotated[str | None, Option("--solution", "An answer of `darrm solve`.", "FILE")] = None,
+    ledger: Annotated[
+        str | None, Option("--ledger", "What was released so far; begun if there is no such file.", "FILE")
+    ] = None,
+    output: Annotated[str | None, Option("--output", "Where the labels go: .csv, .parquet or .npy.", "FILE")] = None,
+    queries: Annotated[
+        str | None, Option("--queries", "Releases that the ledger allows in all.", "COUNT", _BUDGET)
+    ] = None,
+    total_epsilon: Annotated[
+        str | None,
+        Option("--total-epsilon", "Or ε of all releases together; as many as fit are allowed.", "NATS", _BUDGET),
+    ] = None,
+    total_delta: Annotated[
+        str | None,
+        Option("--total-delta", "δ of all releases together, in [0, 1).", "PROBABILITY", _BUDGET, "0"),
+    ] = None,
+    release_id: Annotated[
+        str | None,
+        Option(
+            "--release-id", "Name of this job in the ledger.", "TEXT", otherwise="a new one, kept beside the output"
+        ),
+    ] = None,
+    block: Annotated[str, Option("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Release a private label for each row of votes, within a budget that lasts.
+
+    Each label is charged to the ledger before it leaves. After ctrl-C or a crash, the same command goes on where it
+    stopped: what was released is not charged again. Votes are never printed or logged.
+    """
+    from api.cli.files import check_writable
+    from api.cli.labelling import label_file
+    from api.cli.options import DesignOptions, ProblemOptions
+    from api.cli.releasing import release_of
+    from api.cli.report import as_json
+    from darrm_opt.mechanism import PrivateMajority
+    from darrm_opt.problem import whole_number
+    from darrm_opt.record import problem_record
+
+    saved, account_file, labels = needed(solution, "solution"), needed(ledger, "ledger"), needed(output, "output")
+    check_writable(labels, "output")
+    check_writable(account_file, "ledger")
+    rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
+    release = release_of(ProblemOptions(), DesignOptions(), saved)
+    account = budget(account_file, release, queries, total_epsilon, total_delta)
+    mechanism = PrivateMajority(release, account)
+    try:
+        done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows)
+    except KeyboardInterrupt:
+        say("The same command goes on where this stopped; what was released is not charged again.")
+        raise
+    spent = account.spent
+    if json:
+        answer(
+            as_json(
+                {
+                    "labels": done.labels,
+                    "resumed": done.resumed,
+                    "output": labels,
+                    "release_id": done.release_id,
+                    "ledger": account_file,
+                    "spent": spent,
+                    "left": account.limit - spent,
+                    "limit": account.limit,
+                    "total_epsilon": None if account.budget is None else account.budget.epsilon,
+                    "total_delta": None if account.budget is None else account.budget.delta,
+                    "problem": problem_record(release.problem),
+                }
+            )
+        )
+        return
+    of_what = "" if account.budget is None else f": {account.in_words}"
+    answer(f"{done.labels:,} labels in {labels}. {spent:,} of {account.limit:,} releases are spent{of_what}.")
+
+
+def needed(given: str | None, argument: str) -> str:
+    """Return what was typed for an option without which nothing works."""
+    from darrm_opt.errors import InvalidInput
+
+    if given is None:
+        raise InvalidInput(argument, None, "a file")
+    return given
+
+
+def budget(
+    path: str, release: Release, queries: str | None, total_epsilon: str | None, total_delta: str | None
+) -> ReleaseLedger:
+    """Return the ledger at ``path``, begun if there is none; what was typed must be what it says.
+
+    Raises:
+        InvalidInput: it is new and no budget was typed, or two; or it has another budget or another γ.
+    """
+    from pathlib import Path
+
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.mechanism import ReleaseLedger
+
+    if total_delta is not None and total_epsilon is None:
+        raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
+    if queries is not None and total_epsilon is not None:
+        raise InvalidInput("queries", queries, "one of --queries and --total-epsilon")
+    total = None if total_epsilon is None else _total(total_epsilon, total_delta)
+    if not Path(path).exists():
+        if total is None and queries is None:
+            raise InvalidInput(
+                "ledger",
+                path,
+                "a ledger, or a budget to begin it with",
+                "Give --total-epsilon and --total-delta, or --queries.",
+            )
+        try:
+            return ReleaseLedger.create(path, release, budget=total, queries=number(queries))
+        except InvalidInput as err:
+            if err.argument != "ledger":  # "ledger": somebody else has just begun it
+                raise
+    found = ReleaseLedger(path)
+    if total is not None and found.budget != total:
+        raise InvalidInput(
+            "total_epsilon", total_epsilon, f"the budget of {path}: {found.in_words}", "Or leave it out."
+        )
+    if queries is not None and (found.budget is not None or number(queries) != found.limit):
+        raise InvalidInput("queries", queries, f"the budget of {path}: {found.in_words}", "Or leave it out.")
+    return found
+
+
+def _total(total_epsilon: str, total_delta: str | None) -> Privacy:
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    epsilon = real_number(number(total_epsilon), "total_epsilon", _NATS)
+    if not 0 <= epsilon < inf:
+        raise InvalidInput("total_epsilon", epsilon, _NATS)
+    delta = real_number(number(total_delta or "0"), "total_delta", _CHANCE)
+    if not 0 <= delta < 1:
+        raise InvalidInput("total_delta", delta, _CHANCE)
+    return Privacy(epsilon, delta)

@@ -12,10 +12,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api import problems
+from api import edge, problems
 from api.desk import Desk
 from api.routes import ROUTERS
 from api.settings import Settings, read_settings
+from api.stopping import Stopping, noticing
 from darrm_opt import __version__
 from solver_cache.store import open_store
 
@@ -42,12 +43,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk = Desk(open_store(chosen.cache_url), chosen)
-        app.state.desk = desk
+        desk, stopping = Desk(open_store(chosen.cache_url), chosen), Stopping()
+        app.state.desk, app.state.stopping = desk, stopping
         try:
-            yield
+            with noticing(stopping, chosen.stop_seconds):
+                await desk.start(stopping)
+                yield
         finally:
-            desk.close()
+            await desk.close()
 
     app = FastAPI(
         title="darrm-opt",
@@ -62,6 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     problems.install(app)
+    edge.install(app, chosen)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 

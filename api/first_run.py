@@ -60,18 +60,19 @@ def first_run(
     from api.cli.report import solution_text
 
     with reported():
-        listening = listen(host, number(port)) if serving else None  # a taken port is found before the work
+        listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work
+        settings = None if listening is None else prepared(listening)
         for name, solution in solve_settings().items():
             path = Path(output) / f"{name.lower()}.png"
             draw(solution, path)
             answer(f"{name}: {solution_text(solution)}\nfigure       {path}\n")
-        if listening is None:
+        if listening is None or settings is None:
             return
-        app, url = prepared(), address(listening)
+        url = address(listening)
         say(f"Serving these answers at {url}, for example")
         say(f"  curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'")
         say("ctrl-C stops it.")
-        serve(app, listening)
+        serve(settings, listening)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from api.access import UNLIMITED_PATHS, client_of, needs_key, wrong_host
 from api.denials import Denial, retry_after
 from api.keys import Ring
-from api.rates import Rates
+from api.rates import Rates, shared_table
 from api.settings import Settings
 
 Scope = dict[str, Any]
@@ -37,17 +36,16 @@ class Gate:
     Args:
         app: what is behind it.
         settings: limits, and who may ask.
-        rates: a table of buckets that several workers share; None: one of this process.
 
     Raises:
         KeysUnusable: there is a keys file and it cannot be read.
     """
 
-    def __init__(self, app: App, settings: Settings, rates: Path | None = None) -> None:
+    def __init__(self, app: App, settings: Settings) -> None:
         self._app = app
         self._settings = settings
         self._ring = None if settings.keys is None else Ring(settings.keys)
-        self._rates = Rates(rates)
+        self._rates = Rates(shared_table(settings.run_folder))
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

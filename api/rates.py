@@ -27,11 +27,14 @@ KEY_BYTES = 16
 """Length of the key of the hash, which is the beginning of the table."""
 
 
+_NAME = "rates"
+
+
 class Rates:
     """The buckets of all clients.
 
     Args:
-        path: a file from `new_table`, to share them between processes; None: they are this process's own.
+        path: a table of `new_table`, to share them between processes; None: they are this process's own.
         clock: seconds that never go backwards, the same in all processes.
     """
 
@@ -76,6 +79,12 @@ class Rates:
         return int.from_bytes(digest, "little") % PLACES
 
 
-def new_table(path: Path) -> None:
-    """Make the file that workers share."""
-    path.write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * PLACES))
+def new_table(folder: Path) -> None:
+    """Make the table that workers share, in the folder that they share."""
+    (folder / _NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * PLACES))
+
+
+def shared_table(folder: Path | None) -> Path | None:
+    """Return the table in a folder, if there is one."""
+    path = None if folder is None else folder / _NAME
+    return path if path is not None and path.exists() else None

@@ -1,16 +1,24 @@
-"""Listen, then serve: a port that cannot be had is found out before anything else, and said plainly."""
+"""Listen, then serve: what cannot work is found out before anything else, and said plainly."""
 
 from __future__ import annotations
 
-import copy
 import errno
+import ipaddress
+import os
+import signal
 import socket
-from typing import TYPE_CHECKING, Any
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from darrm_opt.errors import DarrmError, InvalidInput
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from api.settings import Settings
 
 
 class CannotListen(DarrmError):
@@ -43,42 +51,113 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def prepared() -> FastAPI:
-    """Return the app with the environment's settings, having seen that its cache can be opened.
+def prepared(listening: socket.socket, **instead: Any) -> Settings:
+    """Return the environment's settings, having seen that they can be served with at that socket.
+
+    Args:
+        listening: where requests will come in.
+        instead: settings that were given otherwise, in place of the environment's.
 
     Raises:
-        InvalidInput: a setting is not valid.
+        InvalidInput: a setting is not valid, or other machines could come in and nothing was said about keys.
+        KeysUnusable: the keys file cannot be read.
         CacheError: the cache cannot be used.
     """
-    from api.app import create_app
+    from api.keys import listed
     from api.settings import read_settings
     from solver_cache import open_store
 
-    settings = read_settings()
+    settings = read_settings(**instead)
+    host = listening.getsockname()[0]
+    if settings.keys is not None:
+        listed(settings.keys)
+    elif not (settings.public or ipaddress.ip_address(host.partition("%")[0]).is_loopback):
+        raise InvalidInput(
+            "host",
+            host,
+            "an address of this machine alone, such as 127.0.0.1, as no API keys are set",
+            "Make one with `darrm keys new NAME --file FILE` and set DARRM_KEYS to that file; or say --no-keys "
+            "(DARRM_PUBLIC=true) if whoever reaches it may use it.",
+        )
+    if settings.workers > 1 and settings.cache_url in {"memory", "off"}:
+        raise InvalidInput(
+            "DARRM_WORKERS",
+            settings.workers,
+            f"1 with DARRM_CACHE_URL={settings.cache_url}",
+            "Workers share answers and jobs through a database.",
+        )
     open_store(settings.cache_url).close()
-    return create_app(settings)
+    return settings
 
 
-def serve(app: FastAPI, listening: socket.socket) -> None:
+def serve(settings: Settings, listening: socket.socket) -> None:
     """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too.
+
+    Requests that are open then have `Settings.stop_seconds` to end.
 
     Raises:
         CannotListen: the app did not start; the log says why.
     """
     import uvicorn
-    from uvicorn.config import LOGGING_CONFIG
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
 
-    log: dict[str, Any] = copy.deepcopy(LOGGING_CONFIG)
-    log["handlers"]["access"]["stream"] = "ext://sys.stderr"
-    server = uvicorn.Server(uvicorn.Config(app, log_config=log))
+    from api import logs
+    from api.worker import configuration
+
+    with _signals(), _shared(settings) as shared, listening:
+        logs.configure(shared)
+        config = configuration(shared)
+        if settings.workers == 1:
+            try:
+                uvicorn.Server(config).run(sockets=[listening])
+            except SystemExit as end:  # how uvicorn says that the application did not start
+                raise CannotListen(_NOT_STARTED) from end
+            return
+        supervisor = Multiprocess(config, [listening])
+        supervisor.run()
+        if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+            raise CannotListen(_NOT_STARTED)
+
+
+_NOT_STARTED = "The server did not start; its log says why."
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Have SIGTERM end the program as ctrl-C does: in order, whenever it comes, and with success."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        server.run(sockets=[listening])
+        yield
     except KeyboardInterrupt:  # uvicorn has shut down in order, and then passes the signal on
         pass
     finally:
-        listening.close()
-    if not server.started:
-        raise CannotListen("The server did not start; its log says why.")
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _shared(settings: Settings) -> Iterator[Settings]:
+    """Make the folder that several workers share, and name it where they will look."""
+    if settings.workers == 1:
+        yield settings
+        return
+    from api.metrics import SHARED
+    from api.rates import new_table
+
+    if settings.run_folder is not None:
+        settings.run_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="darrm-", dir=settings.run_folder) as made:
+        folder = Path(made)
+        new_table(folder)
+        os.environ[SHARED] = made  # read by the workers' prometheus_client when it is imported there
+        yield settings.model_copy(update={"run_folder": folder})
 
 
 def _advice(err: OSError, host: str, port: int) -> str:

@@ -54,6 +54,21 @@ class Settings(BaseSettings):
         default=2.0, description="How long a request waits for a solve before it is told the job [s]; from 0 to 60."
     )
 
+    solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
+        default=2048,
+        description="Most memory that one solve may take [MiB]; a whole number from 128 to 1048576.",
+    )
+    warm: bool = Field(
+        default=False,
+        description="Whether solver processes are started with the server, not when they are first needed; 'true' or "
+        "'false'.",
+    )
+    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+        default=10.0,
+        description="How long a job waits for a server that was killed before another one takes it over [s]; from 1 to "
+        "3600.",
+    )
+
     # ------------------------------------------------------------------------------------------- limits
 
     most_voters: Count = Field(
@@ -127,6 +142,10 @@ class Settings(BaseSettings):
     workers: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1, description="Processes that answer requests; a whole number from 1 to 64."
     )
+    run_folder: Path | None = Field(
+        default=None,
+        description="Folder for what workers share while they run (rates, counts); unless set, one is made and removed.",
+    )
     stop_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default=10,
         description="How long requests may still take when it is stopped [s]; a whole number from 1 to 3600.",
@@ -182,14 +201,17 @@ def _matching(text: str, pattern: re.Pattern[str]) -> str:
     return text
 
 
-def read_settings() -> Settings:
+def read_settings(**instead: Any) -> Settings:
     """Return the settings that the environment asks for.
+
+    Args:
+        instead: settings that were given otherwise, in place of the environment's.
 
     Raises:
         InvalidInput: naming the variable, its value and what is accepted.
     """
     try:
-        return Settings()
+        return Settings(**instead)
     except ValidationError as err:
         first = err.errors(include_url=False)[0]
         name = str(first["loc"][0])

@@ -1,0 +1,178 @@
+"""What is counted, for Prometheus: few series, and none that a client can multiply.
+
+Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
+can make a new series. With several workers each counts in a file of its own, in a folder that `SHARED` names, and whoever is
+asked for the metrics adds them up; `solved`, `looked` and `restarted` are what the rest of the service calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from darrm_opt.errors import DarrmError
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client, when it is imported, learns of the folder that workers share."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+SOLVE_METHODS = frozenset({"auto", "enumerate", "cuts", "closed form"})
+
+OUTCOMES = ("optimal", "time limit", "stopped", "failed", "cancelled", "crashed")
+"""How a solve may end; any other word is counted as "failed"."""
+
+Found = Literal["hit", "miss", "bad", "stale", "near"]
+"""What a look into the store may come to: the answer; nothing; one that does not prove; one of another version; one for a
+neighbouring problem, whose guarantee implies the asked one."""
+
+FOUND: tuple[Found, ...] = ("hit", "miss", "bad", "stale", "near")
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+"""Ours alone: nothing that a library counts elsewhere appears in it."""
+
+_REQUESTS = Counter("darrm_requests", "Requests answered.", ("method", "route", "status"), registry=REGISTRY)
+_SECONDS = Histogram(
+    "darrm_request_seconds",
+    "Time to answer a request [s].",
+    ("route",),
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+_SOLVES = Counter("darrm_solves", "Solves that ended.", ("method", "outcome"), registry=REGISTRY)
+_SOLVE_SECONDS = Histogram(
+    "darrm_solve_seconds",
+    "Time that a solve took [s].",
+    ("method",),
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600),
+    registry=REGISTRY,
+)
+_LOOKED = Counter("darrm_cache_lookups", "Looks into the store, by what was found.", ("found",), registry=REGISTRY)
+_RESTARTS = Counter("darrm_pool_restarts", "Solver processes that were replaced.", registry=REGISTRY)
+_DENIED = Counter("darrm_denied", "Requests denied at the gate, by status.", ("status",), registry=REGISTRY)
+_RUNNING = Gauge("darrm_jobs_running", "Solver processes at work.", registry=REGISTRY, multiprocess_mode="livesum")
+_INSIDE = Gauge("darrm_requests_open", "Requests being answered now.", registry=REGISTRY, multiprocess_mode="livesum")
+
+
+def requested(method: str, route: str, status: int, seconds: float) -> None:
+    """Count a request.
+
+    Args:
+        method: of HTTP; one that is none of `METHODS` is counted as "other".
+        route: template of the path, such as ``/v1/gamma/{id}``; never the path itself.
+        status: of the answer.
+        seconds: time until the answer was sent.
+    """
+    _requests_of(method if method in METHODS else "other", route, status).inc()
+    _seconds_of(route).observe(seconds)
+
+
+@lru_cache(maxsize=1024)  # finding a series by its labels takes longer than counting in it
+def _requests_of(method: str, route: str, status: int) -> Counter:
+    return _REQUESTS.labels(method, route, str(status))
+
+
+@lru_cache(maxsize=256)
+def _seconds_of(route: str) -> Histogram:
+    return _SECONDS.labels(route)
+
+
+def denied(status: int) -> None:
+    """Count a request that went no further than the gate."""
+    _DENIED.labels(str(status)).inc()
+
+
+def solved(method: str, outcome: str, seconds: float) -> None:
+    """Count a solve that ended, however it did.
+
+    Args:
+        method: how it was solved, such as "cuts".
+        outcome: one of `OUTCOMES`; a solution's status says it, where there is a solution.
+        seconds: what it took.
+    """
+    method = method if method in SOLVE_METHODS else "other"
+    _SOLVES.labels(method, outcome if outcome in OUTCOMES else "failed").inc()
+    _SOLVE_SECONDS.labels(method).observe(seconds)
+
+
+def looked(found: str) -> None:
+    """Count a look into the store: one of `FOUND`; any other word is counted as "bad"."""
+    _LOOKED.labels(found if found in FOUND else "bad").inc()
+
+
+def restarted() -> None:
+    """Count a solver process that was replaced."""
+    _RESTARTS.inc()
+
+
+def running(change: int) -> None:
+    """Note that solver processes begin (+1) or end (−1) to work."""
+    _RUNNING.inc(change)
+
+
+def inside(change: int) -> None:
+    """Note that a request is begun (+1) or answered (−1)."""
+    _INSIDE.inc(change)
+
+
+def text(asked: Mapping[str, tuple[str, Callable[[], float]]] | None = None) -> bytes:
+    """Return everything in Prometheus's format, of all workers together.
+
+    Args:
+        asked: more gauges, by name: what each is, and a function that returns its value now, the same in all workers
+            (such as the queue in the database). One whose place cannot be read at the moment is left out.
+    """
+    folder = os.environ.get(SHARED)
+    if folder is None:
+        found = generate_latest(REGISTRY)
+    else:
+        _bury(Path(folder))
+        together = CollectorRegistry()
+        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it is not typed there
+        found = generate_latest(together)
+    now = CollectorRegistry()
+    for name, (about, value) in (asked or {}).items():
+        with contextlib.suppress(DarrmError):
+            now.register(_Now(GaugeMetricFamily(name, about, value=value())))
+    return found + generate_latest(now)
+
+
+class _Now:
+    """A metric that is collected already."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
+
+
+def _bury(folder: Path) -> None:
+    """Take the gauges of workers that are gone out of the sum; what they counted stays."""
+    for process in {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}:
+        if process.isdigit() and not _is_alive(int(process)):
+            mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]  # as above
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,104 @@
+"""The outermost layer of the application: each request gets an id, security headers, a line in the log and a count.
+
+It also has the last word on bugs: an exception that nobody handled is logged with its traceback and answered with
+problem details that carry the request's id and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from api import metrics
+from api.denials import Denial
+from api.gate import App, Receive, Scope, Send, deny
+from api.logs import answered
+from api.request_id import REQUEST_ID, request_id
+
+_LOG = logging.getLogger("api")
+
+SAFE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every answer that does not set its own: nothing of it is a page, nothing of it is to be kept."""
+
+GONE = 499
+"""The status of a request whose client was gone before there was an answer."""
+
+UNMATCHED = "unmatched"
+"""The route of a request that reached none."""
+
+
+class Watch:
+    """ASGI middleware.
+
+    Args:
+        app: what is watched.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever happens behind."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        offered = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                offered = value
+                break
+        identity = scope["darrm.request_id"] = request_id(offered)
+        REQUEST_ID.set(identity)
+        status, length = 0, 0
+
+        async def sent(message: dict[str, Any]) -> None:
+            nonlocal status, length
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = list(message.get("headers", ()))
+                present = {name for name, _ in headers}
+                headers += [header for header in SAFE if header[0] not in present]
+                headers.append((b"x-request-id", identity.encode()))
+                message = {**message, "headers": headers}
+            else:
+                length += len(message.get("body", b""))
+            await send(message)
+
+        metrics.inside(1)
+        try:
+            await self._app(scope, receive, sent)
+        except Exception:
+            _LOG.exception("unforeseen error")
+            if status:  # the answer is under way: all that is left is to break it off
+                raise
+            await deny(Denial(500, "internal-error", "The server's log has the details."), scope, sent)
+            status = 500
+        finally:
+            metrics.inside(-1)
+            seconds = time.perf_counter() - began
+            status = status or GONE
+            template = _template(scope)
+            metrics.requested(scope["method"], template, status, seconds)
+            about = {
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "seconds": round(seconds, 6),
+                "bytes": length,
+                "client": scope["darrm.client"].name if "darrm.client" in scope else None,
+                "request_id": identity,
+            }
+            answered(about, status)
+
+
+def _template(scope: Scope) -> str:
+    """Return the template of the route that answered; a folder of files is one route."""
+    route = scope.get("route")
+    return getattr(route, "path", None) or UNMATCHED

@@ -70,7 +70,7 @@ def make(path: Path, name: str) -> tuple[Key, str]:
         KeysUnusable: the file cannot be read or written.
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput("name", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
+        raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
     with _alone(path):
         keys = _read(path) if path.exists() else ()
         taken = {key.id for key in keys}
@@ -92,7 +92,7 @@ def revoke(path: Path, identity: str) -> Key:
         keys = _read(path)
         found = next((key for key in keys if key.id == identity), None)
         if found is None:
-            raise InvalidInput("id", identity, "the id of a key in the file", "`darrm keys ls` lists them.")
+            raise InvalidInput("ID", identity, "the id of a key in the file", "`darrm keys ls` lists them.")
         _write(path, tuple(key for key in keys if key is not found))
     return found
 

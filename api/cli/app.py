@@ -40,7 +40,7 @@ def _typer_parameter(parameter: Parameter) -> tuple[Any, Any]:
     """Return default and annotation: a text or a truth value, and how Typer shows it."""
     declared = parameter.declared
     if isinstance(declared, Argument):
-        return inspect.Parameter.empty, Annotated[str, typer.Argument(metavar=declared.metavar, help=declared.help)]
+        return parameter.default, Annotated[str, typer.Argument(metavar=declared.metavar, help=declared.help)]
     kind: Any = bool if parameter.is_flag else str
     shown = typer.Option(
         declared.flag,

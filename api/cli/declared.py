@@ -32,7 +32,7 @@ class Option(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """A word that is needed, without a name before it."""
+    """A word without a name before it; needed, unless the parameter has a default."""
 
     metavar: str
     help: str
@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
     Attributes:
         name: as in Python.
         declared: how it is typed.
-        default: its value where it is not typed; an argument has none.
+        default: its value where it is not typed; an argument that is needed has none.
     """
 
     name: str

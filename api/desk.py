@@ -1,28 +1,70 @@
-"""Where requests become answers: solved off the event loop, a few at a time, through the cache."""
+"""Where requests become answers: from the store at once, else from a solver process that somebody can wait for."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from api.curves import over_p, shared_p
-from api.problems import ShuttingDown
+from api import work
+from api.answering import error_curve
+from api.board import Board, News
+from api.designing import GAMMA, OVERTIME, Designer
+from api.pool import Pool, PoolState
+from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown
+from api.runner import Progress, Runner
 from api.schemas import ACCEPTED, LARGEST_POINTS, CurveRequest, DesignRequest
 from api.settings import Settings
-from darrm_opt.errors import InvalidInput
-from darrm_opt.record import solution_record
-from solver_cache.key import Request
-from solver_cache.solve import CachedSolution, cached_solve
+from api.solver_process import Task
+from api.stopping import Stopping
+from darrm_opt.design.solver import check_choices
+from darrm_opt.errors import InvalidInput, SolveFailed
+from solver_cache.errors import CacheError
+from solver_cache.jobs import LISTED, Job, State, open_jobs
+from solver_cache.key import Request, canonical_json
 from solver_cache.store import Store
+
+_LOG = logging.getLogger("api")
 
 Result = TypeVar("Result")
 
+THREADS = 4
+"""Looks into the store at once."""
+
+COUNTED = 0.5
+"""How long a count of the queue is believed [s]."""
+
+PRUNED = 3600.0
+"""How often jobs that were over long ago are forgotten [s]."""
+
+REMEMBERED = {"off": 600.0, "memory": 3600.0}
+"""How long a job that is over is kept [s], by store; in a database `DAYS`."""
+
+DAYS = 30 * 86400.0
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The answer is not there yet.
+
+    Attributes:
+        job: what works on it; its id is the id of the answer to come.
+        retry_after: when to ask again [s].
+    """
+
+    job: Job
+    retry_after: int = 1
+
 
 class Desk:
-    """Answers requests with plain data. Threads are enough here: the solver lets go of Python's lock.
+    """Answers requests with plain data; nothing blocks the event loop. Open it with `start`, end it with `close`.
+
+    γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
+    (`api.runner`). Everything else is performed by processes of its own, so that it never waits for a long solve.
 
     Args:
         store: where answers are kept; the desk closes it.
@@ -30,14 +72,17 @@ class Desk:
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
-        self._pool = ThreadPoolExecutor(settings.solvers, thread_name_prefix="solver")
-        self._closing = threading.Event()
+        self._store, self._settings = store, settings
+        self._jobs = open_jobs(store)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self._asking: dict[str, asyncio.Task[Any]] = {}
+        self._counted, self._waiting = 0.0, 0
+        self._chores: list[asyncio.Task[None]] = []
+        self._closing = False
 
     @property
     def store(self) -> Store:
-        """Where answers are kept; it blocks, so use it in a thread."""
+        """Where answers are kept; it blocks, so use it in a thread (`apart`)."""
         return self._store
 
     @property
@@ -45,55 +90,154 @@ class Desk:
         """What the operator set."""
         return self._settings
 
-    async def perform(self, task: Callable[[Any, Callable[[Any], None]], Result], argument: Any) -> Result:
-        """Return ``task(argument, report)``, done apart from the event loop, within the server's time limit.
+    @property
+    def pools(self) -> dict[str, PoolState]:
+        """Where the solver processes stand: "solvers" do jobs, "errands" everything else."""
+        return {"solvers": self._solvers.state, "errands": self._errands.state}
+
+    async def start(self, stopping: Stopping) -> None:
+        """Begin to do jobs, first those that another process, or this one before it was ended, left behind.
+
+        Args:
+            stopping: whether the server was told to stop; whoever waits then is let go.
+        """
+        many, memory = self._settings.solvers, self._settings.solver_memory
+        self._solvers = Pool(many, memory=memory, name="solver")
+        self._errands = Pool(max(1, many // 2), memory=memory, name="errand")
+        self._board = Board(self._jobs, self.apart)
+        self._designer = Designer(self._store, self._settings, self.apart, self._solvers)
+        doers = {GAMMA: self._designer.do}
+        self._runner = Runner(self._jobs, self._board, self.apart, doers, size=many, lease=self._settings.lease)
+        if self._settings.solve == "on":
+            if self._settings.warm:
+                await asyncio.gather(self._solvers.warm(), self._errands.warm())
+            self._runner.start()
+        self._chores = [asyncio.create_task(self._prune()), asyncio.create_task(self._leave(stopping))]
+
+    async def _leave(self, stopping: Stopping) -> None:
+        await stopping.wait()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Let go of everyone who waits: 503, and the end of every stream of events."""
+        self._closing = True
+        self._board.close(ShuttingDown("The server is shutting down; ask again when it is back."))
+
+    async def close(self) -> None:
+        """Put what is being done back into the queue, end every process, and close the store."""
+        for chore in self._chores:
+            chore.cancel()
+        if self._chores:
+            self._drain()
+            await self._runner.close()
+            await asyncio.gather(self._solvers.close(), self._errands.close())
+        await asyncio.to_thread(self._threads.shutdown)
+        self._store.close()
+
+    async def apart(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread: for what blocks, but does not compute for long."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    async def perform(self, task: Task, argument: Any, progress: Progress | None = None) -> Any:
+        """Return ``task(argument, report)``, done in a process of its own, within the server's time limit.
 
         Args:
             task: a function at the top of a module (`api.answering`).
             argument: plain data.
+            progress: called with whatever the task reports.
 
         Raises:
             Exception: whatever the task raises.
+            SolveFailed: its process was lost twice, took too long or grew too large.
         """
-        return await self._apart(lambda given: task(given, self._watch), argument)
+        limit = self._settings.time_limit
+        return await self._errands.run(task, argument, time_limit=2 * limit + OVERTIME, progress=progress)
 
-    async def gamma(self, asked: DesignRequest) -> dict[str, Any]:
-        """Return the certified γ_opt.
+    async def gamma(self, asked: DesignRequest, patience: float | None = None) -> dict[str, Any] | Pending:
+        """Return the certified γ_opt as plain data, or what works on it.
+
+        Args:
+            asked: the problem.
+            patience: how long to wait for a solve [s]; None for what the operator set.
+
+        Returns:
+            The record of the solution, its "id", and whether it was "cached"; or `Pending`, with the job.
 
         Raises:
             InvalidInput: a field is out of its range.
             BackendUnavailable: it must be solved, and the solver is not there.
+            NotKept: it is not kept, and solving is off.
+            Busy: too many jobs wait already.
+            JobCancelled: somebody cancelled the job.
+            SolveFailed: the solve failed; the text says why.
+            ShuttingDown: the server stops.
             CacheError: the store cannot be read.
         """
-        return await self._apart(self._gamma, asked)
+        request = self._request(asked)
+        there = await self._once(request.key, lambda: self._kept_or_queued(request, asked))
+        if not isinstance(there, Job):
+            return there
+        return await self._awaited(there, request, asked, patience)
 
-    async def error_curve(self, asked: CurveRequest) -> dict[str, Any]:
-        """Return the errors of γ_opt and of the baselines over p; raises as `gamma`."""
-        return await self._apart(self._error_curve, asked)
+    async def submit(self, asked: DesignRequest) -> Job:
+        """Return the job that designs γ_opt, queued now unless it is there already; raises as `gamma`.
 
-    def close(self) -> None:
-        """Stop what is running at its next round, and close the store."""
-        self._closing.set()
-        self._pool.shutdown(cancel_futures=True)
-        self._store.close()
+        A job whose answer is no longer of use (its time limit was shorter than today's) is queued again.
+        """
+        request = self._request(asked)
+        self._check_solving()
+        check_choices(request.problem, request.shape, asked.method, asked.backend)
+        job = await self._submitted(request, asked)
+        if job.state == "done" and await self.result(job) is None:
+            job = await self.again(job)
+        return job
 
-    async def _apart(self, work: Callable[[Any], Result], asked: Any) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work, asked)
+    async def again(self, job: Job) -> Job:
+        """Return a job that is over as queued once more: its result is no longer of use; raises as `gamma`."""
+        self._check_solving()
+        return await self._queued(job.id, job.request, afresh=True)
 
-    def _gamma(self, asked: DesignRequest) -> dict[str, Any]:
-        answer = self._solved(asked)
-        return {**_named(answer), **solution_record(answer.solution)}
-
-    def _error_curve(self, asked: CurveRequest) -> dict[str, Any]:
-        if asked.points > LARGEST_POINTS:
+    async def error_curve(self, asked: CurveRequest, patience: float | None = None) -> dict[str, Any] | Pending:
+        """Return the errors of γ_opt and of the baselines over p, or what works on that γ; raises as `gamma`."""
+        if not 2 <= asked.points <= LARGEST_POINTS:
             raise InvalidInput("points", asked.points, ACCEPTED["points"])
-        p = shared_p(asked.points)
-        answer = self._solved(asked)
-        solution = answer.solution
-        more = {"shape": solution.shape, "status": solution.status.value, "warnings": list(solution.warnings)}
-        return {**_named(answer), **over_p(solution, p), **more}
+        answer = await self.gamma(asked, patience)
+        if isinstance(answer, Pending):
+            return answer
+        solution = {name: value for name, value in answer.items() if name not in {"id", "cached", "nearest"}}
+        drawn = await self.perform(
+            error_curve, {"solution": solution, "points": asked.points, "baselines": asked.baselines}
+        )
+        told = ("id", "cached", "nearest", "shape", "status", "warnings")
+        return {**{name: answer[name] for name in told}, **drawn}
 
-    def _solved(self, asked: DesignRequest) -> CachedSolution:
+    async def result(self, job: Job) -> dict[str, Any] | None:
+        """Return what came of a job that is done, proved again; None if that is no longer there or of use."""
+        return await self._designer.result(job)
+
+    async def job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
+        """Return a job as it stands, or None where there is none."""
+        return await self.apart(self._jobs.get, id)
+
+    async def list_jobs(
+        self, state: State | None = None, limit: int = LISTED, after: str | None = None
+    ) -> Sequence[Job]:
+        """Return jobs, the newest first, from behind the one called ``after``."""
+        return await self.apart(self._jobs.list, state, limit, after)
+
+    async def cancel(self, id: str) -> Job | None:  # noqa: A002
+        """Cancel a job that is not over; return it as it then stands. Its work ends within two seconds, wherever it is."""
+        job = await self.apart(self._jobs.cancel, id)
+        if job is not None and job.state == "cancelled":
+            self._runner.stop(id)
+            self._board.post(job)
+        return job
+
+    def follow(self, job: Job) -> AsyncGenerator[News]:
+        """Yield the job as it stands, then whenever it has changed, until it is over or the server stops."""
+        return self._board.follow(job)
+
+    def _request(self, asked: DesignRequest) -> Request:
         if self._settings.most_voters < asked.K:
             raise InvalidInput(
                 "K",
@@ -101,23 +245,79 @@ class Desk:
                 f"at most {self._settings.most_voters} voters on this server",
                 "Solve it with the command line, or have the operator raise DARRM_MOST_VOTERS.",
             )
-        return cached_solve(
-            asked.problem(),
-            asked.objective,
-            asked.shape,
-            asked.method,
-            asked.backend,
-            store=self._store,
-            time_limit=self._settings.time_limit,
-            progress=self._watch,
-        )
+        return asked.request()
 
-    def _watch(self, _: Any) -> None:
-        if self._closing.is_set():
+    async def _once(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what ``work`` returns, begun once for all who ask under one key while it goes on."""
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.ensure_future(work())
+            task.add_done_callback(lambda done: (self._asking.pop(key), done.cancelled() or done.exception()))
+        result: Result = await asyncio.shield(task)
+        return result
+
+    async def _kept_or_queued(self, request: Request, asked: DesignRequest) -> dict[str, Any] | Job:
+        kept = await self._designer.recalled(request)
+        if kept is not None:
+            return kept
+        self._check_solving()
+        check_choices(request.problem, request.shape, asked.method, asked.backend)
+        return await self._submitted(request, asked)
+
+    def _check_solving(self) -> None:
+        if self._settings.solve == "off":
+            raise NotKept("This answer is not kept, and solving is off on this server.")
+
+    async def _submitted(self, request: Request, asked: DesignRequest, *, afresh: bool = False) -> Job:
+        text = canonical_json(work.gamma_argument(request, asked.method, asked.backend))
+        return await self._queued(request.key, text, afresh=afresh)
+
+    async def _queued(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
+        if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
+        job = await self.apart(self._submit, id, text, afresh)
+        self._runner.poke()
+        return job
 
+    def _submit(self, id: str, text: str, afresh: bool) -> Job:  # noqa: A002, FBT001 — called through a thread
+        there = self._jobs.get(id)
+        if there is None or there.state in {"failed", "cancelled"} or (afresh and there.state == "done"):
+            self._check_queue()
+        return self._jobs.submit(id, GAMMA, text, afresh=afresh)
 
-def _named(answer: CachedSolution) -> dict[str, Any]:
-    solution = answer.solution
-    request = Request(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
-    return {"id": request.key, "cached": answer.hit}
+    def _check_queue(self) -> None:
+        if time.monotonic() - self._counted > COUNTED:
+            self._waiting, self._counted = self._jobs.counts()["queued"], time.monotonic()
+        if self._waiting >= self._settings.queue_length:
+            raise Busy(f"{self._waiting} jobs wait to be solved already, and more than that are not taken.")
+        self._waiting += 1
+
+    async def _awaited(
+        self, job: Job, request: Request, asked: DesignRequest, patience: float | None
+    ) -> dict[str, Any] | Pending:
+        patience = self._settings.patience if patience is None else patience
+        for _ in range(2):
+            news = await self._board.over(job, patience)
+            match news.job.state:
+                case "done":
+                    answer = news.answer or await self._designer.result(news.job)
+                    if answer is not None:
+                        return dict(answer)
+                    job = await self._submitted(request, asked, afresh=True)
+                case "failed":
+                    raise news.error or SolveFailed(news.job.reason)
+                case "cancelled":
+                    raise JobCancelled("The job that solved this was cancelled; ask again to have it solved.")
+                case _:
+                    break
+        return Pending(news.job)
+
+    async def _prune(self) -> None:
+        """Forget jobs that were over long ago, now and then."""
+        keep = REMEMBERED.get(self._store.url, DAYS)
+        while True:
+            try:
+                await self.apart(self._jobs.prune, time.time() - keep)
+            except CacheError as err:
+                _LOG.warning("old jobs cannot be forgotten: %s", err)
+            await asyncio.sleep(min(keep, PRUNED))

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from itertools import count
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from api.solver_process import Task, serve, unpacked
+from api.solver_process import Task, unpacked
 from darrm_opt.errors import SolveFailed
 
 _LOG = logging.getLogger("api.pool")
-_SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks that other threads hold
+_BEGIN = """\
+import sys
+from multiprocessing.connection import Connection
+connection = Connection(int(sys.argv[1]))
+sys.path[:] = connection.recv()
+from api.solver_process import serve
+serve(connection)
+"""
+"""A new interpreter that imports what it needs. A fork would copy locks that other threads hold; `multiprocessing`, when it
+spawns, runs the program's main script once more, which only scripts that are written for it survive."""
+
 _PAGE = resource.getpagesize()
 
 
@@ -30,11 +42,16 @@ class SolverHandle:
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
         self._loop = loop
-        self._connection, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=serve, args=(theirs,), name=name, daemon=True)
-        self._process.start()
-        theirs.close()  # or its end would never be noticed
-        self.pid = self._process.pid or 0
+        self._connection, theirs = Pipe()
+        command = [sys.executable, "-c", _BEGIN, str(theirs.fileno()), name]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 — ourselves
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+        finally:
+            theirs.close()  # or its end would never be noticed
+        self._connection.send(sys.path)
+        self.pid = self._process.pid
         self.tasks = 0
         self.lost = self.ours = self.reaped = False
         self._numbers = count(1)
@@ -104,7 +121,6 @@ class SolverHandle:
         await self._gone.wait()
         if not self.reaped:
             self.reaped = True
-            self._process.close()
             self._connection.close()
 
     def _send(self, message: tuple[Any, ...]) -> None:
@@ -130,7 +146,11 @@ class SolverHandle:
         except Exception:  # noqa: BLE001 — bytes that are no message, whatever unpickling makes of them
             _LOG.error("solver process %d said what cannot be read", self.pid, exc_info=True)
             self._process.kill()
-        self._process.join()  # here, so that it never stays as a zombie
+        try:
+            self._process.wait(1)  # here, so that it never stays as a zombie
+        except subprocess.TimeoutExpired:  # it closed its pipe and goes on
+            self._process.kill()
+            self._process.wait()
         self._tell(None)
 
     def _tell(self, message: tuple[Any, ...] | None) -> None:
@@ -171,7 +191,7 @@ class SolverHandle:
             self._answer.set_exception(self._why or ProcessLost(f"The solver process {self._ending()}."))
 
     def _ending(self) -> str:
-        code = self._process.exitcode
+        code = self._process.returncode
         if code is None or code >= 0:
             return f"ended by itself with exit code {code}"
         return f"was killed by signal {-code}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import curves, gamma, operating
+from api.routes import curves, gamma, jobs, operating, page
 
-ROUTERS: tuple[APIRouter, ...] = (gamma.router, curves.router, operating.router)
+ROUTERS: tuple[APIRouter, ...] = (gamma.router, curves.router, jobs.router, operating.router, page.router)
 """Every router of the application, in the order of its documentation."""

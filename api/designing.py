@@ -1,0 +1,123 @@
+"""Jobs of the kind "gamma": done by a solver process, kept in the store, and read from there.
+
+An optimal answer is kept once, in the store's table of answers, and its job only says so. One that was cut short by the
+time limit is private all the same, and is the result of its job, but no key's answer. Whatever is read is proved again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from api import work
+from api.board import Threaded
+from api.pool import Pool
+from api.runner import Progress
+from api.settings import Settings
+from darrm_opt.design.program import Status
+from darrm_opt.record import solution_record
+from solver_cache.errors import CacheError
+from solver_cache.examine import examine
+from solver_cache.jobs import Job
+from solver_cache.key import CORE, Request, canonical_json, digest
+from solver_cache.row import Row
+from solver_cache.solve import recall
+from solver_cache.store import NoStore, Store
+
+_LOG = logging.getLogger("api.jobs")
+
+GAMMA = "gamma"
+"""The kind of job that designs one γ; its id is the id of the answer."""
+
+OVERTIME = 30.0
+"""A process that has not returned so long after twice its time limit [s] is beyond hope: the limit is checked between
+steps, and the last of them proves what was found."""
+
+
+class Designer:
+    """Designs, keeps and recalls γ.
+
+    Args:
+        store: where answers are kept.
+        settings: the time limit.
+        apart: how a blocking call is made.
+        solvers: the processes that solve.
+    """
+
+    def __init__(self, store: Store, settings: Settings, apart: Threaded, solvers: Pool) -> None:
+        self._store, self._settings, self._apart, self._solvers = store, settings, apart, solvers
+
+    async def recalled(self, request: Request) -> dict[str, Any] | None:
+        """Return the kept answer to a request, proved again, or None."""
+        solution = await self._apart(recall, request, self._store)
+        return None if solution is None else _named(solution_record(solution), request, cached=True)
+
+    async def do(self, job: Job, progress: Progress) -> tuple[str, dict[str, Any]]:
+        """Do a job of kind `GAMMA`; return its result, and the answer for those who wait."""
+        asked = json.loads(job.request)
+        request, limit = work.request_of(asked), self._settings.time_limit
+        found = await self._solvers.run(
+            work.gamma, {**asked, "time_limit": limit}, time_limit=2 * limit + OVERTIME, progress=progress
+        )
+        record, trouble = found["record"], found["doubt"]
+        kept = False
+        if trouble:
+            _LOG.error("the answer to %s does not pass its own check: %s", job.id, trouble)
+        elif record["status"] == Status.OPTIMAL.value:
+            record, kept, trouble = await self._apart(self._keep, request, record)
+        answer = _named(record, request, cached=False)
+        if kept:
+            return canonical_json({"kept": True}), answer
+        return canonical_json({"kept": False, "record": record, "time_limit": limit, "trouble": trouble}), answer
+
+    def _keep(self, request: Request, record: dict[str, Any]) -> tuple[dict[str, Any], bool, str]:
+        """Keep an optimal answer, which its process has examined; return the one that then stands, and whether it does."""
+        text = canonical_json(record)
+        mine = Row(request.key, CORE, text, digest(text))
+        try:
+            seen = self._store.get(request.key)
+            theirs = examine(seen, request).solution
+            if theirs is None:
+                standing = self._store.put(mine, replacing=seen)
+                if standing == mine:
+                    return record, not isinstance(self._store, NoStore), ""
+                theirs = examine(standing, request).solution
+        except CacheError as err:
+            _LOG.warning("the answer to %s is not kept: %s", request.key, err)
+            return record, False, str(err)
+        return (record, False, "another row stands there") if theirs is None else (solution_record(theirs), True, "")
+
+    async def result(self, job: Job) -> dict[str, Any] | None:
+        """Return what came of a job that is done, proved again; None if that is no longer there or of use."""
+        asked = json.loads(job.request)
+        request = work.request_of(asked)
+        try:
+            told = json.loads(job.result)
+            if told["kept"]:
+                return await self.recalled(request)
+            record = told["record"]
+            if record["status"] != Status.OPTIMAL.value and told["time_limit"] < self._settings.time_limit:
+                return None
+            again = await self._apart(work.proved, {"asked": asked, "record": record}, _unheard)
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as err:  # anyone may have written it
+            _LOG.warning("the result of job %s cannot be read: %s", job.id, err)
+            return None
+        if again is None:
+            _LOG.warning("the result of job %s is not what was asked, and is not used", job.id)
+            return None
+        return _named(again, request, cached=False)
+
+
+def _named(record: dict[str, Any], request: Request, *, cached: bool) -> dict[str, Any]:
+    return {"id": request.key, "cached": cached, "nearest": None, **record}
+
+
+def _unheard(_content: Any) -> None:
+    """Report to nobody."""

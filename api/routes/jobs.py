@@ -1,0 +1,137 @@
+"""Jobs: solves that are waited for elsewhere than in the request that asked for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from api import problems, progress
+from api.routes.at import AtDesk
+from api.schemas import DesignRequest, GammaAnswer, PendingAnswer, from_query, query_parameters
+from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
+from solver_cache.jobs import Job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
+
+_LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+_RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
+
+AGAIN = 1
+"""When to ask again for a job that is not over [s]."""
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Have a γ designed, without waiting for it",
+    responses={
+        200: {"model": JobAnswer, "description": "The job is done already.", "headers": _LOCATION},
+        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **_RETRY_AFTER}},
+        **problems.responses(404, 422),
+    },
+)
+async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> JobAnswer:
+    """Queue the solve, or join the one that is queued, running or done: the same problem has the same job."""
+    job = await desk.submit(asked)
+    answer = job_answer(job)
+    response.headers["Location"] = answer.location
+    if job.state == "done":
+        response.status_code = 200
+    else:
+        response.headers["Retry-After"] = str(AGAIN)
+    return answer
+
+
+@router.get(
+    "",
+    summary="Jobs, the newest first",
+    openapi_extra=query_parameters(ListRequest),
+    responses=problems.responses(422),
+)
+async def list_jobs(which: Which, desk: AtDesk) -> JobsAnswer:
+    """List jobs of any state or of one, page by page."""
+    found = await desk.list_jobs(which.state, which.limit, which.after)
+    following = found[-1].id if len(found) == which.limit else None
+    return JobsAnswer(jobs=[job_answer(job) for job in found], next=following)
+
+
+@router.get("/{id}", summary="A job as it stands", responses=problems.responses(404, 422))
+async def get_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002 — the noun's field
+    """Read a job."""
+    return job_answer(await _job(id, desk))
+
+
+@router.delete("/{id}", summary="Cancel a job", responses=problems.responses(404, 422))
+async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
+    """Stop the solve, wherever it runs, for everyone who waits for it. One that is over stays as it is."""
+    job = await desk.cancel(id)
+    if job is None:
+        raise _unknown(id)
+    return job_answer(job)
+
+
+@router.get(
+    "/{id}/result",
+    summary="What came of a job",
+    response_model=GammaAnswer,
+    responses={
+        202: {"model": PendingAnswer, "description": "Not there yet.", "headers": {**_LOCATION, **_RETRY_AFTER}},
+        **problems.responses(404, 409, 422),
+    },
+)
+async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
+    """Read the γ that a job designed; one that the time limit cut short says so in its status."""
+    job = await _job(id, desk)
+    if job.state in {"failed", "cancelled"}:
+        why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
+        raise HTTPException(409, f"{why} Submit it again to have it tried again.")
+    result = await desk.result(job) if job.state == "done" else None
+    if result is not None:
+        return JSONResponse(GammaAnswer.model_validate(result).model_dump(mode="json"))
+    if job.state == "done":
+        job = await desk.again(job)
+    where = f"/v1/jobs/{job.id}"
+    pending = PendingAnswer(id=job.id, state=job.state, location=where, retry_after=AGAIN, nearest=None)
+    return JSONResponse(pending.model_dump(mode="json"), 202, {"Location": where, "Retry-After": str(AGAIN)})
+
+
+@router.get(
+    "/{id}/events",
+    summary="Progress, as it happens",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events, each the whole job: queued, running (after every round), and in the end "
+            "done, failed or cancelled. The stream ends with the job.",
+            "content": {progress.MEDIA_TYPE: {"schema": {"type": "string"}}},
+        },
+        **problems.responses(404, 422),
+    },
+)
+async def get_job_events(
+    id: JobId,  # noqa: A002
+    desk: AtDesk,
+    last_event_id: Annotated[
+        str | None, Header(description="Sent by a client that comes back; the first event is the present state anyway.")
+    ] = None,
+) -> StreamingResponse:
+    """Follow a job."""
+    del last_event_id
+    stream = progress.events(desk.follow(await _job(id, desk)))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream, media_type=progress.MEDIA_TYPE, headers=headers)
+
+
+async def _job(id: str, desk: AtDesk) -> Job:  # noqa: A002
+    job = await desk.job(id)
+    if job is None:
+        raise _unknown(id)
+    return job
+
+
+def _unknown(id: str) -> HTTPException:  # noqa: A002
+    return HTTPException(404, f"There is no job {id}.")

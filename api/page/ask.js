@@ -1,0 +1,90 @@
+// Asking the server: problem details become errors that say what to do; a busy server is asked again.
+
+/** The server said no; `problem` holds its problem details (RFC 9457). */
+export class Refused extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || `The server answered with status ${status}.`);
+    this.status = status;
+    this.problem = problem;
+  }
+
+  /** What is wrong, by field; empty where no field is at fault. */
+  get fields() {
+    const found = this.problem.errors ?? (this.problem.field ? [{ field: this.problem.field, detail: this.message }] : []);
+    return Object.fromEntries(found.map(({ field, detail }) => [field, detail]));
+  }
+}
+
+/** There was no answer at all. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The server cannot be reached. It may be down, or the connection to it.");
+  }
+}
+
+const BUSY = new Set([429, 503]);
+const MOST_TRIES = 5;
+const LONGEST_WAIT = 30; // seconds
+const KEY = "darrm-key";
+
+/**
+ * Asks once, or several times while the server is busy or cannot be reached.
+ *
+ * @param {string} path relative to the page, so that the page may stand behind a prefix
+ * @param {{body?: object, accept?: string, method?: string, signal?: AbortSignal, onWait?: (seconds: number, why: string) => void}} how
+ * @returns {Promise<Response>} an answer whose status is below 400
+ */
+export async function ask(path, how = {}) {
+  for (let tried = 1; ; tried += 1) {
+    const last = tried === MOST_TRIES;
+    try {
+      const answer = await fetch(path, request(how));
+      if (answer.ok) return answer;
+      const wait = Number(answer.headers.get("retry-after"));
+      if (last || !BUSY.has(answer.status) || !(wait > 0 && wait <= LONGEST_WAIT)) throw await refusal(answer);
+      how.onWait?.(wait, "The server is busy");
+      await pause(wait, how.signal);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // fetch throws a TypeError when there is no answer
+      if (last) throw new Unreachable();
+      const wait = 2 ** (tried - 1) / 2;
+      how.onWait?.(wait, "The server cannot be reached");
+      await pause(wait, how.signal);
+    }
+  }
+}
+
+function request({ body, accept = "application/json", method, signal }) {
+  const headers = { Accept: accept };
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers.Authorization = `Bearer ${key}`;
+  if (body === undefined) return { method: method ?? "GET", headers, signal };
+  return { method: method ?? "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body), signal };
+}
+
+async function refusal(answer) {
+  let problem = {};
+  if ((answer.headers.get("content-type") ?? "").includes("json")) problem = await answer.json().catch(() => ({}));
+  return new Refused(answer.status, problem);
+}
+
+/** Waits some seconds; throws an AbortError if the signal comes first. */
+export function pause(seconds, signal) {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    if (signal?.aborted) return reject(signal.reason);
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, seconds * 1000);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/** Keeps an API key for this tab. */
+export function useKey(key) {
+  sessionStorage.setItem(KEY, key);
+}

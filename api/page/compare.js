@@ -1,0 +1,102 @@
+// Every way of releasing a majority within one budget: the same voters, the same total privacy, the same number of releases.
+
+import { Refused } from "./ask.js";
+import { label, swatch } from "./curves.js";
+import { byId, make, scrolling, table } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import { guarantee, plain } from "./numbers.js";
+
+const NAMES = ["queries", "total_epsilon", "total_delta"];
+
+let offered = null; // {answer, state}
+let shown = ""; // the request whose answer is on the page
+let running = null;
+
+/** Prepares the controls; `state` gives the page's, `change` alters it. To be called once. */
+export function prepare(state, change) {
+  byId("compare").addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({ ...state(), ...Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()])) });
+    workOut();
+  });
+}
+
+/** Offers the comparison around an answer; a link that asks for one gets it at once. */
+export function offer(answer, state) {
+  offered = { answer, state };
+  const { target_epsilon: target, delta } = answer.problem;
+  byId("total_epsilon").placeholder = plain(target);
+  byId("total_delta").placeholder = String(delta);
+  if (JSON.stringify(request()) === shown) return;
+  shown = "";
+  byId("compared").replaceChildren();
+  byId("compare-status").textContent = "";
+  if (NAMES.some((name) => state[name])) workOut();
+}
+
+function request() {
+  const { K, epsilon, Delta, affected, target_epsilon: target, delta } = offered.answer.problem;
+  const given = (name, usual) => (byId(name).value.trim() === "" ? usual : number(byId(name).value.trim()));
+  return {
+    K, epsilon, Delta, affected, objective: offered.state.objective,
+    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta),
+  };
+}
+
+/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
+function number(text) {
+  return Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
+async function workOut() {
+  running?.abort(new DOMException("Asked for something else.", "AbortError"));
+  running = new AbortController();
+  const { signal } = running;
+  const form = byId("compare");
+  fields.clear(form);
+  try {
+    const say = (text) => (byId("compare-status").textContent = text);
+    say("Working …");
+    const body = request();
+    const answer = await (await answered("v1/compare", { body, signal, onProgress: say, onWait: (_, why) => say(why) })).json();
+    shown = JSON.stringify(body);
+    say("");
+    present(answer);
+  } catch (error) {
+    if (signal === running.signal) refuse(form, error);
+  }
+}
+
+function refuse(form, error) {
+  if (error.name === "AbortError") return;
+  const { first, rest } = fields.show(form, error.fields ?? {});
+  const missing = error instanceof Refused && error.status === 404;
+  byId("compare-status").textContent = missing ? "This server makes no comparisons." : first ? rest.join(" ") : error.message;
+  first?.focus();
+}
+
+function present({ rows, total, queries, not_compared: left }) {
+  const most = Math.max(...rows.map(({ disagreement }) => disagreement ?? 0));
+  const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most accurate first`;
+  const cells = rows.map((row) => [
+    make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
+    row.value === null ? "nothing fits" : `${row.knob} = ${plain(row.value)}`,
+    plain(row.epsilon),
+    bar(row.disagreement, most),
+    plain(row.tv_error, 3),
+  ]);
+  const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
+  byId("compared").replaceChildren(
+    make("p", { class: "about" }, `${said}.`),
+    scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Disagreement", "tv error"], cells)),
+    ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
+  );
+}
+
+function bar(value, most) {
+  if (value === null) return "–";
+  const filled = make("span", { class: "bar", "aria-hidden": "true" });
+  filled.style.width = `${(6 * value) / (most || 1)}rem`;
+  return make("span", { class: "barred" }, make("span", {}, plain(value, 3)), filled);
+}

@@ -1,0 +1,36 @@
+// Pieces of the page that are made from data. Text is always set as text, never as HTML.
+
+/** Returns an element with these attributes and children; a child is an element or a text. */
+export function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (value === true) made.setAttribute(attribute, "");
+    else if (value !== false && value !== undefined && value !== null) made.setAttribute(attribute, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/**
+ * Returns a table.
+ *
+ * @param {string} caption what a screen reader says first
+ * @param {string[]} heads of the columns
+ * @param {(string|Node)[][]} rows the first cell of each is its head
+ */
+export function table(caption, heads, rows) {
+  const head = make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)));
+  const body = rows.map(([first, ...cells]) =>
+    make("tr", {}, make("th", { scope: "row" }, first), ...cells.map((cell) => make("td", {}, cell))),
+  );
+  return make("table", {}, make("caption", { class: "unseen" }, caption), make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+/** Returns a table that scrolls in its own box, which the keyboard can reach. */
+export function scrolling(caption, made) {
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+}

@@ -1,0 +1,233 @@
+// The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
+
+import { Refused, Unreachable, ask, useKey } from "./ask.js";
+import * as compare from "./compare.js";
+import { label, swatch } from "./curves.js";
+import { draw, plotly } from "./draw.js";
+import { byId, make } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import * as objective from "./objective.js";
+import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
+import * as take from "./take.js";
+import * as tradeoff from "./tradeoff.js";
+import { aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
+
+const MOST_KEPT = 50;
+
+const form = byId("problem");
+const kept = new Map(); // answers of this visit by their query, so that going back is immediate
+let state = fromQuery(location.search);
+let shown = null; // what is on the page: {answer, text, curves}
+let running = null; // controls the asking that is under way
+
+function start() {
+  take.prepare();
+  objective.prepare();
+  compare.prepare(() => state, change);
+  tradeoff.prepare();
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change(read(state), { focus: true });
+  });
+  form.addEventListener("change", () => {
+    arrange();
+    change(read(state));
+  });
+  form.addEventListener("input", arrange);
+  document.addEventListener("change", ({ target }) => {
+    if (target.name === "measure") look({ ...state, measure: chosen("measure") });
+  });
+  document.addEventListener("click", follow);
+  addEventListener("popstate", () => arrive(fromQuery(location.search)));
+  byId("cancel").addEventListener("click", () => running?.abort(new DOMException("Cancelled.", "AbortError")));
+  byId("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    useKey(byId("key").value);
+    byId("key").value = "";
+    design();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && plots());
+  arrive(state);
+}
+
+/** Shows another state, from the URL or a link. */
+function arrive(next) {
+  state = next;
+  fill(state);
+  arrange();
+  design();
+}
+
+/** Asks for another problem, and makes the URL say so. */
+function change(next, { focus = false } = {}) {
+  const moved = toQuery(next) !== toQuery(state);
+  state = next;
+  if (moved) history.pushState(null, "", toQuery(state));
+  if (moved || focus) design(focus);
+}
+
+/** Shows the same answer in another way. */
+function look(next) {
+  state = next;
+  history.replaceState(null, "", toQuery(state));
+  if (shown) plots();
+}
+
+/** Follows a link to another state without loading the page again. */
+function follow(event) {
+  const link = event.target.closest("a[href^='?']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  history.pushState(null, "", link.getAttribute("href"));
+  arrive(fromQuery(location.search));
+}
+
+/** Shows the fields that have a meaning with what the others say. */
+function arrange() {
+  const direct = isNotPrivate(byId("epsilon").value.trim());
+  const [byM, byEpsilon] = form.querySelectorAll("input[name=target]");
+  byM.disabled = direct;
+  if (direct) byEpsilon.checked = true;
+  form.querySelector("[data-field=m]").hidden = chosen("target") !== "m";
+  form.querySelector("[data-field=target_epsilon]").hidden = chosen("target") === "m";
+  objective.arrange();
+}
+
+async function design(focus = false) {
+  running?.abort(new DOMException("Asked for something else.", "AbortError"));
+  running = new AbortController();
+  const { signal } = running;
+  const query = problemQuery(state);
+  fields.clear(form);
+  byId("trouble").hidden = byId("key-form").hidden = true;
+  byId("answer").setAttribute("aria-busy", "true");
+  const late = setTimeout(() => say("Working …"), 300);
+  try {
+    const found = kept.get(query) ?? (await obtain(query, signal));
+    remember(query, found);
+    shown = found;
+    present();
+    say(`Done: the best γ keeps ${tiles(found.answer)[0][1]} of the utility.`);
+  } catch (error) {
+    if (signal === running.signal) refuse(error, focus);
+  } finally {
+    clearTimeout(late);
+    if (signal === running.signal) settle();
+  }
+}
+
+async function obtain(query, signal) {
+  const how = { signal, onWait: (seconds, why) => wait(`${why}; trying again in ${seconds} s.`), onProgress: wait };
+  const answer = await answered(`v1/gamma${query}`, how);
+  const text = await answer.text();
+  const curves = await (await answered(`v1/error-curve${query}`, how)).json();
+  return { answer: JSON.parse(text), text, curves };
+}
+
+function remember(query, found) {
+  kept.set(query, found);
+  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+}
+
+function say(text) {
+  byId("status").textContent = text;
+}
+
+function wait(text, share) {
+  byId("waiting").hidden = false;
+  byId("waiting-text").textContent = text;
+  if (share === undefined) byId("waiting-bar").removeAttribute("value");
+  else byId("waiting-bar").value = share;
+}
+
+function settle() {
+  byId("waiting").hidden = true;
+  byId("answer").removeAttribute("aria-busy");
+}
+
+function refuse(error, focus) {
+  say("");
+  if (error.name === "AbortError") {
+    say("Cancelled; what is shown below is the answer before.");
+    return;
+  }
+  if (!(error instanceof Refused || error instanceof Unreachable)) throw error;
+  if (error.status === 401) {
+    byId("key-form").hidden = false;
+    byId("key").focus();
+    return;
+  }
+  const { first, rest } = fields.show(form, error.fields ?? {});
+  const again = make("button", { type: "button" }, "Try again");
+  again.addEventListener("click", () => design());
+  const whole = first ? [`Something in the form is not valid. ${rest.join(" ")}`] : [error.message, " ", again];
+  byId("trouble").replaceChildren(make("p", {}, ...whole));
+  byId("trouble").hidden = false;
+  if (focus) first?.focus();
+}
+
+function present() {
+  const { answer, text } = shown;
+  byId("result").hidden = false;
+  byId("headline").textContent = headline(answer);
+  byId("warnings").replaceChildren(...answer.warnings.map((warning) => make("li", {}, warning)));
+  byId("warnings").hidden = answer.warnings.length === 0;
+  byId("figures").replaceChildren(
+    ...tiles(answer).map(([name, value, meaning]) =>
+      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
+    ),
+  );
+  byId("certificate").replaceChildren(...proof(answer).flatMap(([title, said]) => [make("dt", {}, title), make("dd", {}, said)]));
+  legend(Object.keys(shown.curves.curves));
+  take.offer(answer, text, state);
+  tradeoff.offer(answer, state, hidden());
+  compare.offer(answer, state);
+  plots();
+  document.title = `K = ${answer.problem.K}, ε = ${answer.problem.target_epsilon}: darrm-opt`;
+}
+
+function hidden() {
+  return new Set(state.hide.split(",").filter(Boolean));
+}
+
+function legend(names) {
+  const before = byId("legend").querySelector("legend");
+  const boxes = names.map((name) => {
+    const box = make("input", { type: "checkbox", value: name, checked: !hidden().has(name) });
+    box.addEventListener("change", () => {
+      const now = hidden();
+      if (box.checked) now.delete(name);
+      else now.add(name);
+      look({ ...state, hide: [...now].join(",") });
+    });
+    return make("label", {}, box, " ", swatch(name), " ", make("span", {}, label(name)));
+  });
+  byId("legend").replaceChildren(before, ...boxes);
+}
+
+async function plots() {
+  const { answer, curves } = shown;
+  const ones = answer.gamma.map((_, l) => l);
+  const lines = (x, values) => Object.entries(curves.curves).map(([name, curve]) => ({ name, x, y: values(curve) }));
+  const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
+  tradeoff.show(hidden(), measure);
+  await draw(byId("gamma-figure"), {
+    title: "How often the majority is released: γ", x: "votes for 1", y: "γ, probability of the majority",
+    about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
+    hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
+  });
+  await draw(byId("error-figure"), {
+    title: measure === "tv_error" ? "What it costs: tv error" : "What it costs: disagreement",
+    x: "p, each voter’s chance to say 1 (the same at 1 − p)", y: "probability",
+    about: aboutErrors(curves.p, curves.curves, measure, label), lines: lines(curves.p, (curve) => curve[measure]),
+    hidden: hidden(), range: [0.5, 1],
+  });
+  if (!(await plotly())) {
+    byId("no-plots").hidden = false;
+    byId("no-plots").textContent =
+      "Plots need the package plotly beside the server (pip install 'darrm-opt[page]'). The tables below hold every number of them.";
+  }
+}
+
+start();

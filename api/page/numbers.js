@@ -1,0 +1,29 @@
+// Numbers as people read them. What is copied or downloaded keeps all its digits instead.
+
+const SUPERSCRIPT = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+
+/** Returns a number with so many significant digits, very small and very large ones as powers of ten. */
+export function plain(number, digits = 4) {
+  if (number === null || number === undefined) return "–";
+  if (typeof number === "string") return number === "inf" ? "∞" : number;
+  if (number === 0 || (Math.abs(number) >= 1e-3 && Math.abs(number) < 1e6)) return String(Number(number.toPrecision(digits)));
+  const [mantissa, exponent] = number.toExponential(digits - 1).split("e");
+  const power = `10${[...exponent.replace("+", "")].map((sign) => SUPERSCRIPT[sign]).join("")}`;
+  return Number(mantissa) === 1 ? power : `${Number(mantissa)} × ${power}`;
+}
+
+/** Returns a share of 1 in percent, never rounded up to 100 %. */
+export function percent(share, decimals = 2) {
+  const shown = Math.min(share * 100, share < 1 ? 100 - 10 ** -decimals : 100);
+  return `${shown.toFixed(decimals)} %`;
+}
+
+/** Returns a privacy guarantee. */
+export function guarantee(epsilon, delta) {
+  return delta === 0 ? `${plain(epsilon)}-DP` : `(${plain(epsilon)}, ${plain(delta, 3)})-DP`;
+}
+
+/** Returns "1 voter", "2 voters". */
+export function count(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,41 @@
+// The objective is a text of the API; the menu writes the usual ones, and says what each is for.
+
+import { byId, make } from "./elements.js";
+
+const KINDS = [
+  ["rectangular", "Each voter better than a coin (the paper)", "Each voter’s chance of a 1 lies anywhere from 1/2 to 1, by itself: the paper’s choice, on its grid."],
+  ["uniform(lower=0.5)", "The same, without the grid", "Each voter’s chance of a 1 lies anywhere from lower to 1, by itself."],
+  ["shared(2,5)", "Voters agree on easy inputs", "All voters share one chance, drawn from Beta(a, b): most like models trained for one task."],
+  ["histogram(…)", "Votes as they were counted", "Write how often 0, 1, … K ones were seen, on public or past data: histogram(9,1,0,2,7) for 4 voters."],
+];
+
+const OTHER = ["", "Something else", "Any objective that the command line takes, such as uniform(lower=0.7) agreement."];
+
+/** Fills the menu; to be called once. */
+export function prepare() {
+  const kind = byId("kind");
+  kind.append(...[...KINDS, OTHER].map(([text, said]) => make("option", { value: text }, said)));
+  kind.addEventListener("change", (event) => {
+    const text = byId("objective");
+    if (kind.value) text.value = kind.value;
+    if (!kind.value || kind.value.includes("…")) {
+      event.stopPropagation(); // there is nothing to design yet
+      explain();
+      text.focus();
+      text.setSelectionRange(text.value.indexOf("(") + 1 || 0, text.value.length - 1);
+    }
+  });
+}
+
+/** Lets the menu say what the text says. */
+export function arrange() {
+  const name = byId("objective").value.trim().split("(")[0] || "rectangular";
+  const [text] = KINDS.find(([usual]) => usual.split("(")[0] === name) ?? OTHER;
+  byId("kind").value = text;
+  explain();
+}
+
+function explain() {
+  const [, , said] = KINDS.find(([text]) => text === byId("kind").value) ?? OTHER;
+  byId("kind-hint").textContent = said;
+}

@@ -1,0 +1,94 @@
+// What is asked and how it is shown: one object of texts, which stands in the URL and in the form.
+//
+// The names are those of the API, so that the part of the URL behind "?" is a query of it.
+
+/** Fields of the problem, in the order of the URL, with what the API takes for one that is left out. */
+const PROBLEM = {
+  K: "", m: "", target_epsilon: "", epsilon: "", Delta: "0", delta: "", affected: "", objective: "rectangular", shape: "free",
+};
+
+/** How it is shown: which error, which curves are hidden, and the budget of the comparison. */
+const VIEW = { measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "" };
+
+const USUAL = { ...PROBLEM, ...VIEW };
+
+/** What the page shows when nothing is asked: the setting of the paper. */
+const FIRST = { ...USUAL, K: "11", m: "3", epsilon: "0.1" };
+
+/** Returns the state in the part of a URL from "?" on. */
+export function fromQuery(query) {
+  const given = new URLSearchParams(query);
+  if (!Object.keys(PROBLEM).some((name) => given.has(name))) {
+    return { ...FIRST, ...view(given) };
+  }
+  const state = { ...USUAL };
+  for (const name of Object.keys(USUAL)) {
+    if (given.has(name)) state[name] = given.get(name).trim();
+  }
+  if (state.target_epsilon) state.m = ""; // one target; where a link gives two, the one that needs no voter's ε
+  return state;
+}
+
+function view(given) {
+  return Object.fromEntries(Object.keys(VIEW).filter((name) => given.has(name)).map((name) => [name, given.get(name)]));
+}
+
+/** Returns the part of the page's URL from "?" on. */
+export function toQuery(state) {
+  return written(state, USUAL);
+}
+
+/** Returns the query that asks the API for the problem. */
+export function problemQuery(state) {
+  return written(state, PROBLEM);
+}
+
+function written(state, usual) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(usual)) {
+    if (state[name] && state[name] !== value) query.set(name, state[name]);
+  }
+  return `?${query}`;
+}
+
+/** Puts the state into the page's controls. */
+export function fill(state) {
+  for (const name of Object.keys(USUAL)) {
+    const field = document.getElementById(name);
+    if (field) field.value = shown(name, state[name]);
+  }
+  check("target", state.target_epsilon || isNotPrivate(state.epsilon) ? "target_epsilon" : "m");
+  check("shape", state.shape);
+  check("measure", state.measure);
+}
+
+function shown(name, value) {
+  return name === "Delta" && value === "0" ? "" : value;
+}
+
+function check(name, value) {
+  for (const radio of document.querySelectorAll(`input[type=radio][name="${name}"]`)) radio.checked = radio.value === value;
+}
+
+/** Returns the state that the page's controls ask for; which curves are hidden stays as it was. */
+export function read(before) {
+  const state = { ...before };
+  for (const name of Object.keys(USUAL)) {
+    const field = document.getElementById(name);
+    if (field) state[name] = field.value.trim() || USUAL[name];
+  }
+  state[chosen("target") === "m" ? "target_epsilon" : "m"] = "";
+  state.shape = chosen("shape") ?? "free";
+  state.measure = chosen("measure") ?? "tv_error";
+  return state;
+}
+
+/** Returns the value of the radio button that is chosen, or undefined. */
+export function chosen(name) {
+  return document.querySelector(`input[type=radio][name="${name}"]:checked`)?.value;
+}
+
+/** Tells whether m has no meaning for voters with this ε. */
+export function isNotPrivate(epsilon) {
+  return epsilon === "inf" || Number(epsilon || NaN) === 0;
+}

@@ -1,0 +1,133 @@
+// An answer of /v1/gamma in plain words. Only texts come from here; where they stand is decided elsewhere.
+
+import { count, guarantee, percent, plain } from "./numbers.js";
+
+/** Returns the one sentence that says what was designed. */
+export function headline({ problem, utility, shape }) {
+  const reach = problem.affected === problem.K ? "" : `, as long as one record reaches at most ${count(problem.affected, "voter")}`;
+  const kind = shape === "monotone" ? " that rises with the majority" : "";
+  return (
+    `The released bit is ${guarantee(problem.target_epsilon, problem.delta)}${reach}. With the best γ${kind} it keeps ` +
+    `${percent(utility)} of what the plain majority of ${count(problem.K, "voter")} is worth.`
+  );
+}
+
+/** Returns the few numbers that matter most, as [name, value, what it means]. */
+export function tiles({ problem, gamma, utility, gap, certificate }) {
+  return [
+    ["Utility kept", percent(utility), "of the noiseless majority’s, under the objective"],
+    ["Unanimous vote", percent((1 + gamma[problem.K]) / 2), "chance that it is released as it was"],
+    ["Proven gap", plain(gap, 2), "no private γ keeps more than this above it"],
+    ["Privacy margin", plain(certificate.margin, 2), "slack that the proof leaves [probability]"],
+  ];
+}
+
+/** Returns the certificate as [title, sentences]. */
+export function proof(answer) {
+  const { problem, certificate } = answer;
+  return [
+    ["What is proved", claim(problem)],
+    ["How", (METHODS[certificate.method] ?? `The method is called ${certificate.method}.`) + EXACT],
+    ["Worst case found", worst(problem, certificate)],
+    ["What is left", margin(certificate)],
+    ["How good", optimality(answer)],
+    ["How it was found", origin(answer)],
+  ];
+}
+
+function claim({ K, epsilon, Delta, target_epsilon: target, delta, affected }) {
+  const voters = epsilon === "inf" ? "need not be private at all" : `are each ${guarantee(epsilon, Delta)}`;
+  const reach = affected === K ? "may change the answers of all of them" : `changes the answers of at most ${affected} of them`;
+  const times = `at most e^${plain(target)} = ${plain(Math.exp(target))} times as likely as on the other`;
+  const plus = delta === 0 ? "" : `, plus ${plain(delta, 3)}`;
+  return (
+    `Take any two datasets that differ in one record. The ${count(K, "voter")} ${voters}, and the record ${reach}. ` +
+    `Whatever they think: each value of the released bit is, on the one dataset, ${times}${plus}.`
+  );
+}
+
+const METHODS = {
+  complete:
+    "Every combination of voters’ probabilities was covered. Privacy is tightest at the extreme ones, where only the number of " +
+    "voters at each matters; all of these were searched.",
+  "first-order":
+    "Every combination of voters’ probabilities was covered: most by a proven bound, and those that the bound could not settle " +
+    "one by one.",
+  monotone:
+    "Since this γ never falls as the majority grows, a record does the most harm when it moves all voters one way. All of these " +
+    "combinations were searched, and for such γ they cover every other.",
+  ball: "Every combination of voters’ probabilities was covered, in arithmetic that carries its own error bounds.",
+};
+
+const EXACT = " The proof is of the very numbers in the table, rounding included.";
+
+const MOVES = {
+  zero: () => "surely say 0 on both datasets",
+  one: () => "surely say 1 on both",
+  xy: (x, y) => `say 1 with chance ${x} on the one and ${y} on the other`,
+  yx: (x, y) => `say 1 with chance ${y} on the one and ${x} on the other`,
+  up: (x, y, Delta) => `never say 1 on the one, and with chance ${Delta} on the other`,
+  down: (x, y, Delta) => `say 1 with chance ${Delta} on the one, and never on the other`,
+  up_to_one: (x, y, Delta) => `say 0 with chance ${Delta} on the one, and never on the other`,
+  down_from_one: (x, y, Delta) => `never say 0 on the one, and with chance ${Delta} on the other`,
+};
+
+function worst({ epsilon, Delta }, { worst_corners: corners, worst_value: value, limit }) {
+  const shrink = epsilon === "inf" ? 0 : Math.exp(-epsilon);
+  const [x, y] = [(1 + Delta * shrink) / (1 + shrink), ((1 - Delta) * shrink) / (1 + shrink)].map((chance) => plain(chance));
+  const groups = Object.entries(corners).filter(([, voters]) => voters > 0);
+  const said = groups.map(([corner, voters]) => `${voters} ${MOVES[corner]?.(x, y, plain(Delta, 3)) ?? `are at “${corner}”`}`);
+  return `Of the voters, ${said.join("; ")}. There the privacy constraint comes to ${plain(value, 7)}, and ${plain(limit, 7)} is permitted.`;
+}
+
+function margin({ margin: left, error_bound: charged }) {
+  return (
+    `After charging all that rounding may have hidden (${plain(charged, 2)}), a margin of ${plain(left, 2)} of probability is left. ` +
+    "A small margin is good: it means that no accuracy was given away. Below zero nothing would be shown here at all."
+  );
+}
+
+const NO_GAP = 1e-9;
+
+function optimality({ gap, upper_bound: bound, advice, status }) {
+  const said =
+    gap <= NO_GAP
+      ? `No private γ of this shape can be better by more than ${plain(gap, 2)}: this is the best there is.`
+      : `No private γ of this shape can keep more than ${percent(bound, 4)}; this one may be ${plain(gap, 2)} short of it.`;
+  return status === "optimal" ? said : `${said} ${advice}`;
+}
+
+function origin({ cached, method, backend, statistics }) {
+  const seconds = statistics.seconds.total;
+  const took = seconds === undefined ? "" : `, in ${plain(seconds, 2)} s`;
+  const how = `${method} with ${backend}, ${count(statistics.rows, "row")} in ${count(statistics.rounds, "round")}${took}`;
+  return cached ? `Kept from before, and checked again when it was read (solved by ${how}).` : `Solved just now: ${how}.`;
+}
+
+/** Returns what a listener should know of the γ plot. */
+export function aboutGamma({ problem, gamma }, curves, names) {
+  const K = problem.K;
+  const least = Math.floor(K / 2) + 1;
+  const at = (values, l) => percent(values[l], 1);
+  const others = Object.entries(curves).filter(([name]) => name !== "optimal");
+  const said = others.map(([name, curve]) => `${names(name)} ${at(curve.gamma, least)} and ${at(curve.gamma, K)}`);
+  const beside = said.length ? ` For comparison: ${said.join("; ")}.` : "";
+  return (
+    `The majority is released with probability γ, else a fair coin. The narrowest majority, ${least} of ${K}, is released with ` +
+    `probability ${at(gamma, least)} and a unanimous one with ${at(gamma, K)}.${beside}`
+  );
+}
+
+/** Returns what a listener should know of an error plot. */
+export function aboutErrors(p, curves, measure, names) {
+  const worsts = Object.entries(curves).map(([name, curve]) => {
+    const most = Math.max(...curve[measure]);
+    return `${names(name)} ${plain(most, 3)} (at p = ${plain(p[curve[measure].indexOf(most)], 3)})`;
+  });
+  return `${MEASURES[measure]} Largest error: ${worsts.join("; ")}.`;
+}
+
+export const MEASURES = {
+  tv_error: "How far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p.",
+  disagreement: "How often the released bit is not the majority that was voted, when every voter says 1 with chance p.",
+};

@@ -48,7 +48,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         try:
             with noticing(stopping, chosen.stop_seconds):
                 await desk.start(stopping)
-                yield
+                async with edge.counting(desk):
+                    yield
         finally:
             await desk.close()
 

@@ -17,6 +17,7 @@ TITLES = {
     "wrong-host": "This server is not called by that name.",
     "too-many-requests": "Too many requests from one client.",
     "busy": "The server is busy.",
+    "not-ready": "Answers cannot be given at the moment.",
     "internal-error": "Something unforeseen went wrong.",
 }
 """By the last word of the problem's type."""

@@ -2,27 +2,26 @@
 
 Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
 can make a new series. With several workers each counts in a file of its own, in a folder that `SHARED` names, and whoever is
-asked for the metrics adds them up; `solved`, `looked` and `restarted` are what the rest of the service calls.
+asked for the metrics adds them up; `solved`, `looked` and `pooled` are what the rest of the service calls.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from darrm_opt.errors import DarrmError
-
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+    from api.pool import PoolState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -42,8 +41,13 @@ neighbouring problem, whose guarantee implies the asked one."""
 
 FOUND: tuple[Found, ...] = ("hit", "miss", "bad", "stale", "near")
 
+REPLACED = ("crashed", "killed", "retired")
+"""Why a solver process is replaced: it ended by itself; it would not stop, took too long or grew too large; its time came."""
+
 REGISTRY = CollectorRegistry(auto_describe=True)
 """Ours alone: nothing that a library counts elsewhere appears in it."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series again, which several workers lack anyway
 
 _REQUESTS = Counter("darrm_requests", "Requests answered.", ("method", "route", "status"), registry=REGISTRY)
 _SECONDS = Histogram(
@@ -62,9 +66,18 @@ _SOLVE_SECONDS = Histogram(
     registry=REGISTRY,
 )
 _LOOKED = Counter("darrm_cache_lookups", "Looks into the store, by what was found.", ("found",), registry=REGISTRY)
-_RESTARTS = Counter("darrm_pool_restarts", "Solver processes that were replaced.", registry=REGISTRY)
+_REPLACED = Counter(
+    "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
+)
 _DENIED = Counter("darrm_denied", "Requests denied at the gate, by status.", ("status",), registry=REGISTRY)
-_RUNNING = Gauge("darrm_jobs_running", "Solver processes at work.", registry=REGISTRY, multiprocess_mode="livesum")
+_BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
+_WAITING = Gauge(
+    "darrm_pool_waiting",
+    "Tasks that wait for a solver process.",
+    ("pool",),
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
 _INSIDE = Gauge("darrm_requests_open", "Requests being answered now.", registry=REGISTRY, multiprocess_mode="livesum")
 
 
@@ -114,14 +127,14 @@ def looked(found: str) -> None:
     _LOOKED.labels(found if found in FOUND else "bad").inc()
 
 
-def restarted() -> None:
-    """Count a solver process that was replaced."""
-    _RESTARTS.inc()
-
-
-def running(change: int) -> None:
-    """Note that solver processes begin (+1) or end (−1) to work."""
-    _RUNNING.inc(change)
+def pooled(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:
+    """Note where this process's pools stand, and count what was replaced in them since ``before``."""
+    for name, state in states.items():
+        _BUSY.labels(name).set(state.busy)
+        _WAITING.labels(name).set(state.waiting)
+        for why in REPLACED:
+            counted = getattr(before[name], why) if name in before else 0
+            _REPLACED.labels(name, why).inc(getattr(state, why) - counted)
 
 
 def inside(change: int) -> None:
@@ -129,12 +142,11 @@ def inside(change: int) -> None:
     _INSIDE.inc(change)
 
 
-def text(asked: Mapping[str, tuple[str, Callable[[], float]]] | None = None) -> bytes:
+def text(now: Mapping[str, tuple[str, float]]) -> bytes:
     """Return everything in Prometheus's format, of all workers together.
 
     Args:
-        asked: more gauges, by name: what each is, and a function that returns its value now, the same in all workers
-            (such as the queue in the database). One whose place cannot be read at the moment is left out.
+        now: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the database).
     """
     folder = os.environ.get(SHARED)
     if folder is None:
@@ -144,11 +156,10 @@ def text(asked: Mapping[str, tuple[str, Callable[[], float]]] | None = None) -> 
         together = CollectorRegistry()
         MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it is not typed there
         found = generate_latest(together)
-    now = CollectorRegistry()
-    for name, (about, value) in (asked or {}).items():
-        with contextlib.suppress(DarrmError):
-            now.register(_Now(GaugeMetricFamily(name, about, value=value())))
-    return found + generate_latest(now)
+    more = CollectorRegistry()
+    for name, (about, value) in now.items():
+        more.register(_Now(GaugeMetricFamily(name, about, value=value)))
+    return found + generate_latest(more)
 
 
 class _Now:

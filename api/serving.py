@@ -98,26 +98,22 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     Raises:
         CannotListen: the app did not start; the log says why.
     """
-    import uvicorn
-    from uvicorn.config import STARTUP_FAILURE
-    from uvicorn.supervisors import Multiprocess
-
     from api import logs
-    from api.worker import configuration
 
     with _signals(), _shared(settings) as shared, listening:
         logs.configure(shared)
-        config = configuration(shared)
-        if settings.workers == 1:
-            try:
-                uvicorn.Server(config).run(sockets=[listening])
-            except SystemExit as end:  # how uvicorn says that the application did not start
-                raise CannotListen(_NOT_STARTED) from end
+        if settings.workers > 1:
+            from api.supervisor import supervise
+
+            if not supervise(shared, listening):
+                raise CannotListen(_NOT_STARTED)
             return
-        supervisor = Multiprocess(config, [listening])
-        supervisor.run()
-        if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-            raise CannotListen(_NOT_STARTED)
+        from api.worker import work
+
+        try:
+            work(shared, listening)
+        except SystemExit as end:  # how uvicorn says that the application did not start
+            raise CannotListen(_NOT_STARTED) from end
 
 
 _NOT_STARTED = "The server did not start; its log says why."

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import logging
 import multiprocessing
 import os
 import signal
+import socket
+import sys
 import threading
 from importlib.util import find_spec
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
 from api import logs
 from api.settings import Settings
 from api.wire import GuardedProtocol, Limits
+from darrm_opt import __version__
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -25,16 +31,11 @@ _LOG = logging.getLogger("api.worker")
 
 
 class WorkerConfig(uvicorn.Config):
-    """uvicorn's configuration, with what `GuardedProtocol` reads; it is pickled on its way to a worker."""
+    """uvicorn's configuration, with what `GuardedProtocol` reads."""
 
     def __init__(self, settings: Settings, **more: Any) -> None:
-        self.settings = settings
         self.limits = Limits(settings.connections, settings.head_bytes, settings.head_seconds, settings.body_seconds)
         super().__init__(functools.partial(application, settings), factory=True, log_config=None, **more)
-
-    def configure_logging(self) -> None:
-        """Give this process's log its form; uvicorn calls it in each process."""
-        logs.configure(self.settings)
 
 
 def configuration(settings: Settings) -> WorkerConfig:
@@ -49,7 +50,6 @@ def configuration(settings: Settings) -> WorkerConfig:
         http=GuardedProtocol,
         ws="none",
         lifespan="on",
-        workers=settings.workers,
         access_log=False,
         server_header=False,
         proxy_headers=bool(settings.proxies),
@@ -59,14 +59,35 @@ def configuration(settings: Settings) -> WorkerConfig:
     )
 
 
-def application(settings: Settings) -> FastAPI:
-    """Return the application of a worker, which stops in order when the process that started it is gone."""
-    from api.app import create_app
+def work(settings: Settings, listening: socket.socket) -> None:
+    """Serve at a socket until a signal says otherwise: the whole life of a worker, or of a server that has none.
 
+    Raises:
+        SystemExit: the application did not start.
+    """
+    logs.configure(settings)
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
+        uvicorn.Server(configuration(settings)).run(sockets=[listening])
+
+
+def application(settings: Settings) -> FastAPI:
+    """Return the application of a worker, which stops in order when the process that started it is gone.
+
+    Raises:
+        SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-    return create_app(settings)
+    loop = type(asyncio.get_running_loop()).__module__
+    _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})
+    try:
+        from api.app import create_app
+
+        return create_app(settings)
+    except Exception:  # noqa: BLE001 — whatever it is, the log has it
+        _LOG.exception("the application cannot be made")
+        sys.exit(STARTUP_FAILURE)
 
 
 def _follow(sentinel: int) -> None:

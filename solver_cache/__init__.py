@@ -11,7 +11,7 @@ Importing this package is cheap: SQLAlchemy is imported by `open_store`, and onl
 """
 
 from solver_cache.check import Finding, check
-from solver_cache.errors import CacheError
+from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.examine import Decision, Found, examine, inspect
 from solver_cache.jobs import Job, Jobs, open_jobs
 from solver_cache.key import CORE, Request
@@ -31,6 +31,7 @@ __all__ = [
     "Jobs",
     "MemoryStore",
     "NoStore",
+    "ReadOnlyCache",
     "Request",
     "Row",
     "Store",

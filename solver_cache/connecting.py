@@ -3,21 +3,28 @@
 SQLite runs in WAL mode, so readers and one writer do not wait for each other. Several processes that make a *new*
 file at once would meet "database is locked" while one switches it to WAL, so a lock file beside it admits one at a
 time to that step. Every change is one transaction: a process killed in the middle leaves everything as it was.
+
+``?mode=ro`` opens a database for reading only: a table that is shipped, on a file system that nobody can write, or
+owned by another. Opening it then writes nothing, no file beside it either. A SQLite file that nobody has open is taken
+as *immutable*, since SQLite would otherwise make two files beside it to read it: whoever writes to it while it is open
+so may have readers miss answers, or meet an error, until they open it again; no wrong answer can come of it, because
+every row is proved when it is read.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from solver_cache.errors import ELSEWHERE, CacheError
+from solver_cache.errors import ELSEWHERE, CacheError, ReadOnlyCache
 from solver_cache.naming import parsed, shown
-from solver_cache.schema import NewerSchema, migrate
+from solver_cache.schema import MIGRATIONS, NewerSchema, migrate, schema_version
 
 BUSY_SECONDS = 30
 """How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
@@ -42,22 +49,25 @@ class Database:
     Attributes:
         url: the place, without its password.
         dialect: "sqlite" or "postgresql".
+        read_only: whether it was opened for reading only.
 
     Raises:
-        CacheError: the database cannot be opened, made, migrated or written.
+        CacheError: the database cannot be opened, made, migrated or written; for reading only: it is not there, or has
+            another schema.
     """
 
     def __init__(self, url: str) -> None:
-        place = parsed(url)
-        self.url = shown(place)
+        place, self.read_only = parsed(url)
+        self.url = shown(place.update_query_dict({"mode": "ro"}) if self.read_only else place)
         self.dialect = place.get_backend_name()
+        path = Path(place.database or "") if self.dialect == "sqlite" else None
         with self._translated():
             try:
-                self.engine = _engine(place)
+                self.engine = _engine(place, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             try:
-                self._prepare(Path(place.database or "") if self.dialect == "sqlite" else None)
+                self._check(path) if self.read_only else self._prepare(path)
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -71,6 +81,8 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """Yield a connection within a transaction, which is done when the block ends well."""
+        if self.read_only:
+            raise ReadOnlyCache(self.url)
         with self._translated(), self._transaction() as connection:
             yield connection
 
@@ -82,6 +94,16 @@ class Database:
     def _transaction(self) -> Iterator[Connection]:
         with self.engine.connect().execution_options(darrm_begin="BEGIN IMMEDIATE") as connection, connection.begin():
             yield connection
+
+    def _check(self, path: Path | None) -> None:
+        """Find out, writing nothing, whether the database can be read."""
+        if path is not None and not path.is_file():
+            raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
+        with self.engine.connect() as connection:
+            version = schema_version(connection)
+        if version < len(MIGRATIONS):
+            older = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
+            raise CacheError(self.url, older, "Open it once, or a copy of it, without ?mode=ro: that migrates it.")
 
     def _prepare(self, path: Path | None) -> None:
         """Make or migrate the database; also the proof that it can be written, before any work is done for it."""
@@ -102,7 +124,8 @@ class Database:
             stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
             raise CacheError(self.url, stuck, f"End that process. {ELSEWHERE}") from err
         except OSError as err:
-            raise CacheError(self.url, f"it cannot be made or written ({err})", ELSEWHERE) from err
+            advice = _READING if path.is_file() else ELSEWHERE
+            raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -116,15 +139,26 @@ class Database:
             raise CacheError(self.url, said, _advice(said)) from err
 
 
-def _engine(place: URL) -> Engine:
-    if place.get_backend_name() != "sqlite":
+def _engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:
+    if path is None:
         limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
         asked = {name: value for name, value in limits.items() if name not in place.query}
-        return create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
-    engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
+        engine = create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
+        return engine.execution_options(postgresql_readonly=True) if read_only else engine
+    if read_only:
+        engine = create_engine(place, hide_parameters=True, creator=_reader(path))
+    else:
+        engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _connected)
     event.listen(engine, "begin", _begun)
     return engine
+
+
+def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
+    """Return what opens a SQLite file for reading only."""
+    alone = not Path(f"{path}-wal").exists()  # else someone writes to it now, and both files beside it are there
+    name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 
 
 def _connected(connection: Any, _record: Any) -> None:
@@ -149,7 +183,10 @@ def _advice(said: str) -> str:
         return "Its file is damaged; it is only a cache: move it away, and answers are solved again."
     if "full" in said:
         return f"Make room there. {ELSEWHERE}"
+    if "readonly" in said or "read-only" in said or "permission denied" in said:
+        return _READING
     return ELSEWHERE
 
 
+_READING = f"Append ?mode=ro to its URL to read what is there. {ELSEWHERE}"
 _DRIVER = f"Install it (for PostgreSQL: psycopg). {ELSEWHERE}"

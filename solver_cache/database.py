@@ -11,6 +11,8 @@ from sqlalchemy import select, update
 from solver_cache.connecting import Database
 from solver_cache.database_jobs import DatabaseJobs
 from solver_cache.inserting import insert_new
+from solver_cache.jobs import Jobs
+from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.schema import SOLUTIONS
 from solver_cache.tally import Tally
@@ -25,7 +27,8 @@ class DatabaseStore:
     """A `solver_cache.store.Store` in a database.
 
     Args:
-        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
+            then kept in memory).
 
     Raises:
         CacheError: the database cannot be opened, made, migrated or written.
@@ -35,7 +38,7 @@ class DatabaseStore:
         self.tally = Tally()
         self._database = Database(url)
         self.url = self._database.url
-        self.jobs = DatabaseJobs(self._database)
+        self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``."""

@@ -21,5 +21,12 @@ class CacheError(DarrmError):
         super().__init__(f"The cache at {url} cannot be used: {trouble}. {advice}")
 
 
+class ReadOnlyCache(CacheError):
+    """Something was to be written to a place that was opened for reading only."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "it is opened for reading only", "Take ?mode=ro off its URL to write to it.")
+
+
 ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to keep nothing."
 """Advice that fits wherever the place itself cannot be mended from here."""

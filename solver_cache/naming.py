@@ -14,12 +14,12 @@ SUPPORTED = ("sqlite", "postgresql")
 
 ACCEPTED = (
     "Set DARRM_CACHE_URL to sqlite:///FILE (four slashes for an absolute path), postgresql+psycopg://USER@HOST/NAME, "
-    "'memory' or 'off'."
+    "'memory' or 'off'; append ?mode=ro to a database's URL to read only."
 )
 
 
-def parsed(url: str) -> URL:
-    """Return the URL with a SQLite path made absolute.
+def parsed(url: str) -> tuple[URL, bool]:
+    """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``).
 
     Raises:
         CacheError: it names no database that is supported; without the password that may be in it.
@@ -30,13 +30,17 @@ def parsed(url: str) -> URL:
         raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
     if place.get_backend_name() not in SUPPORTED:
         raise CacheError(shown(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
+    mode = place.query.get("mode", "rw")
+    if mode not in {"rw", "ro"}:
+        raise CacheError(shown(place), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing.")
+    place, read_only = place.difference_update_query(["mode"]), mode == "ro"
     if place.get_backend_name() != "sqlite":
-        return place
+        return place, read_only
     if place.database in {None, "", ":memory:"}:
         raise CacheError(shown(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
     if str(place.database).startswith("file:"):
         raise CacheError(shown(place), "SQLite's own file: notation is not supported", ACCEPTED)
-    return place.set(database=str(Path(str(place.database)).expanduser().absolute()))
+    return place.set(database=str(Path(str(place.database)).expanduser().absolute())), read_only
 
 
 def shown(place: URL) -> str:

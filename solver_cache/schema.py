@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, text
+from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
 
 METADATA = MetaData()
 
@@ -77,6 +77,21 @@ class NewerSchema(Exception):
     """The database was made by a newer version of this program."""
 
 
+def schema_version(connection: Connection) -> int:
+    """Return the version of the schema; 0 where there is none yet.
+
+    Raises:
+        NewerSchema: it is beyond what this program knows.
+    """
+    if not inspect(connection).has_table("darrm_schema"):
+        return 0
+    found = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
+    version = 0 if found is None else int(found)
+    if version > len(MIGRATIONS):
+        raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
+    return version
+
+
 def migrate(connection: Connection) -> int:
     """Bring the database to the present schema, inside the caller's transaction; return the version found.
 
@@ -86,10 +101,7 @@ def migrate(connection: Connection) -> int:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
     connection.execute(text("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)"))
-    found = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
-    version = 0 if found is None else int(found)
-    if version > len(MIGRATIONS):
-        raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
+    version = schema_version(connection)
     for migration in MIGRATIONS[version:]:
         migration(connection)
     # Written even where nothing changed: a place that can only be read says so now, and not after a long solve.

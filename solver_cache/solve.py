@@ -13,7 +13,7 @@ from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.design.solver import Method, Shape, solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.errors import CacheError
+from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.examine import Decision, Found, examine
 from solver_cache.key import Request
 from solver_cache.row import Row, row_of
@@ -115,6 +115,8 @@ def _keep(solution: Solution, request: Request, store: Store, seen: Row | None, 
         return _not_kept(solution, request, store, decision, f"it does not pass its own check: {reread.reason}")
     try:
         standing = store.put(mine, replacing=seen)
+    except ReadOnlyCache as err:  # as it was asked for: nothing to warn of
+        return CachedSolution(solution, decision, kept=False, trouble=str(err))
     except CacheError as err:
         return _not_kept(solution, request, store, decision, str(err))
     if standing == mine:

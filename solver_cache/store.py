@@ -47,7 +47,7 @@ class Store(Protocol):
         one who saw that very row, so that a good one that came in between is safe.
 
         Raises:
-            CacheError: the place cannot be written; nothing was changed.
+            CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
     def rows(self) -> Iterator[Row]:
@@ -130,7 +130,8 @@ def open_store(url: str) -> Store:
 
     Args:
         url: a database URL, such as ``sqlite:////var/cache/darrm.sqlite`` (four slashes: an absolute path) or
-            ``postgresql+psycopg://user@host/name``; or ``memory`` (until the process ends); or ``off``.
+            ``postgresql+psycopg://user@host/name``, for reading only with ``?mode=ro`` behind it; or ``memory`` (until
+            the process ends); or ``off``.
 
     Raises:
         CacheError: the place cannot be used. Found out now, before any work, and nothing is left behind half-made.

@@ -120,7 +120,7 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
 
     real = solver_cache.connecting._connected
     monkeypatch.setattr(solver_cache.connecting, "_connected", connected)
-    with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Set DARRM_CACHE_URL to"):
+    with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Append \?mode=ro to its URL"):
         open_store(url)
 
 

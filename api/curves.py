@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from api.comparison import BASELINES, private_baselines
+from api.comparison import BASELINES, FURTHER, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.error import disagreement, error_curve, tv_error
@@ -19,9 +19,9 @@ from darrm_opt.record import problem_record
 MEASURES = ("tv_error", "disagreement")
 
 
-def compared(solution: Solution) -> dict[str, NoiseFunction]:
-    """Return the solution's γ as "optimal", and the baselines that are private for its problem."""
-    return {"optimal": solution.noise, **private_baselines(solution.problem)}
+def compared(solution: Solution, baselines: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
+    """Return the solution's γ as "optimal", and the baselines that are private for its problem: those named, or all."""
+    return {"optimal": solution.noise, **private_baselines(solution.problem, baselines)}
 
 
 def shared_p(points: Any) -> list[float]:
@@ -44,10 +44,10 @@ def allowances(K: int, most: int) -> list[float]:
     return sorted({round(float(m)) for m in np.linspace(1, last, min(most, last))})
 
 
-def over_p(solution: Solution, p: Sequence[float]) -> dict[str, Any]:
-    """Return both errors at each p that all voters share."""
+def over_p(solution: Solution, p: Sequence[float], baselines: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return both errors at each p that all voters share, of the solution and of the baselines named (None: the usual)."""
     curves = {}
-    for name, noise in compared(solution).items():
+    for name, noise in compared(solution, baselines).items():
         errors = error_curve(noise, p)
         curves[name] = {"gamma": noise.values.tolist()} | {
             measure: getattr(errors, measure).tolist() for measure in MEASURES
@@ -61,8 +61,8 @@ def over_p(solution: Solution, p: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
-    """Return both errors of each solution, averaged over the objective's prior.
+def over_m(solutions: Sequence[Solution], baselines: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return both errors of each solution and of the baselines (None: the usual), averaged over the objective's prior.
 
     A tv error that has no closed form under the prior is None, and so is a baseline where it has no meaning.
 
@@ -70,10 +70,10 @@ def over_m(solutions: Sequence[Solution]) -> dict[str, Any]:
         InvalidInput: the objective is over scenarios and has no prior.
     """
     tables = [
-        {name: _averages(noise, solution.objective) for name, noise in compared(solution).items()}
+        {name: _averages(noise, solution.objective) for name, noise in compared(solution, baselines).items()}
         for solution in solutions
     ]
-    names = [name for name in ("optimal", *BASELINES) if any(name in table for table in tables)]
+    names = [name for name in ("optimal", *BASELINES, *FURTHER) if any(name in table for table in tables)]
     problems = [problem_record(solution.problem) for solution in solutions]
     return {
         "over": "m",

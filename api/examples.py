@@ -60,6 +60,7 @@ GAMMA_EXAMPLE: dict[str, Any] = {
             "total": 0.027389274000597652,
         },
     },
+    "nearest": None,
     "warnings": [],
 }
 
@@ -116,5 +117,48 @@ CURVE_EXAMPLE: dict[str, Any] = {
             "disagreement": [0.296522984350976, 0.296522984350976],
         },
     },
+    "left_out": {},
+    "nearest": None,
     "warnings": [],
+}
+
+TRADEOFF_EXAMPLE: dict[str, Any] = {}
+
+PROFILE_EXAMPLE: dict[str, Any] = {}
+
+VERIFY_EXAMPLE: dict[str, Any] = {}
+
+VERIFY_REQUEST_EXAMPLE: dict[str, Any] = {}
+
+COMPOSE_EXAMPLE: dict[str, Any] = {}
+
+COMPARE_EXAMPLE: dict[str, Any] = {}
+
+ESTIMATE_EXAMPLE: dict[str, Any] = {}
+
+PENDING_EXAMPLE: dict[str, Any] = {}
+
+JOB_EXAMPLE: dict[str, Any] = {
+    "id": GAMMA_EXAMPLE["id"],
+    "kind": "gamma",
+    "state": "running",
+    "problem": GAMMA_EXAMPLE["problem"],
+    "objective": "rectangular(lower=0.5, tau=50)",
+    "shape": "free",
+    "attempts": 1,
+    "progress": {
+        "round": 3,
+        "rows": 214,
+        "utility": 0.4021,
+        "upper_bound": 0.4135,
+        "gap": 0.0114,
+        "violation": 0.0023,
+        "seconds": 0.31,
+    },
+    "reason": "",
+    "created": "2025-01-31T12:00:00.000+00:00",
+    "updated": "2025-01-31T12:00:00.500+00:00",
+    "location": f"/v1/jobs/{GAMMA_EXAMPLE['id']}",
+    "result": f"/v1/jobs/{GAMMA_EXAMPLE['id']}/result",
+    "events": f"/v1/jobs/{GAMMA_EXAMPLE['id']}/events",
 }

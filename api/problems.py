@@ -9,64 +9,38 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from api.schemas import ACCEPTED, field_of
+from api.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
+from api.refusals import ShuttingDown, TooMuchAsked
+from api.schemas.design import InField
+from api.schemas.fields import ACCEPTED, field_of
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
-from solver_cache.errors import CacheError
 
-MEDIA_TYPE = "application/problem+json"
+__all__ = [
+    "MEDIA_TYPE",
+    "FieldProblem",
+    "ProblemDetails",
+    "ShuttingDown",
+    "details_of",
+    "install",
+    "malformed",
+    "responses",
+]
 
 _LOG = logging.getLogger("api")
-
-
-class ShuttingDown(DarrmError):
-    """The server stops; what it was solving was given up."""
-
-
-class FieldProblem(BaseModel):
-    """What is wrong with one field of a request."""
-
-    field: str = Field(description="Name of the field, as in the request.", examples=["epsilon"])
-    detail: str = Field(description="What is wrong with it, and what is accepted.")
-
-
-class ProblemDetails(BaseModel):
-    """What went wrong (RFC 9457)."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:darrm-opt:problem:invalid-input",
-                    "title": "A field of the request is not valid.",
-                    "status": 422,
-                    "detail": "K = 0 is not valid: expected a whole number of voters, at least 1.",
-                    "field": "K",
-                    "errors": [
-                        {
-                            "field": "K",
-                            "detail": "K = 0 is not valid: expected a whole number of voters, at least 1.",
-                        }
-                    ],
-                }
-            ]
-        }
-    )
-
-    type: str = Field(description="Kind of problem; 'about:blank' where the status says it all.")
-    title: str = Field(description="The kind of problem in words, the same each time.")
-    status: int = Field(description="HTTP status.", ge=400, le=599)
-    detail: str = Field(description="What happened this time, and what to do about it.")
-    field: str | None = Field(default=None, description="The field of the request that is at fault, if one is.")
-    errors: list[FieldProblem] | None = Field(default=None, description="Every field at fault, the first one first.")
-
 
 _TITLES = {
     "invalid-input": "A field of the request is not valid.",
     "backend-unavailable": "The solver asked for cannot be used here.",
     "not-private": "The noise function is not private.",
+    "not-proven": "The noise function can be neither proved private nor refuted.",
+    "too-much-work": "The request asks for more work than this server gives to one.",
+    "no-account": "No finite privacy loss can be stated.",
+    "not-kept": "No such answer is kept.",
+    "not-acceptable": "The answer has none of the forms that were asked for.",
+    "busy": "The server has more to do than it takes.",
+    "cancelled": "The job was cancelled.",
     "cache-unavailable": "The place where answers are kept cannot be used.",
     "shutting-down": "The server is shutting down.",
     "solve-failed": "No certified answer was found.",
@@ -82,15 +56,39 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unforeseen)
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of these error statuses for a route."""
-    return {status: {"model": ProblemDetails, "description": _DESCRIPTIONS[status]} for status in statuses}
+EVERYWHERE = (400, 401, 408, 413, 421, 429, 431, 500, 503)
+"""What any route under /v1 may answer: access and limits come before it, failures behind it."""
 
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of these error statuses for a route, and of those that every route has."""
+    return {
+        status: {
+            "model": ProblemDetails,
+            "description": _DESCRIPTIONS[status],
+            **({"headers": _RETRY_AFTER} if status in {429, 503} else {}),
+        }
+        for status in sorted({*statuses, *EVERYWHERE})
+    }
+
+
+_RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
 
 _DESCRIPTIONS = {
-    422: "The body is not JSON, or a field is missing, unknown, out of range, or asks for a solver that is not installed here.",
+    400: "The request is not HTTP.",
+    401: "The server asks for an API key, and none or a wrong one was sent.",
+    404: "No such answer is kept; or solving is off here, and no kept answer implies the one that was asked.",
+    406: "The Accept header leaves none of the forms that the answer has.",
+    409: "The job failed or was cancelled; submitted again, it is tried again.",
+    408: "The request took too long to arrive.",
+    413: "The body is larger than this server reads.",
+    422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not installed "
+    "here or for more work than this server gives to one request; or a posted γ is not private.",
+    421: "The server is not called by that name.",
+    429: "Too many requests.",
+    431: "The request line and headers are too large.",
     500: "Something unforeseen went wrong, or the solver failed.",
-    503: "The place where answers are kept cannot be used at the moment, or the server is shutting down.",
+    503: "The place where answers are kept cannot be used at the moment, or the server is busy or shutting down.",
 }
 
 
@@ -104,42 +102,102 @@ def document(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _problem(status: int, name: str, detail: str, errors: list[FieldProblem] | None = None) -> JSONResponse:
-    details = ProblemDetails(
+def details_of(err: DarrmError) -> ProblemDetails:
+    """Return the problem details of an error that the core, the cache or a route raised on purpose."""
+    status, name = next(_KINDS[kind.__name__] for kind in type(err).__mro__ if kind.__name__ in _KINDS)
+    # the place of the cache is the operator's business
+    text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
+    field = _field(err)
+    return _details(status, name, text, [FieldProblem(field=field, detail=text)] if field else None, **_more(err))
+
+
+_KINDS = {
+    "InvalidInput": (422, "invalid-input"),
+    "InField": (422, "invalid-input"),
+    "BackendUnavailable": (422, "backend-unavailable"),
+    "NotPrivate": (422, "not-private"),
+    "NotProven": (422, "not-proven"),
+    "BelowLeakFloor": (422, "no-account"),
+    "TooMuchAsked": (422, "too-much-work"),
+    "TooMuchWork": (422, "too-much-work"),
+    "Overdue": (422, "too-much-work"),
+    "TooMuchMemory": (422, "too-much-work"),
+    "NotKept": (404, "not-kept"),
+    "NotAcceptable": (406, "not-acceptable"),
+    "JobCancelled": (409, "cancelled"),
+    "Busy": (503, "busy"),
+    "ShuttingDown": (503, "shutting-down"),
+    "PoolClosed": (503, "shutting-down"),
+    "CacheError": (503, "cache-unavailable"),
+    "DarrmError": (500, "solve-failed"),
+}
+"""Status and kind by the error's name, or that of the class it comes from: importing all of them would take long."""
+
+
+def _field(err: DarrmError) -> str:
+    """Return the field at fault, "" where none is."""
+    match err:
+        case InField() | TooMuchAsked():
+            return err.field
+        case InvalidInput():
+            return field_of(err.argument)
+        case BackendUnavailable():
+            return "backend"
+        case NotPrivate():
+            return "gamma"
+    return ""
+
+
+def _more(err: DarrmError) -> dict[str, Any]:
+    """Return what else can be said of an error."""
+    match err:
+        case TooMuchAsked():
+            return {"estimated_seconds": err.seconds}
+        case NotPrivate():
+            return {"worst_corners": err.worst, "excess": err.excess}
+    return {}
+
+
+def _details(
+    status: int, name: str, detail: str, errors: list[FieldProblem] | None = None, **more: Any
+) -> ProblemDetails:
+    return ProblemDetails(
         type=f"urn:darrm-opt:problem:{name}",
         title=_TITLES[name],
         status=status,
         detail=detail,
         field=errors[0].field if errors else None,
         errors=errors,
+        **more,
     )
-    return JSONResponse(details.model_dump(exclude_none=True), status, media_type=MEDIA_TYPE)
+
+
+def _rendered(details: ProblemDetails, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(details.model_dump(exclude_none=True), details.status, headers, MEDIA_TYPE)
 
 
 async def _refused(_: Request, err: Exception) -> JSONResponse:
-    """Answer an error that the core or the cache raised on purpose."""
-    if isinstance(err, InvalidInput):
-        return _problem(422, "invalid-input", str(err), [FieldProblem(field=field_of(err.argument), detail=str(err))])
-    if isinstance(err, BackendUnavailable):
-        return _problem(422, "backend-unavailable", str(err), [FieldProblem(field="backend", detail=str(err))])
-    if isinstance(err, NotPrivate):
-        return _problem(422, "not-private", str(err), [FieldProblem(field="gamma", detail=str(err))])
-    if isinstance(err, ShuttingDown):
-        return _problem(503, "shutting-down", str(err))
-    _LOG.error("%s", err)
-    if isinstance(err, CacheError):  # its place is the operator's business
-        return _problem(503, "cache-unavailable", "Try again later; the server's log says what is wrong.")
-    return _problem(500, "solve-failed", str(err))
+    """Answer an error that was raised on purpose."""
+    if not isinstance(err, DarrmError):
+        return await _unforeseen(_, err)
+    details = details_of(err)
+    if details.type.endswith(("solve-failed", "cache-unavailable")):
+        _LOG.error("%s", err)
+    return _rendered(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
 
 
-async def _malformed(_: Request, err: Exception) -> JSONResponse:
-    """Answer a request that does not have the shape of one."""
+def malformed(err: RequestValidationError) -> ProblemDetails:
+    """Return the problem details of a request that does not have the shape of one."""
     found: dict[str, str] = {}
-    for error in err.errors() if isinstance(err, RequestValidationError) else ():
+    for error in err.errors():
         field, detail = _told(error)
         found.setdefault(field, detail)  # a union complains once for each of its members
     errors = [FieldProblem(field=field, detail=detail) for field, detail in found.items()]
-    return _problem(422, "invalid-input", " ".join(found.values()), errors)
+    return _details(422, "invalid-input", " ".join(found.values()), errors)
+
+
+async def _malformed(_: Request, err: Exception) -> JSONResponse:
+    return _rendered(malformed(err)) if isinstance(err, RequestValidationError) else await _unforeseen(_, err)
 
 
 def _told(error: dict[str, Any]) -> tuple[str, str]:
@@ -167,12 +225,12 @@ async def _http(_: Request, err: Exception) -> JSONResponse:
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
         unread = "The body cannot be read as JSON in UTF-8."
-        return _problem(422, "invalid-input", unread, [FieldProblem(field="body", detail=unread)])
+        return _rendered(_details(422, "invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
     phrase = HTTPStatus(status).phrase
     details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=detail or phrase)
-    return JSONResponse(details.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
+    return _rendered(details, dict(headers or {}))
 
 
 async def _unforeseen(_: Request, __: Exception) -> JSONResponse:
     """Answer a bug; the server logs it with its traceback."""
-    return _problem(500, "internal-error", "The server's log has the details.")
+    return _rendered(_details(500, "internal-error", "The server's log has the details."))

@@ -1,0 +1,50 @@
+"""What goes in and what comes out, as types: names, units, ranges and examples. One file for each matter."""
+
+from __future__ import annotations
+
+from api.schemas.accounts import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest
+from api.schemas.curves import (
+    CurveRequest,
+    ErrorCurveAnswer,
+    ProfileAnswer,
+    ProfileRequest,
+    TradeoffAnswer,
+    TradeoffRequest,
+)
+from api.schemas.design import CertificateAnswer, DesignRequest, GammaAnswer, InField, ProblemAnswer, ProblemRequest
+from api.schemas.fields import ACCEPTED, LARGEST_POINTS, field_of
+from api.schemas.planning import BatchAnswer, BatchItem, BatchRequest, EstimateAnswer, HealthAnswer, PendingAnswer
+from api.schemas.proofs import VerifyAnswer, VerifyRequest
+from api.schemas.query import from_query, query_parameters
+
+__all__ = [
+    "ACCEPTED",
+    "LARGEST_POINTS",
+    "BatchAnswer",
+    "BatchItem",
+    "BatchRequest",
+    "CertificateAnswer",
+    "CompareAnswer",
+    "CompareRequest",
+    "ComposeAnswer",
+    "ComposeRequest",
+    "CurveRequest",
+    "DesignRequest",
+    "ErrorCurveAnswer",
+    "EstimateAnswer",
+    "GammaAnswer",
+    "HealthAnswer",
+    "InField",
+    "PendingAnswer",
+    "ProblemAnswer",
+    "ProblemRequest",
+    "ProfileAnswer",
+    "ProfileRequest",
+    "TradeoffAnswer",
+    "TradeoffRequest",
+    "VerifyAnswer",
+    "VerifyRequest",
+    "field_of",
+    "from_query",
+    "query_parameters",
+]

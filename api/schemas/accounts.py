@@ -1,0 +1,173 @@
+"""What many releases cost, and which way of releasing is most accurate within one budget."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.examples import COMPARE_EXAMPLE, COMPOSE_EXAMPLE
+from api.schemas.design import ProblemAnswer
+from api.schemas.fields import (
+    Affected,
+    Allowance,
+    Answer,
+    Asked,
+    Backend,
+    ObjectiveText,
+    PostedGamma,
+    ReleaseDelta,
+    Shape,
+    TargetEpsilon,
+    VoterDelta,
+    VoterEpsilon,
+    Voters,
+    described,
+)
+
+MOST_QUERIES = 10**9
+"""Most releases of one account, as in the core."""
+
+Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MOST_QUERIES)]
+
+
+class ComposeRequest(Asked):
+    """What Q releases cost together.
+
+    Without `K`: `epsilon` and `delta` are those of one release. With `K` (and `m` or `target_epsilon`) they belong to a
+    problem as everywhere, `epsilon` to one voter; then γ_opt is designed, or `gamma` is given, and the accounts that
+    know the very γ are asked too.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"epsilon": 0.3, "delta": 1e-5, "queries": 100, "slack": 1e-4},
+                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4},
+            ]
+        }
+    )
+
+    K: Annotated[int | None, described("Number of voters [voters].", minimum=1)] = None
+    m: Allowance = None
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    delta: ReleaseDelta = None
+    affected: Affected = None
+    target_epsilon: TargetEpsilon = None
+    objective: ObjectiveText = "rectangular"
+    shape: Shape = "free"
+    backend: Backend = "highs"
+    gamma: PostedGamma | None = None
+    queries: Queries = 1
+    slack: Annotated[FiniteFloat, described("δ′ of the closed form [probability].", minimum=0, exclusiveMaximum=1)] = (
+        1e-4
+    )
+    total_delta: Annotated[
+        FiniteFloat | None,
+        described(
+            "δ of all releases together [probability]; by default 1 − (1−δ)^Q (1−slack).", minimum=0, exclusiveMaximum=1
+        ),
+    ] = None
+
+
+class AccountAnswer(Answer):
+    """The total by one account, or why there is none."""
+
+    epsilon: FiniteFloat | None = Field(description="Total ε [nats]; null where the account refuses.")
+    delta: FiniteFloat | None = Field(description="At this total δ [probability]; null where the account refuses.")
+    refused: str | None = Field(default=None, description="Why the account gives no number.")
+    method: str | None = Field(default=None, description="Which account is the best.")
+
+
+class EachAnswer(Answer):
+    """Privacy of one release."""
+
+    epsilon: FiniteFloat = Field(description="ε of one release [nats].")
+    delta: FiniteFloat = Field(description="δ of one release [probability].")
+
+
+class ComposeAnswer(Answer):
+    """The total by every sound account."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [COMPOSE_EXAMPLE]})
+
+    each: EachAnswer
+    queries: int = Field(description="Number of releases [releases].")
+    problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")
+    gamma: list[FiniteFloat] | None = Field(description="The γ that is released [probability]; null likewise.")
+    accounts: dict[str, AccountAnswer] = Field(
+        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of all."
+    )
+
+
+class CompareRequest(Asked):
+    """Every way of releasing a majority, on one footing: same voters, same total privacy, same number of queries."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}]
+        }
+    )
+
+    K: Voters
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    affected: Affected = None
+    queries: Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MOST_QUERIES)] = 1
+    total_epsilon: Annotated[
+        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
+    ]
+    total_delta: Annotated[
+        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
+    ] = 0.0
+    objective: ObjectiveText = "rectangular"
+    prior: Annotated[
+        str | None,
+        Field(
+            max_length=20_000,
+            description="How votes fall, for the accuracy: the text of an objective with a prior, such as "
+            "histogram(9,1,0,2) for measured votes; by default the objective's own.",
+            examples=["shared(2,5)"],
+        ),
+    ] = None
+
+
+class VotersAnswer(Answer):
+    """The voters, as they were understood."""
+
+    K: int = Field(description="Number of voters [voters].")
+    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
+    Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
+    affected: int = Field(description="How many voters one record can influence [voters].")
+
+
+class WayAnswer(Answer):
+    """One way of releasing, turned up as far as the budget allows."""
+
+    name: str = Field(
+        description="Which way: optimal, constant, subsampling, double_subsampling, gnmax, saa, majority."
+    )
+    knob: str = Field(description="Name of its parameter.")
+    value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
+    gamma: list[FiniteFloat] | None = Field(description="The γ that the way amounts to [probability]; null likewise.")
+    epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
+    disagreement: FiniteFloat | None = Field(
+        description="Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
+    )
+    tv_error: FiniteFloat | None = Field(
+        description="|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; null where it has no closed form."
+    )
+
+
+class CompareAnswer(Answer):
+    """Every way within one budget, the most accurate first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
+
+    voters: VotersAnswer
+    queries: int = Field(description="Number of releases [releases].")
+    total: EachAnswer = Field(description="(ε, δ) of all releases together.")
+    objective: str = Field(description="What the way called optimal maximises.")
+    rows: list[WayAnswer] = Field(description="One a way, by disagreement.")
+    not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

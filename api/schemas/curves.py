@@ -1,0 +1,215 @@
+"""Curves: errors over p, utility over the allowance, δ over ε."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.examples import CURVE_EXAMPLE, PROFILE_EXAMPLE, TRADEOFF_EXAMPLE
+from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
+from api.schemas.fields import (
+    LARGEST_POINTS,
+    MOST_ALLOWANCES,
+    Affected,
+    Answer,
+    Asked,
+    Backend,
+    ObjectiveText,
+    PostedGamma,
+    ReleaseDelta,
+    Shape,
+    VoterDelta,
+    VoterEpsilon,
+    Voters,
+    described,
+)
+
+Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
+
+Baselines = Annotated[
+    list[Baseline] | None,
+    Field(
+        max_length=20,
+        description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
+        "double_subsampling, subsampling and randomized_response.",
+        examples=[["gnmax", "randomized_response"]],
+    ),
+]
+
+
+class CurveRequest(DesignRequest):
+    """An error curve to draw: γ_opt beside the baselines."""
+
+    points: Annotated[
+        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=LARGEST_POINTS)
+    ] = 101
+    baselines: Baselines = None
+
+
+class CurveAnswer(Answer):
+    """One noise function and its errors."""
+
+    gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability], proved private for the problem.")
+    tv_error: list[FiniteFloat] = Field(description="|Pr[release = 1] − Pr[majority = 1]| at each p [probability].")
+    disagreement: list[FiniteFloat] = Field(
+        description="Pr[release ≠ majority that was voted] at each p [probability]."
+    )
+
+
+class ErrorCurveAnswer(Answer):
+    """Errors over the probability p of a one, shared by all voters: γ_opt beside the baselines."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [CURVE_EXAMPLE]})
+
+    id: str = Field(description="Content key of the γ called optimal.")
+    cached: bool = Field(description="Whether that γ was kept from before.")
+    over: Literal["p"]
+    problem: ProblemAnswer
+    objective: str = Field(description="What the γ called optimal maximises.")
+    shape: str = Field(description="free or monotone.")
+    status: str = Field(description="How its solve ended.")
+    p: list[FiniteFloat] = Field(description="Probability of a one [probability]; below 0.5 the errors are the same.")
+    curves: dict[str, CurveAnswer] = Field(
+        description="By name: optimal, and those of the baselines that have a meaning for the problem and are private "
+        "for it."
+    )
+    left_out: dict[str, str] = Field(description="Baselines that were asked for and are not shown, and why.")
+    nearest: NearestAnswer | None = Field(
+        description="Where the γ called optimal was designed for another, stronger problem; else null."
+    )
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
+
+
+class TradeoffRequest(Asked):
+    """Utility against the privacy allowance: γ_opt for many m of the same voters.
+
+    The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
+    For epsilon = 0 and epsilon = 'inf', where m has no meaning, give `target_epsilons`.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"K": 11, "epsilon": 0.0892, "Delta": 1e-4, "ms": [1, 2, 3, 4, 5, 6]},
+                {"K": 11, "epsilon": 0.1, "m_from": 0.5, "m_to": 6, "m_points": 12},
+                {"K": 11, "epsilon": "inf", "delta": 3e-4, "affected": 1, "target_epsilons": [0.1, 0.2676]},
+            ]
+        }
+    )
+
+    K: Voters
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    delta: ReleaseDelta = None
+    affected: Affected = None
+    ms: Annotated[
+        list[FiniteFloat] | None,
+        Field(
+            max_length=MOST_ALLOWANCES,
+            description="Privacy allowances, each above 0.",
+            json_schema_extra={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}},
+        ),
+    ] = None
+    m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
+    m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
+    m_points: Annotated[
+        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MOST_ALLOWANCES)
+    ] = 25
+    target_epsilons: Annotated[
+        list[FiniteFloat] | None,
+        Field(
+            max_length=MOST_ALLOWANCES,
+            description="ε of the release, instead of allowances [nats].",
+            json_schema_extra={"minItems": 1, "items": {"type": "number", "minimum": 0, "maximum": 500}},
+        ),
+    ] = None
+    objective: ObjectiveText = "rectangular"
+    shape: Shape = "free"
+    backend: Backend = "highs"
+    baselines: Baselines = None
+
+
+class TradeoffPoint(Answer):
+    """γ_opt at one allowance."""
+
+    id: str = Field(description="Content key of the γ.")
+    cached: bool = Field(description="Whether it was kept from before.")
+    problem: ProblemAnswer
+    gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability], proved private for the problem.")
+    utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")
+    upper_bound: FiniteFloat = Field(description="Proven bound on the utility of any private γ of that shape.")
+    gap: FiniteFloat = Field(description="upper_bound − utility, at least 0.", ge=0)
+    status: str = Field(description="How its solve ended.")
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
+
+
+class AverageAnswer(Answer):
+    """Errors of one way of releasing, averaged over the objective's prior, at each allowance."""
+
+    tv_error: list[FiniteFloat | None] = Field(
+        description="|Pr[release = 1] − Pr[majority = 1]| [probability]; null where it has no closed form or the way "
+        "has no meaning."
+    )
+    disagreement: list[FiniteFloat | None] = Field(
+        description="Pr[release ≠ majority that was voted] [probability]; null where the way has no meaning."
+    )
+
+
+class TradeoffAnswer(Answer):
+    """Utility over the allowance, each point certified."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [TRADEOFF_EXAMPLE]})
+
+    over: Literal["m", "target_epsilon"]
+    objective: str = Field(description="What was maximised.")
+    shape: str = Field(description="free or monotone.")
+    m: list[FiniteFloat | None] = Field(description="Privacy allowances, in the order asked; null where m has none.")
+    target_epsilon: list[FiniteFloat] = Field(description="ε of the release [nats].")
+    delta: list[FiniteFloat] = Field(description="δ of the release [probability].")
+    utility: list[FiniteFloat] = Field(description="Share of the noiseless utility kept.")
+    points: list[TradeoffPoint] = Field(description="The certified γ of each.")
+    curves: dict[str, AverageAnswer] | None = Field(
+        description="Average errors by name: optimal and the baselines; null for an objective without a prior."
+    )
+
+
+class ProfileRequest(DesignRequest):
+    """How private one release really is: the least δ at each ε′, of γ_opt or of a γ that is given."""
+
+    gamma: PostedGamma | None = None
+    epsilons: Annotated[
+        list[FiniteFloat] | None,
+        Field(
+            max_length=LARGEST_POINTS,
+            description="Where δ is wanted [nats], of either sign; instead of points.",
+            json_schema_extra={"minItems": 1, "items": {"type": "number", "minimum": -500, "maximum": 500}},
+        ),
+    ] = None
+    points: Annotated[
+        int,
+        described(
+            "Number of ε′, evenly spaced from 0 to one and a half times the target ε [points].",
+            minimum=2,
+            maximum=LARGEST_POINTS,
+        ),
+    ] = 16
+
+
+class ProfileAnswer(Answer):
+    """The exact privacy profile of one release."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PROFILE_EXAMPLE]})
+
+    id: str | None = Field(description="Content key of the γ; null for one that was given.")
+    problem: ProblemAnswer
+    gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability].")
+    epsilon: list[FiniteFloat] = Field(description="ε′ [nats].")
+    delta: list[FiniteFloat] = Field(description="Proven upper bound on the least δ at ε′ [probability].")
+    attained: list[FiniteFloat] = Field(
+        description="δ that some pair of neighbouring datasets attains, as computed: no proof [probability]."
+    )
+    nearest: NearestAnswer | None = Field(
+        description="Where γ_opt was designed for another, stronger problem; else null."
+    )
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

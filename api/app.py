@@ -48,7 +48,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         try:
             with noticing(stopping, chosen.stop_seconds):
                 await desk.start(stopping)
-                async with edge.counting(desk):
+                async with edge.counting(desk) as app.state.counting:
                     yield
         finally:
             await desk.close()

@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from api import work
+from api import metrics, work
 from api.board import Threaded
 from api.pool import Pool
 from api.runner import Progress
@@ -57,10 +57,12 @@ class Designer:
         """Do a job of kind `GAMMA`; return its result, and the answer for those who wait."""
         asked = json.loads(job.request)
         request, limit = work.request_of(asked), self._settings.time_limit
-        found = await self._solvers.run(
-            work.gamma, {**asked, "time_limit": limit}, time_limit=2 * limit + OVERTIME, progress=progress
-        )
-        record, trouble = found["record"], found["doubt"]
+        with metrics.solving() as solved:
+            found = await self._solvers.run(
+                work.gamma, {**asked, "time_limit": limit}, time_limit=2 * limit + OVERTIME, progress=progress
+            )
+            record, trouble = found["record"], found["doubt"]
+            solved(record["method"], record["status"])
         kept = False
         if trouble:
             _LOG.error("the answer to %s does not pass its own check: %s", job.id, trouble)

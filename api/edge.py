@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from api.pool import PoolState
 
 COUNT_EVERY = 1.0
-"""How often it is noted where the solver processes stand [s]."""
+"""How often it is noted what the parts of a desk have counted [s]."""
 
 
 def install(app: FastAPI, settings: Settings) -> None:
@@ -49,20 +49,35 @@ def install(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(Watch)
 
 
-@asynccontextmanager
-async def counting(desk: Desk) -> AsyncIterator[None]:
-    """Note from time to time where a desk's solver processes stand: whichever worker is asked, the numbers are there."""
+class Counting:
+    """Carries over into the metrics what a desk's parts count themselves: looks into the store, solver processes."""
 
-    async def count() -> None:
-        before: Mapping[str, PoolState] = {}
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pools: Mapping[str, PoolState] = {}
+        self._looks: Mapping[str, int] = {}
+
+    def note(self) -> None:
+        """Count what is new."""
+        pools, looks = self._desk.pools, self._desk.store.tally.counts
+        metrics.pooled(pools, self._pools)
+        for found, times in looks.items():
+            metrics.looked(found, times - self._looks.get(found, 0))
+        self._pools, self._looks = pools, {str(found): times for found, times in looks.items()}
+
+
+@asynccontextmanager
+async def counting(desk: Desk) -> AsyncIterator[Counting]:
+    """Count every second, so that the numbers are there whichever worker is asked for them."""
+    counts = Counting(desk)
+
+    async def chore() -> None:
         while True:
-            states = desk.pools
-            metrics.pooled(states, before)
-            before = states
+            counts.note()
             await asyncio.sleep(COUNT_EVERY)
 
-    chore = asyncio.create_task(count())
+    task = asyncio.create_task(chore())
     try:
-        yield
+        yield counts
     finally:
-        chore.cancel()
+        task.cancel()

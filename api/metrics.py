@@ -7,16 +7,21 @@ asked for the metrics adds them up; `solved`, `looked` and `pooled` are what the
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from darrm_opt.design.program import Status
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -32,14 +37,12 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 SOLVE_METHODS = frozenset({"auto", "enumerate", "cuts", "closed form"})
 
-OUTCOMES = ("optimal", "time limit", "stopped", "failed", "cancelled", "crashed")
-"""How a solve may end; any other word is counted as "failed"."""
+OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
+"""How a solve may end: as its solution's status says, or without one; any other word is counted as "failed"."""
 
-Found = Literal["hit", "miss", "bad", "stale", "near"]
-"""What a look into the store may come to: the answer; nothing; one that does not prove; one of another version; one for a
-neighbouring problem, whose guarantee implies the asked one."""
-
-FOUND: tuple[Found, ...] = ("hit", "miss", "bad", "stale", "near")
+FOUND = ("hit", "miss", "damaged", "stale", "nearest", "memory")
+"""What a look for an answer may come to: it is kept; it is not; it is kept and does not prove; it is of another version;
+one for a neighbouring problem is kept whose guarantee implies the asked one; it is at hand in this process."""
 
 REPLACED = ("crashed", "killed", "retired")
 """Why a solver process is replaced: it ended by itself; it would not stop, took too long or grew too large; its time came."""
@@ -65,7 +68,7 @@ _SOLVE_SECONDS = Histogram(
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600),
     registry=REGISTRY,
 )
-_LOOKED = Counter("darrm_cache_lookups", "Looks into the store, by what was found.", ("found",), registry=REGISTRY)
+_LOOKED = Counter("darrm_cache_lookups", "Looks for an answer, by what was found.", ("found",), registry=REGISTRY)
 _REPLACED = Counter(
     "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
 )
@@ -122,9 +125,36 @@ def solved(method: str, outcome: str, seconds: float) -> None:
     _SOLVE_SECONDS.labels(method).observe(seconds)
 
 
-def looked(found: str) -> None:
-    """Count a look into the store: one of `FOUND`; any other word is counted as "bad"."""
-    _LOOKED.labels(found if found in FOUND else "bad").inc()
+@contextmanager
+def solving() -> Iterator[Callable[[str, str], None]]:
+    """Count the solve that is done within, also where it fails or is cancelled; yield what says how it was done.
+
+    >>> with solving() as done:
+    ...     done("cuts", "optimal")
+    """
+    began, method, outcome = time.monotonic(), "other", "failed"
+
+    def done(by: str, ended: str) -> None:
+        nonlocal method, outcome
+        method, outcome = by, ended
+
+    try:
+        yield done
+    except asyncio.CancelledError:
+        outcome = "cancelled"
+        raise
+    finally:
+        solved(method, outcome, time.monotonic() - began)
+
+
+def looked(found: str, times: int = 1) -> None:
+    """Count looks for an answer.
+
+    Args:
+        found: one of `FOUND`; any other word is counted as "damaged".
+        times: how many.
+    """
+    _LOOKED.labels(found if found in FOUND else "damaged").inc(times)
 
 
 def pooled(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:

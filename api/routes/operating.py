@@ -63,10 +63,11 @@ async def get_readiness(request: Request, desk: AtDesk) -> Response:
     response_class=PlainTextResponse,
     responses={401: {"model": ProblemDetails}, 404: {"model": ProblemDetails}, 429: {"model": ProblemDetails}},
 )
-async def get_metrics(desk: AtDesk) -> Response:
+async def get_metrics(request: Request, desk: AtDesk) -> Response:
     """Return the counts of all workers in Prometheus's text format."""
     if desk.settings.metrics == "off":
         raise HTTPException(404)
+    request.app.state.counting.note()
     try:
         counts = await desk.apart(desk.store.jobs.counts)
         now = {

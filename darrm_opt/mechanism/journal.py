@@ -5,8 +5,8 @@ removed in the middle is found. Whoever reads or writes holds an exclusive lock 
 it anew each time, so that threads and forked children exclude each other too.
 
 A record counts once `append` has returned: then it is on the disk (``fsync``). What a crash leaves of a line that was being
-written has no end of line, or holds zero bytes that the file system put there; it never counted, and is cut off by the next
-who comes. Any other fault refuses the file: to go on from it could make something free that was charged.
+written has no end of line; it never counted, and is cut off by the next who comes. Any other fault refuses the file: to go
+on from it could make something free that was charged.
 
 Not covered: a copy of the file is a second file; an older version put back in its place is not recognised by a process that
 starts afterwards; the checksum finds damage, not forgery; locks need a local file system, or an NFS that supports them.
@@ -90,7 +90,7 @@ class Journal:
             for line in lines:
                 record = self._read(line)
                 if record is None:
-                    if _is_torn(line) and not lines.read(1):
+                    if self._is_torn(line):
                         os.ftruncate(file.fileno(), self._end)
                         os.fsync(file.fileno())
                         break
@@ -106,6 +106,10 @@ class Journal:
             return None
         record: Record = json.loads(content)
         return record
+
+    def _is_torn(self, line: bytes) -> bool:
+        """Return whether a line that cannot be read is the last one, cut short; not one whose end of line was changed."""
+        return not line.endswith(b"\n") and self._read(line[:-1] + b"\n") is None
 
     def _take(self, record: Record, line: bytes) -> None:
         self._seen(record, self._end)
@@ -182,8 +186,3 @@ def _line(chain: str, record: Record) -> bytes:
 
 def _checksum(chain: str, content: bytes) -> str:
     return blake2b(chain.encode("ascii") + content, digest_size=CHECKSUM // 2).hexdigest()
-
-
-def _is_torn(line: bytes) -> bool:
-    """Return whether a last line is one that was being written; a record that was finished has neither mark."""
-    return not line.endswith(b"\n") or b"\0" in line

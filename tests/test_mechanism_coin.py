@@ -1,0 +1,187 @@
+"""Coins: every string of bits is tried, so the probabilities are known exactly, not estimated."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import ExactCoins, SeededWordsForTestsOnly, SystemWords, Words
+
+SMALLEST = 5e-324
+LARGEST = 1 - 2.0**-53
+SPECIAL = (0.0, 1.0, 0.5, SMALLEST, 2.0**-1022, 3 * 2.0**-1074, LARGEST, 0.1, 1 / 3, 2.0**-60 * 1.1, 1e-300)
+
+doubles = st.one_of(st.sampled_from(SPECIAL), st.floats(0, 1), st.integers(0, 2**9).map(lambda n: n / 2**9))
+
+
+class TapeEndedError(Exception):
+    """More words are needed; carries how many bits the next has."""
+
+
+class Tape(Words):
+    """Words that were chosen beforehand."""
+
+    def __init__(self, words: tuple[int, ...]) -> None:
+        self._left = list(words)
+
+    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
+        if not self._left:
+            raise TapeEndedError(bits)
+        assert count == 1
+        return np.array([self._left.pop(0)], dtype=np.uint64)
+
+
+class Recorded(Words):
+    """Words of another source, and how many of what width were asked for."""
+
+    def __init__(self, source: Words) -> None:
+        self._source = source
+        self.asked: list[tuple[int, int]] = []
+
+    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
+        self.asked.append((count, bits))
+        return self._source.words(count, bits)
+
+
+def outcomes(coins: ExactCoins, coin: int) -> Iterator[tuple[int, int, Fraction]]:
+    """Yield the result of every string of words: coin, fair coin, and the string's probability."""
+    unfinished: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
+    while unfinished:
+        words, chance = unfinished.pop()
+        try:
+            fell, fair = coins.toss(np.array([coin]), Tape(words))
+        except TapeEndedError as end:
+            bits = end.args[0]
+            unfinished += [((*words, word), chance / 2**bits) for word in range(2**bits)]
+            continue
+        yield int(fell[0]), int(fair[0]), chance
+
+
+def probabilities(coins: ExactCoins, coin: int) -> dict[tuple[int, int], Fraction]:
+    found: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
+    for fell, fair, chance in outcomes(coins, coin):
+        found[fell, fair] += chance
+    return found
+
+
+@pytest.mark.parametrize("width", [1, 3, 7])
+@pytest.mark.parametrize("p", [0.0, 1.0, 0.5, 1 / 512, 5 / 8, 511 / 512, 100 / 512])
+def test_every_string_of_bits_is_tried_and_the_probability_is_exact(p: float, width: int) -> None:
+    found = probabilities(ExactCoins([p, 0.3125], width), 0)
+    assert sum(found.values()) == 1
+    for fair in (0, 1):
+        assert found[1, fair] == Fraction(p) / 2
+        assert found[0, fair] == (1 - Fraction(p)) / 2
+
+
+@pytest.mark.parametrize("p", [LARGEST, 0.1, 1 / 3])
+def test_doubles_of_53_bits_are_exact_to_the_last_of_them(p: float) -> None:
+    found = probabilities(ExactCoins([p], 6), 0)
+    assert found[1, 0] + found[1, 1] == Fraction(p)
+    assert found[0, 0] + found[0, 1] == 1 - Fraction(p)
+
+
+@pytest.mark.parametrize("width", [20, 63])
+@pytest.mark.parametrize("p", SPECIAL)
+def test_a_coin_says_whether_the_string_is_below_the_double(p: float, width: int) -> None:
+    # Strings that agree with p for d words, then differ by one, at every d: the ones that could go wrong.
+    coins = ExactCoins([p, SMALLEST], width)  # the second keeps every row reading as deep as can be
+    digits = [int(digit[0]) for digit in coins.digits]
+    for d, digit in enumerate(digits):
+        for word in {max(digit - 1, 0), digit, min(digit + 1, 2**width - 1)} - {2**width}:
+            words = (*digits[:d], word, *[0] * (len(digits) - d - 1))
+            if words[0] == 2**width:
+                continue  # p = 1: no word is as large as its digit
+            below = sum(Fraction(w, 2 ** (width * (i + 1))) for i, w in enumerate(words)) < Fraction(p)
+            fell, _ = coins.toss(np.array([0]), Tape((2 * words[0], *words[1:])))
+            assert fell.tolist() == [below]
+
+
+@given(st.lists(doubles, min_size=1, max_size=6), st.integers(1, 63))
+def test_the_digits_are_the_double(table: list[float], width: int) -> None:
+    coins = ExactCoins(table, width)
+    for coin, p in enumerate(table):
+        parts = [Fraction(int(digit[coin]), 2 ** (width * (d + 1))) for d, digit in enumerate(coins.digits)]
+        assert sum(parts, Fraction(0)) == Fraction(p)
+        assert all(int(digit[coin]) < 2**width for digit in coins.digits[1:])
+    assert len(coins.digits) <= math.ceil(1074 / width)
+
+
+@given(st.lists(doubles, min_size=2, max_size=4), st.integers(0, 2**32), st.integers(1, 4))
+def test_what_is_read_does_not_depend_on_which_coins_are_tossed(table: list[float], seed: int, width: int) -> None:
+    coins = ExactCoins(table, width)
+    read = []
+    for coin in range(len(table)):
+        source = Recorded(SeededWordsForTestsOnly(seed))
+        coins.toss(np.full(200, coin), source)
+        read.append(source.asked)
+    assert all(asked == read[0] for asked in read)
+
+
+def test_a_toss_of_common_doubles_reads_one_word() -> None:
+    source = Recorded(SystemWords())
+    ExactCoins([0.0, 1.0, 0.1, LARGEST]).toss(np.arange(4), source)
+    assert source.asked == [(4, 64)]
+
+
+def test_coins_that_meet_their_digit_read_on() -> None:
+    # 63 bits: the only word that reads on is the digit itself, and it decides as the rest of the double says.
+    p = 2.0**-20 * (1 + 2.0**-52)
+    coins = ExactCoins([p])
+    first, second = (int(digit[0]) for digit in coins.digits)
+    assert coins.toss(np.array([0]), Tape((2 * first, second - 1)))[0].tolist() == [1]
+    assert coins.toss(np.array([0]), Tape((2 * first, second)))[0].tolist() == [0]
+    assert coins.toss(np.array([0]), Tape((2 * first - 2,)))[0].tolist() == [1]
+    assert coins.toss(np.array([0]), Tape((2 * first + 2,)))[0].tolist() == [0]
+
+
+def test_zero_never_falls_and_one_always_does() -> None:
+    fell, _ = ExactCoins([0.0, 1.0]).toss(np.repeat([0, 1], 10_000), SystemWords())
+    assert not fell[:10_000].any()
+    assert fell[10_000:].all()
+
+
+def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
+    # A false alarm has probability below 1e-9: 64 + 64·63/2 + 8 tests, each at 1e-9 over their number.
+    n = 1 << 16
+    words = SystemWords().words(n, 64)
+    bits = np.unpackbits(words.view(np.uint8).reshape(n, 8), axis=1).astype(np.float32)
+    tests = 64 + 64 * 63 // 2 + 8
+    level = 1e-9 / tests
+    far = float(stats.binom.isf(level / 2, n, 0.5)) - n / 2
+    assert (np.abs(bits.sum(axis=0) - n / 2) <= far).all()
+    agree = bits.T @ bits + (1 - bits).T @ (1 - bits)  # pairs of bits: equal half of the time
+    assert (np.abs(agree[np.triu_indices(64, 1)] - n / 2) <= far).all()
+    # Power: a bit that is 1 with probability 0.525 is found with probability above 0.999.
+    assert stats.binom.sf(n / 2 + far, n, 0.525) > 0.999
+    for place in range(8):
+        counts = np.bincount(words.view(np.uint8).reshape(n, 8)[:, place], minlength=256)
+        assert stats.chisquare(counts).pvalue > level
+
+
+def test_system_words_differ_and_keep_to_their_width() -> None:
+    source = SystemWords()
+    assert not np.array_equal(source.words(4, 64), source.words(4, 64))
+    assert int(source.words(1000, 3).max()) < 8
+    assert source.words(0, 64).size == 0
+
+
+@pytest.mark.parametrize("table", [[], [[0.5]], [math.nan], [-0.1], [1.1]])
+def test_what_is_no_table_of_probabilities_is_refused(table: list[float]) -> None:
+    with pytest.raises(InvalidInput, match=r"expected a flat array of probabilities in \[0, 1\]"):
+        ExactCoins(table)
+
+
+def test_another_width_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"width = 64 is not valid: expected a number of bits in 1\.\.63"):
+        ExactCoins([0.5], 64)

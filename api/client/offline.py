@@ -1,0 +1,222 @@
+"""A table file as a source: what a service would answer, from the answers that it holds; nothing is designed.
+
+What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from api.client.asking import with_allowance
+from api.client.errors import ClientError, NotKept
+from api.client.transport import Deadline
+from darrm_opt.problem import Problem
+from darrm_opt.record import problem_from_record, problem_record, solution_record
+from solver_cache.key import Request
+from solver_cache.solve import recall
+from solver_cache.store import Store
+
+
+class Table:
+    """The answers that a store holds, as a `Source`. Nothing is ever waited for: a job is done, or there is none.
+
+    Args:
+        store: where they are; it is closed with the table.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "gamma": self._gamma,
+            "gamma/batch": self._batch,
+            "error-curve": self._error_curve,
+            "tradeoff": self._tradeoff,
+            "profile": self._profile,
+            "verify": self._verify,
+            "compare": self._compare,
+            "estimate": self._estimate,
+        }
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the answer to ``POST /v1/<verb>``."""
+        deadline.check()
+        return self._answers[verb](body)
+
+    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the job of a design, which is done; raises NotKept where it is not."""
+        return self._done(self.ask("gamma", body, deadline)["id"])
+
+    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+        """Return the job of a kept answer."""
+        return self._done(self.result(id, deadline)["id"])
+
+    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
+        """Return the kept answers as jobs, all on one page."""
+        deadline.check()
+        wanted = state in {None, "done"} and after is None
+        return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
+
+    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return a kept answer by its id."""
+        from solver_cache.examine import inspect
+
+        deadline.check()
+        row = self._store.get(id)
+        solution = None if row is None else inspect(row).solution
+        if solution is None:
+            raise NotKept(f"The table {self._store.url} has no answer with the id {id}.")
+        return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
+
+    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return the job as it is: it is over."""
+        return self.job(id, deadline)
+
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+        """Yield the only thing that there is to tell."""
+        yield "done", self.job(id, deadline)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._kept(_request(body))
+
+    def _kept(self, request: Request) -> dict[str, Any]:
+        solution = recall(request, self._store)
+        if solution is not None:
+            return {"id": request.key, "cached": True, "nearest": None, **solution_record(solution)}
+        raise NotKept(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
+
+    def _batch(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {"results": [self._item(asked) for asked in body["problems"]]}
+
+    def _item(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"status": 200, "answer": self._gamma(asked), "pending": None, "problem": None}
+        except ClientError as err:
+            details = {"type": "urn:darrm-opt:problem:not-kept", "status": 404, "detail": str(err)}
+            return {"status": 404, "answer": None, "pending": None, "problem": details}
+
+    def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.answering import error_curve
+
+        answer = self._kept(_request(body))
+        argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
+        told = ("id", "cached", "nearest", "shape", "status", "warnings")
+        return {**{name: answer[name] for name in told}, **error_curve(argument, _nobody)}
+
+    def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.answering import tradeoff
+
+        over, values = ("m", body["ms"]) if "ms" in body else ("target_epsilon", body["target_epsilons"])
+        voters = Problem.from_allowance(
+            body["K"],
+            values[0] if over == "m" else None,
+            _nats(body["epsilon"]),
+            body["Delta"],
+            body["delta"],
+            body["affected"],
+            target_epsilon=None if over == "m" else values[0],
+        )
+        problems = [with_allowance(voters, value, body["delta"]) for value in values]
+        known = [self._kept(Request(problem, body["objective"], body["shape"])) for problem in problems]
+        argument = {
+            "problems": [problem_record(problem) for problem in problems],
+            "known": known,
+            "objective": body["objective"],
+            "shape": body["shape"],
+            "backend": "highs",
+            "time_limit": 1.0,  # nothing is solved: all are known
+            "baselines": body["baselines"],
+        }
+        curves = tradeoff(argument, _nobody)["curves"]
+        return {
+            "over": over,
+            "objective": body["objective"],
+            "shape": body["shape"],
+            "m": [problem.m for problem in problems],
+            "target_epsilon": [problem.target.epsilon for problem in problems],
+            "delta": [problem.target.delta for problem in problems],
+            "utility": [answer["utility"] for answer in known],
+            "points": [{name: answer[name] for name in _POINT} for answer in known],
+            "curves": curves,
+        }
+
+    def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.answering import profile
+
+        request = _request(body)
+        answer = None if body["gamma"] is not None else self._kept(request)
+        numbered = problem_record(request.problem)
+        gamma = body["gamma"] if answer is None else answer["gamma"]
+        found = profile(
+            {"problem": numbered, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _nobody
+        )
+        return {
+            "id": None if answer is None else answer["id"],
+            "problem": numbered,
+            "gamma": gamma,
+            **found,
+            "nearest": None if answer is None else answer["nearest"],
+            "warnings": list(request.problem.warnings) if answer is None else answer["warnings"],
+        }
+
+    def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.answering import certificate
+
+        problem = problem_from_record(body)
+        numbered = problem_record(problem)
+        proof = certificate({"problem": numbered, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}, _nobody)
+        return {"private": True, "problem": numbered, "certificate": proof, "warnings": list(problem.warnings)}
+
+    def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.answering import comparison
+
+        target = {
+            "target_epsilon": body["total_epsilon"],
+            "delta": body["total_delta"],
+        }  # not used, but a problem has one
+        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+        return comparison({**body, "problem": {**voters, **target}}, _nobody)
+
+    def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.estimating import BASIS, estimate
+
+        request = _request(body)
+        found = estimate(request, body["method"])
+        kept = self._store.get(request.key) is not None
+        return {
+            "id": request.key,
+            "problem": problem_record(request.problem),
+            "objective": str(request.objective),
+            "shape": request.shape,
+            "constraints": found.constraints,
+            "method": found.method,
+            "seconds": 0.0 if kept else found.seconds,
+            "kept": kept,
+            "allowed": False,
+            "basis": BASIS,
+            "warnings": list(request.problem.warnings),
+        }
+
+    @staticmethod
+    def _done(id: str) -> dict[str, Any]:  # noqa: A002
+        return {"id": id, "state": "done", "progress": None, "reason": ""}
+
+
+_POINT = ("id", "cached", "problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+
+
+def _nobody(_: Any) -> None:
+    """Take a report that nobody waits for."""
+
+
+def _nats(epsilon: Any) -> float:
+    return math.inf if epsilon == "inf" else float(epsilon)
+
+
+def _request(body: dict[str, Any]) -> Request:
+    return Request(problem_from_record(body), body["objective"], body["shape"])

@@ -1,0 +1,72 @@
+"""A place's URL, and the source that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from api.client.source import Source
+from darrm_opt.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import ssl
+
+_ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a table"
+
+
+def open_source(
+    url: str, key: str | None, timeout: float | None, retries: int, tls: ssl.SSLContext | None, proxy: str | None
+) -> Source:
+    """Return the source at a URL; nothing is sent yet.
+
+    Raises:
+        InvalidInput: not a URL of a service or of a table that can be read.
+        BackendUnavailable: httpx is not installed, and it is a service's.
+    """
+    if not url:
+        raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
+    if url.startswith("file:"):
+        from api.client.offline import Table
+        from api.client.tables import read_table
+
+        return Table(read_table(table_path(url)))
+    from api.client.service import Service
+    from api.client.transport import Transport
+
+    return Service(Transport(service_url(url), key, timeout, retries, tls, proxy))
+
+
+def service_url(url: str) -> str:
+    """Return the root of a service.
+
+    >>> service_url("http://localhost:8000/"), service_url("https://host/darrm")
+    ('http://localhost:8000', 'https://host/darrm')
+    """
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        fine = False
+    if not fine or parts.query or parts.fragment:
+        raise InvalidInput("url", _without_password(url), _ACCEPTED)
+    if "@" in parts.netloc:
+        raise InvalidInput("url", _without_password(url), _ACCEPTED, "A key is given as key=, not in the URL.")
+    return url.rstrip("/")
+
+
+def table_path(url: str) -> Path:
+    """Return the path that a file URL names.
+
+    >>> str(table_path("file:///data/a%20table.jsonl")), str(table_path("file:table.sqlite"))
+    ('/data/a table.jsonl', 'table.sqlite')
+    """
+    parts = urlsplit(url)
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise InvalidInput("url", url, "file:///PATH", "Three slashes: no host stands in it.")
+    return Path(unquote(parts.path))
+
+
+def _without_password(url: str) -> str:
+    scheme, found, rest = url.partition("://")
+    return f"{scheme}://…@{rest.rpartition('@')[2]}" if found and "@" in rest else url

@@ -1,0 +1,152 @@
+"""Servers on loopback for the tests of the client: uvicorn with any ASGI app, one that fails on purpose, and raw sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import uvicorn
+
+Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
+Rule = Callable[[str, str, Any], Answer]
+"""From method, path and the JSON of the body to status, content (plain data, or bytes as they are) and headers."""
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Serve an ASGI app with uvicorn in a thread; yield its URL."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(60)
+    assert not thread.is_alive()
+
+
+class Ruled:
+    """An ASGI app that answers by a rule, and remembers what it was asked."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.asked: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.asked.append((scope["method"], scope["path"]))
+        self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        status, content, *more = self.rule(scope["method"], scope["path"], json.loads(body) if body else None)
+        await _reply(send, status, content, more[0] if more else {})
+
+
+class Switch:
+    """An ASGI app that passes on to another, which a test changes: starting a server takes longer than most tests."""
+
+    def __init__(self) -> None:
+        self.app: Any = None
+        self.url = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+class Flaky:
+    """An ASGI app that misbehaves as a script says, once for each request, and then passes on to ``app``.
+
+    "503", "429", "502", "504": that status, with Retry-After: 0; "page": a proxy's page with 502; "break": an answer that
+    ends before its length; "late": half a second goes by first; "silent": no answer for as long as the client waits.
+    """
+
+    def __init__(self, app: Any, script: list[str]) -> None:
+        self.app = app
+        self.script = script
+        self.requests = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        self.requests += 1
+        what = self.script.pop(0) if self.script else "well"
+        if what.isdigit():
+            told = {"type": "about:blank", "title": "Busy", "status": int(what), "detail": "Come back later."}
+            await _reply(send, int(what), told, {"retry-after": "0"})
+        elif what == "page":
+            await _reply(send, 502, b"<html>Bad Gateway</html>", {"content-type": "text/html"})
+        elif what == "break":
+            head = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000")]}
+            await send(head)
+            await send({"type": "http.response.body", "body": b'{"gamma": [', "more_body": False})
+        elif what == "silent":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        else:
+            if what == "late":
+                await asyncio.sleep(0.5)
+            await self.app(scope, receive, send)
+
+
+@contextmanager
+def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
+    """Serve bytes: ``answer`` gets each connection, with its number from 0, when the request has begun to arrive."""
+    stop = threading.Event()
+
+    def accept(listening: socket.socket) -> None:
+        number = 0
+        while not stop.is_set():
+            try:
+                connection, _ = listening.accept()
+            except TimeoutError:
+                continue
+            with closing(connection):
+                connection.settimeout(5)
+                try:
+                    connection.recv(65536)
+                    answer(connection, number)
+                except OSError:
+                    pass  # the client went away: what some tests are about
+            number += 1
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.1)
+        thread = threading.Thread(target=accept, args=(listening,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            stop.set()
+            thread.join(60)
+
+
+async def _reply(send: Any, status: int, content: Any, headers: dict[str, str]) -> None:
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _lifespan(receive: Any, send: Any) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await send({"type": "lifespan.shutdown.complete"})

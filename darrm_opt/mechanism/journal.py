@@ -85,7 +85,8 @@ class Journal:
 
     def _catch_up(self, file: BinaryIO) -> None:
         """Read what others have added, and cut off what a crash left."""
-        file.seek(self._end)
+        known = self._end
+        file.seek(known)
         with os.fdopen(os.dup(file.fileno()), "rb") as lines:
             for line in lines:
                 record = self._read(line)
@@ -99,6 +100,8 @@ class Journal:
                         "as it was, with every line that it had, or begin another with a budget of its own."
                     )
                 self._take(record, line)
+        if self._end > known:
+            os.fsync(file.fileno())  # whoever wrote these lines may have died before they were on the disk
 
     def _read(self, line: bytes) -> Record | None:
         checksum, _, content = line.rstrip(b"\n").partition(b" ")

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,16 +115,18 @@ class Ring:
 
     Args:
         path: the keys file.
+        clock: seconds that never go backwards.
 
     Raises:
         KeysUnusable: the file cannot be read at the start.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock = clock
         self._stamp = _stamp(path)
         self._keys = {key.id: key for key in _read(path)}
-        self._looked = time.monotonic()
+        self._looked = clock()
 
     def holder(self, text: str) -> Key | None:
         """Return the key whose text this is, or None."""
@@ -135,7 +138,7 @@ class Ring:
         return key if same else None
 
     def _look(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now

@@ -35,7 +35,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
-SOLVE_METHODS = frozenset({"auto", "enumerate", "cuts", "closed form"})
+SOLVE_METHODS = frozenset({"enumerate", "cuts"})
 
 OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
 """How a solve may end: as its solution's status says, or without one; any other word is counted as "failed"."""

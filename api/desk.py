@@ -286,7 +286,8 @@ class Desk:
         return self._jobs.submit(id, GAMMA, text, afresh=afresh)
 
     def _check_queue(self) -> None:
-        if time.monotonic() - self._counted > COUNTED:
+        full = self._waiting >= self._settings.queue_length
+        if full or time.monotonic() - self._counted > COUNTED:
             self._waiting, self._counted = self._jobs.counts()["queued"], time.monotonic()
         if self._waiting >= self._settings.queue_length:
             raise Busy(f"{self._waiting} jobs wait to be solved already, and more than that are not taken.")

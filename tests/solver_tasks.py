@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from api import work
+from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
 
 Report = Callable[[Any], None]
@@ -83,3 +87,42 @@ def hoard(argument: int, _report: Report) -> int:
     """Keep so many MiB until the process ends, as a leak does."""
     _HOARD.append(os.urandom(2**20) * argument)
     return os.getpid()
+
+
+def endless_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Solve for ever, round after round; in place of `api.work.gamma`."""
+    for number in itertools.count(1):
+        report(
+            {
+                "round": number,
+                "rows": argument["problem"]["K"],
+                "utility": 0.25,
+                "upper_bound": 0.5,
+                "gap": 0.25,
+                "violation": 0.125,
+                "seconds": float(number),
+            }
+        )
+        time.sleep(0.02)
+    raise AssertionError("not reached")
+
+
+def deadly_gamma(_argument: dict[str, Any], _report: Report) -> dict[str, Any]:
+    """Die at once, each time; in place of `api.work.gamma`."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def slow_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Solve a little later than `api.work.gamma` would."""
+    for _ in range(20):
+        report(None)
+        time.sleep(0.05)
+    return work.gamma(argument, report)
+
+
+def without_gurobi(_argument: dict[str, Any], _report: Report) -> dict[str, Any]:
+    """Solve with a solver that is not installed; in place of `api.work.gamma`."""
+    sys.modules["gurobipy"] = None  # type: ignore[assignment]  # how Python says that a module is not to be had
+    open_backend("gurobi", 1)
+    return {}

@@ -319,6 +319,7 @@ def test_keys_have_a_rate_each_and_wrong_ones_share_that_of_their_address(tmp_pa
 
 def test_a_rate_unless_set_is_for_others_than_this_machine() -> None:
     gate = Gate(echo, SETTINGS.model_copy(update={"rate": None, "burst": 1}))
+    gate._rates = Rates(clock=Clock())
     assert [passed(gate)[0] for _ in range(2)] == [200, 429]
     scope = {"type": "http", "path": "/", "headers": [], "server": ("10.0.0.1", 80), "client": ("127.0.0.1", 1)}
     assert [gate._denial(scope) for _ in range(3)] == [None] * 3

@@ -23,6 +23,7 @@ def compared(found: Comparison) -> dict[str, Any]:
                 "value": row.value,
                 "gamma": None if row.noise is None else row.noise.values.tolist(),
                 "epsilon": row.epsilon,
+                "utility": row.utility,
                 "disagreement": row.disagreement,
                 "tv_error": row.tv_error,
             }

@@ -9,7 +9,8 @@ from darrm_opt.accounting.composition import general, simple
 from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.pld import pld
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release, best, probability, total_delta_of
+from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.total import best, probability, total_delta_of
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.problem import Privacy, whole_number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 ULP = 2.0**-52
 """Relative spacing of doubles: one unit in the last place is at most this share of a number."""
@@ -34,3 +35,18 @@ def quotient_down(numerator: int, denominator: int) -> float:
     nearest = numerator / denominator  # whole numbers divide correctly rounded
     over, under = nearest.as_integer_ratio()
     return nearest if over * denominator <= numerator * under else math.nextafter(nearest, -math.inf)
+
+
+def float_above(value: Fraction) -> float:
+    """Return the least double that is at least ``value``.
+
+    >>> float_above(Fraction(18, 100)) >= Fraction(18, 100)
+    True
+    """
+    nearest = value.numerator / value.denominator  # whole numbers divide correctly rounded
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def as_written(value: float) -> Fraction:
+    """Return the decimal number that ``value`` prints as: 0.18 is 18/100, not the double beside it."""
+    return Fraction(repr(value))

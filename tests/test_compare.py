@@ -10,7 +10,7 @@ import pytest
 from darrm_runner import refused, run
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.accounting.release import exact_epsilon
+from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.ensembles.compare import Comparison, Row, compare, noisy
 from darrm_opt.ensembles.gnmax import gnmax_wins
 from darrm_opt.ensembles.two_class import TwoClassVote

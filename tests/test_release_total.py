@@ -13,8 +13,9 @@ from exact import Voters, mean, multisets, precise, signed
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import METHODS, Release, best, best_sequence, total_delta_of
+from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
+from darrm_opt.accounting.total import METHODS, best, best_sequence, total_delta_of
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 

@@ -8,11 +8,14 @@
 * `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ in other libraries' ledgers;
 * `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
 * `high_probability`, `on_average`, …: what privacy promises about generalisation;
+* `largest_allowance`: the target of one release with which γ_opt does most for Q releases within a total;
+  `design_sequence`: a γ made for all Q of them;
 * `Ledger`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
 
 `reproduction` holds printed theorems that are false; nothing here uses it.
 """
 
+from darrm_opt.accounting.allowance import Allowance, largest_allowance
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region, privacy_region
 from darrm_opt.accounting.bits import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.calibrate import epsilon_each, most_queries
@@ -37,13 +40,16 @@ from darrm_opt.accounting.optimal import optimal, optimal_delta
 from darrm_opt.accounting.pld import PldTotal, mirrored, pld, pld_from_profile, pld_of, pld_sequence
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, LedgerUnreadable, TooMuchWork, UnsoundBound
-from darrm_opt.accounting.release import Release, ReleaseTotal, best, best_sequence, exact_epsilon, total_delta_of
+from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
+from darrm_opt.accounting.sequence_design import SequenceDesign, design_sequence
 from darrm_opt.accounting.sgld import sgld
+from darrm_opt.accounting.total import ReleaseTotal, best, best_sequence, exact_epsilon, total_delta_of
 from darrm_opt.accounting.training import NoisyTraining
 
 __all__ = [
+    "Allowance",
     "BelowLeakFloor",
     "BitRegion",
     "BitTotal",
@@ -57,6 +63,7 @@ __all__ = [
     "Release",
     "ReleaseProfile",
     "ReleaseTotal",
+    "SequenceDesign",
     "TooMuchWork",
     "UnsoundBound",
     "as_event",
@@ -69,6 +76,7 @@ __all__ = [
     "closed_terms",
     "compose_bits",
     "compose_bits_any_order",
+    "design_sequence",
     "epsilon_each",
     "exact_epsilon",
     "federated",
@@ -80,6 +88,7 @@ __all__ = [
     "high_probability",
     "inner_region",
     "kl_divergence",
+    "largest_allowance",
     "leak_floor",
     "loss_tail",
     "mirrored",

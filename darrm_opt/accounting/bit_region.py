@@ -118,6 +118,30 @@ def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:
     return _region(np.column_stack((p, 1 - p, q, 1 - q)).tolist(), "inner")
 
 
+def upper_hull(pairs: ArrayLike) -> Array:
+    """Return those of the pairs (p, q) that are vertices of the region they span with their mirror images.
+
+    Each answer may be renamed and the neighbours may be swapped, so what matters is p as a function of q, as high as it
+    goes: the upper hull, found in doubles (for estimates).
+
+    >>> upper_hull([[0.5, 0.5], [0.75, 0.5], [0.6, 0.5]]).tolist()
+    [[0.0, 0.0], [0.5, 0.25], [0.75, 0.5], [1.0, 1.0]]
+    """
+    p, q = np.asarray(pairs, dtype=np.float64).T
+    high = np.concatenate([p, 1 - p, q, 1 - q, [0.0, 1.0]])
+    along = np.concatenate([q, 1 - q, p, 1 - p, [0.0, 1.0]])
+    hull: list[tuple[float, float]] = []
+    for x, y in sorted(zip(along.tolist(), high.tolist(), strict=True)):
+        while hull and hull[-1][0] == x:
+            hull.pop()  # lower at the same place: sorted
+        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) <= (y - hull[-2][1]) * (
+            hull[-1][0] - hull[-2][0]
+        ):
+            hull.pop()
+        hull.append((x, y))
+    return np.array([(y, x) for x, y in hull])
+
+
 def _region(moves: list[list[float]], side: Side) -> BitRegion:
     array = np.unique(np.array(moves, dtype=np.float64), axis=0)
     array.setflags(write=False)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
-from darrm_opt.rounding import up
+from darrm_opt.rounding import float_above, up
 
 FEW = 64
 """Up to this k the power is computed in rationals. Beyond, 1 − (1−δ)^k is never a double itself (with δ = a/2^b in
@@ -68,9 +68,3 @@ def _floor(classes: list[tuple[float, int]]) -> float:
         for delta, k in classes:
             product *= (1 - Decimal(delta)) ** k
         return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
-
-
-def float_above(value: Fraction) -> float:
-    """Return the least double that is at least ``value``."""
-    nearest = value.numerator / value.denominator  # whole numbers divide correctly rounded
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -33,6 +33,7 @@ from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, Ledger
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.rounding import as_written
 
 Accounting = Literal["best", "simple"]
 
@@ -263,11 +264,6 @@ def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
         sum((count * as_written(event.epsilon) for event, count in events.items()), Fraction(0)),
         sum((count * as_written(event.delta) for event, count in events.items()), Fraction(0)),
     )
-
-
-def as_written(value: float) -> Fraction:
-    """Return the decimal number that ``value`` prints as."""
-    return Fraction(repr(value))
 
 
 def _above(value: Fraction) -> float:

@@ -18,13 +18,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from darrm_opt.accounting.leak import float_above, leaks_floor
+from darrm_opt.accounting.leak import leaks_floor
 from darrm_opt.accounting.optimal import composed, joined, least_epsilon, non_negative
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.response import NEGLIGIBLE, Losses, response_losses
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import ULP, up
+from darrm_opt.rounding import ULP, float_above, up
 
 MOST_TERMS = 4_000_000
 """Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`, and a PLD is the way."""

@@ -30,10 +30,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from darrm_opt.ensembles.exact import as_written, float_above, log_above, one_minus_power
+from darrm_opt.ensembles.exact import log_above, one_minus_power
 from darrm_opt.ensembles.guarantee import Guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import as_written, float_above
 
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
@@ -14,16 +13,6 @@ DECIMAL_MARGIN = Fraction(1, 10**30)
 
 GUARD = 1.0 + 2.0**-46
 """Factor that covers the rounding of a double computed by fewer than 60 operations on positive numbers."""
-
-
-def float_above(value: Fraction) -> float:
-    """Return the smallest double that is at least ``value``.
-
-    >>> float_above(Fraction(18, 100)) >= Fraction(18, 100)
-    True
-    """
-    nearest = value.numerator / value.denominator  # int / int is correctly rounded
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def one_minus_power(base: Fraction, exponent: int) -> Fraction:
@@ -41,11 +30,6 @@ def log_above(ratio: Fraction, times: int = 1) -> Fraction:
     """Return ``times``·ln(ratio) for ratio ≥ 1, above the exact value by 1e-30 of it at most."""
     with localcontext(Context(prec=_digits(ratio, times))):
         return times * Fraction((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()) * (1 + DECIMAL_MARGIN)
-
-
-def as_written(value: float) -> Fraction:
-    """Return the decimal number that ``value`` prints as: 0.18 is 18/100, not the double beside it."""
-    return Fraction(repr(value))
 
 
 def _digits(base: Fraction, exponent: int) -> int:

@@ -32,6 +32,7 @@ from darrm_opt.ensembles.moments import ORDERS, checked_lam, checked_orders, log
 from darrm_opt.ensembles.partition import Partition, checked_chunks
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
+from darrm_opt.rounding import float_above
 
 StarRule = Literal["adversarial", "last_chunk"]
 IntArray = NDArray[np.int64]
@@ -152,7 +153,7 @@ def per_instance_loss(
     if partition.adjacency == "add_remove":
         star = star_spread(votes, n_classes, "adversarial")
         weight = max(weight, _exact_sum_of_squares(star, partition.n_partitions))
-    epsilon = moments_epsilon(above(weight), lam, delta, orders)
+    epsilon = moments_epsilon(float_above(weight), lam, delta, orders)
     return PerInstanceLoss(epsilon, delta, partition.adjacency, "DPBag, Theorems 4 and 5 at this dataset")
 
 
@@ -171,7 +172,7 @@ def record_losses(
         shape (n_records,) [nats].
     """
     lam, log_delta, l = checked_lam(lam), log_one_over(delta), checked_orders(orders)
-    S = np.array([above(weight) for weight in weights])[:, None]
+    S = np.array([float_above(weight) for weight in weights])[:, None]
     each = np.min(2 * lam * lam * S * (l + 1) + log_delta / l, axis=1) * GUARD
     return np.where(S[:, 0] == 0, 0.0, each)
 
@@ -179,12 +180,6 @@ def record_losses(
 def min_over_classes(votes: IntArray, n_classes: int) -> IntArray:
     """Return the votes of the least voted class, over the first axis."""
     return np.asarray(np.min([(votes == c).sum(axis=0) for c in range(n_classes)], axis=0), dtype=np.int64)
-
-
-def above(weight: Fraction) -> float:
-    """Return a double not below ``weight``."""
-    nearest = float(weight)
-    return nearest if nearest >= weight else float(np.nextafter(nearest, np.inf))
 
 
 def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:

@@ -1,0 +1,147 @@
+"""Kill `darrm label` again and again, and hold the ledger against the labels.
+
+Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the ledger has
+grown and a random delay, and started again with the same command until it ends by itself. Then every row must have been
+released exactly once: the ledger's blocks are the job's blocks, once each; its bits are the labels; and it has spent what a
+job that nobody disturbed spends, which is the number of rows.
+
+    PYTHONPATH=tests python -m campaigns.kill_label --trials 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from darrm_runner import start
+
+from darrm_opt import Problem, solve
+from darrm_opt.mechanism import ReleaseLedger
+from darrm_opt.record import solution_record
+
+K = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a job that was killed came to.
+
+    Attributes:
+        kills: how often it was killed while it worked.
+        resumed: labels that its last run found in the ledger.
+        faults: what was wrong in the end, in words.
+    """
+
+    kills: int
+    resumed: int
+    faults: tuple[str, ...]
+
+
+def kill_and_resume(folder: Path, *, rows: int, block: int, kills: int, seed: int, suffix: str = "csv") -> Trial:
+    """Label ``rows`` rows in an empty folder, killing the process up to that many times."""
+    rng = np.random.default_rng(seed)
+    np.save(folder / "votes.npy", rng.integers(0, 2, (rows, K), dtype=np.uint8))
+    record = solution_record(solve(Problem.from_allowance(K=K, m=2, epsilon=0.5)))
+    (folder / "solution.json").write_text(json.dumps(record))
+    command = [*("label", "votes.npy", "--solution", "solution.json", "--ledger", "ledger"), "--json"]
+    command += ["--queries", str(2 * rows), "--output", f"labels.{suffix}", "--block", str(block)]
+    done = 0
+    for _ in range(kills):
+        process = start(*command, cwd=folder)
+        until = _lines(folder) + int(rng.integers(0, max(2, rows // block // kills)))
+        while process.poll() is None and _lines(folder) < until:
+            time.sleep(0.001)
+        time.sleep(float(rng.random()) * 0.01)
+        process.kill()
+        process.communicate()
+        if process.returncode == 0:
+            break
+        done += 1
+    answer = {"resumed": rows}
+    if not (folder / f"labels.{suffix}").exists() or (folder / f".labels.{suffix}.job").exists():
+        process = start(*command, cwd=folder)
+        stdout, stderr = process.communicate(timeout=300)
+        if process.returncode:
+            return Trial(done, 0, (f"ended with {process.returncode}: {stderr}",))
+        answer = json.loads(stdout)
+    return Trial(done, int(answer["resumed"]), _faults(folder, f"labels.{suffix}", rows, block))
+
+
+def _faults(folder: Path, output: str, rows: int, block: int) -> tuple[str, ...]:
+    """Return what is wrong with a job that has ended."""
+    faults = []
+    ledger = ReleaseLedger(folder / "ledger")
+    labels = _labels(folder / output)
+    names = sorted(ledger.ids, key=lambda name: int(name.partition("/")[2]))
+    if [int(name.partition("/")[2]) for name in names] != list(range(-(-rows // block))):
+        faults.append(f"the ledger holds the blocks {names}")
+    if len({name.partition("/")[0] for name in names}) != 1:
+        faults.append("the ledger holds several jobs")
+    bits = [bit for name in names for bit in _stored(ledger, name)]
+    if bits != labels:
+        faults.append("the labels are not the bits in the ledger")
+    if len(labels) != rows:
+        faults.append(f"{len(labels)} labels for {rows} rows")
+    if ledger.spent != rows:
+        faults.append(f"{ledger.spent} releases are charged for {rows} rows")
+    if left := [path.name for path in folder.glob(".*")]:
+        faults.append(f"{left} are left behind")
+    return tuple(faults)
+
+
+def _lines(folder: Path) -> int:
+    path = folder / "ledger"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _stored(ledger: ReleaseLedger, name: str) -> list[int]:
+    bits = ledger.stored(name)
+    return [] if bits is None else [int(bit) for bit in bits]
+
+
+def _labels(path: Path) -> list[int]:
+    if path.suffix == ".npy":
+        return [int(bit) for bit in np.load(path)]
+    head, *lines = path.read_text().splitlines()
+    return [int(line) for line in lines] if head == "label" else []
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the campaign; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.kill_label", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--block", type=int, default=10)
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args(arguments)
+    kills, wrong = 0, 0
+    for number in range(chosen.trials):
+        with tempfile.TemporaryDirectory() as folder:
+            trial = kill_and_resume(
+                Path(folder),
+                rows=chosen.rows,
+                block=chosen.block,
+                kills=chosen.kills,
+                seed=chosen.seed + number,
+                suffix=("csv", "npy")[number % 2],
+            )
+        kills += trial.kills
+        wrong += bool(trial.faults)
+        for fault in trial.faults:
+            sys.stdout.write(f"trial {number}: {fault}\n")
+    sys.stdout.write(f"{chosen.trials} jobs, {kills} kills, {wrong} jobs with a fault\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from api import edge, problems
 from api.desk import Desk
 from api.routes import ROUTERS
+from api.served import Served
 from api.settings import Settings, read_settings
 from api.stopping import Stopping, noticing
 from darrm_opt import __version__
@@ -63,6 +64,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
+    app.state.served = Served()
     for router in ROUTERS:
         app.include_router(router)
     problems.install(app)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import curves, gamma, jobs, operating, page
+from api.routes import accounts, batch, curves, gamma, jobs, operating, page, planning, proofs
 
-ROUTERS: tuple[APIRouter, ...] = (gamma.router, curves.router, jobs.router, operating.router, page.router)
+ROUTERS: tuple[APIRouter, ...] = tuple(
+    part.router for part in (batch, gamma, planning, proofs, curves, accounts, jobs, operating, page)
+)
 """Every router of the application, in the order of its documentation."""

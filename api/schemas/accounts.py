@@ -7,15 +7,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.examples import COMPARE_EXAMPLE, COMPOSE_EXAMPLE
-from api.schemas.design import ProblemAnswer
+from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal, nats
 from api.schemas.fields import (
+    ACCEPTED,
     Affected,
     Allowance,
     Answer,
     Asked,
     Backend,
     ObjectiveText,
-    PostedGamma,
+    OptionalGamma,
     ReleaseDelta,
     Shape,
     TargetEpsilon,
@@ -24,6 +25,10 @@ from api.schemas.fields import (
     Voters,
     described,
 )
+from darrm_opt.design.objective import Objective
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from solver_cache.key import Request
 
 MOST_QUERIES = 10**9
 """Most releases of one account, as in the core."""
@@ -58,7 +63,7 @@ class ComposeRequest(Asked):
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
     backend: Backend = "highs"
-    gamma: PostedGamma | None = None
+    gamma: OptionalGamma = None
     queries: Queries = 1
     slack: Annotated[FiniteFloat, described("δ′ of the closed form [probability].", minimum=0, exclusiveMaximum=1)] = (
         1e-4
@@ -69,6 +74,59 @@ class ComposeRequest(Asked):
             "δ of all releases together [probability]; by default 1 − (1−δ)^Q (1−slack).", minimum=0, exclusiveMaximum=1
         ),
     ] = None
+
+    def check(self) -> None:
+        """Refuse numbers of the account that are out of range.
+
+        Raises:
+            InvalidInput: naming the field.
+        """
+        check_queries(self.queries)
+        probability(self.slack, "slack")
+        if self.total_delta is not None:
+            probability(self.total_delta, "total_delta")
+
+    def each(self) -> tuple[float, float]:
+        """Return (ε, δ) of one release, where no problem is given.
+
+        Raises:
+            InvalidInput: a field that belongs to a problem is given without K, or a number is out of range.
+        """
+        for name in ("m", "affected", "target_epsilon", "gamma"):
+            if (value := getattr(self, name)) is not None:
+                raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
+        if self.Delta != 0:
+            raise InvalidInput("Delta", self.Delta, "no Delta without K", "epsilon and delta are those of one release.")
+        if not 0 <= nats(self.epsilon) <= LARGEST_TARGET_EPSILON:
+            accepted = f"a number of nats from 0 to {LARGEST_TARGET_EPSILON:g}"
+            raise InvalidInput("epsilon", self.epsilon, accepted)
+        return nats(self.epsilon), probability(0.0 if self.delta is None else self.delta, "delta")
+
+    def design(self) -> DesignRequest:
+        """Return the problem as a design, where K is given."""
+        names = set(DesignRequest.model_fields) & set(type(self).model_fields)
+        return DesignRequest(**{name: getattr(self, name) for name in names})
+
+
+def check_queries(queries: int) -> None:
+    """Refuse a number of releases that is none.
+
+    Raises:
+        InvalidInput: naming queries.
+    """
+    if not 1 <= queries <= MOST_QUERIES:
+        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MOST_QUERIES}")
+
+
+def probability(value: float, field: str) -> float:
+    """Return ``value`` if it is in [0, 1).
+
+    Raises:
+        InvalidInput: naming the field.
+    """
+    if not 0 <= value < 1:
+        raise InvalidInput(field, value, ACCEPTED[field])
+    return value
 
 
 class AccountAnswer(Answer):
@@ -131,6 +189,45 @@ class CompareRequest(Asked):
             examples=["shared(2,5)"],
         ),
     ] = None
+
+    def check(self) -> None:
+        """Refuse numbers of the budget, or a prior, that are out of range.
+
+        Raises:
+            InvalidInput: naming the field.
+            InField: the text of the prior is none.
+        """
+        check_queries(self.queries)
+        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
+        probability(self.total_delta, "total_delta")
+        if self.prior is not None and not isinstance(goal(self.prior, "prior"), Objective):
+            raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
+        if self.prior is None and not isinstance(goal(self.objective), Objective):
+            raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
+
+    def question(self) -> Request:
+        """Return a design for these voters, at some target of no account.
+
+        Raises:
+            InvalidInput: a number is out of its range.
+            InField: an objective is none for this K.
+        """
+        design = DesignRequest(
+            K=self.K,
+            epsilon=self.epsilon,
+            Delta=self.Delta,
+            affected=self.affected,
+            target_epsilon=1.0,
+            objective=self.objective,
+        )
+        question = design.request()
+        if self.prior is not None:
+            try:
+                goal(self.prior, "prior").aim(self.K)
+            except InvalidInput as err:
+                raise InField("prior", err) from err
+        return question
 
 
 class VotersAnswer(Answer):

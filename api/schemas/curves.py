@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from api.curves import allowances
 from api.examples import CURVE_EXAMPLE, PROFILE_EXAMPLE, TRADEOFF_EXAMPLE
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
+    ACCEPTED,
     LARGEST_POINTS,
     MOST_ALLOWANCES,
     Affected,
@@ -16,7 +18,7 @@ from api.schemas.fields import (
     Asked,
     Backend,
     ObjectiveText,
-    PostedGamma,
+    OptionalGamma,
     ReleaseDelta,
     Shape,
     VoterDelta,
@@ -24,6 +26,12 @@ from api.schemas.fields import (
     Voters,
     described,
 )
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from solver_cache.key import Request
+
+USUAL_ALLOWANCES = 25
+"""Allowances of a trade-off, unless told which."""
 
 Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
 
@@ -129,6 +137,62 @@ class TradeoffRequest(Asked):
     backend: Backend = "highs"
     baselines: Baselines = None
 
+    def questions(self) -> list[Request]:
+        """Return what is asked, one question for each allowance or target ε, in order.
+
+        Raises:
+            InvalidInput: a number is out of its range, or more than one way of saying which allowances is used.
+            InField: the text of the objective is none, or none for this K.
+        """
+        chosen = self._targets() if self.target_epsilons is not None else self._allowances()
+        return [
+            DesignRequest(
+                K=self.K,
+                m=m,
+                epsilon=self.epsilon,
+                Delta=self.Delta,
+                delta=self.delta,
+                affected=self.affected,
+                target_epsilon=target,
+                objective=self.objective,
+                shape=self.shape,
+            ).request()
+            for m, target in chosen
+        ]
+
+    def _targets(self) -> list[tuple[float | None, float | None]]:
+        for name in ("ms", "m_from", "m_to"):
+            if (value := getattr(self, name)) is not None:
+                raise InvalidInput(name, value, "nothing beside target_epsilons")
+        return [(None, target) for target in _some(self.target_epsilons, "target_epsilons")]
+
+    def _allowances(self) -> list[tuple[float | None, float | None]]:
+        if self.ms is None and self.m_from is None and self.m_to is None:
+            return [(float(m), None) for m in allowances(self.K, USUAL_ALLOWANCES)]
+        if self.ms is not None:
+            for name in ("m_from", "m_to"):
+                if (value := getattr(self, name)) is not None:
+                    raise InvalidInput(name, value, "nothing beside ms")
+            return [(m, None) for m in _some(self.ms, "ms")]
+        return [(m, None) for m in self._range()]
+
+    def _range(self) -> list[float]:
+        for name in ("m_from", "m_to"):
+            if (value := getattr(self, name)) is None or not value > 0:
+                raise InvalidInput(name, value, ACCEPTED[name])
+        low, high, many = float(self.m_from or 0), float(self.m_to or 0), self.m_points
+        if high < low:
+            raise InvalidInput("m_to", high, ACCEPTED["m_to"])
+        if not 1 <= many <= MOST_ALLOWANCES:
+            raise InvalidInput("m_points", many, ACCEPTED["m_points"])
+        return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
+
+
+def _some(values: list[float] | None, field: str) -> list[float]:
+    if not values:
+        raise InvalidInput(field, values, ACCEPTED[field])
+    return values
+
 
 class TradeoffPoint(Answer):
     """γ_opt at one allowance."""
@@ -177,7 +241,7 @@ class TradeoffAnswer(Answer):
 class ProfileRequest(DesignRequest):
     """How private one release really is: the least δ at each ε′, of γ_opt or of a γ that is given."""
 
-    gamma: PostedGamma | None = None
+    gamma: OptionalGamma = None
     epsilons: Annotated[
         list[FiniteFloat] | None,
         Field(
@@ -194,6 +258,20 @@ class ProfileRequest(DesignRequest):
             maximum=LARGEST_POINTS,
         ),
     ] = 16
+
+    def check(self) -> None:
+        """Refuse numbers of which ε′ are wanted that are out of range.
+
+        Raises:
+            InvalidInput: naming the field.
+        """
+        if not 2 <= self.points <= LARGEST_POINTS:
+            raise InvalidInput("points", self.points, ACCEPTED["points"])
+        if self.epsilons is not None and not (
+            self.epsilons and all(abs(epsilon) <= LARGEST_TARGET_EPSILON for epsilon in self.epsilons)
+        ):
+            accepted = f"a list of 1 to {LARGEST_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
+            raise InvalidInput("epsilons", self.epsilons, accepted)
 
 
 class ProfileAnswer(Answer):

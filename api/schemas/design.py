@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from api.estimating import LARGEST_K
 from api.examples import GAMMA_EXAMPLE, REQUEST_EXAMPLES
 from api.schemas.fields import (
     Affected,
@@ -91,6 +92,15 @@ class DesignRequest(ProblemRequest):
             return Request(problem, goal(self.objective), self.shape)
         except InvalidInput as err:
             raise InField("objective", err) from err
+
+    def check_estimable(self) -> None:
+        """Refuse more voters than an estimate can be made for.
+
+        Raises:
+            InvalidInput: naming K.
+        """
+        if self.K > LARGEST_K:
+            raise InvalidInput("K", self.K, f"at most {LARGEST_K} voters")
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:

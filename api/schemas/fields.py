@@ -131,14 +131,15 @@ Backend = Annotated[
     Literal["highs", "gurobi", "cvxpy"], described("Which solver, if it is not solved already: same answer.")
 ]
 
-PostedGamma = Annotated[
-    list[FiniteFloat],
-    Field(
-        max_length=LONGEST_GAMMA,
-        description="γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l).",
-        json_schema_extra={"items": {"type": "number", "minimum": 0, "maximum": 1}, "minItems": 2},
-    ),
-]
+_GAMMA = Field(
+    max_length=LONGEST_GAMMA,
+    description="γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l).",
+    json_schema_extra={"minItems": 2},
+)
+
+PostedGamma = Annotated[list[FiniteFloat], _GAMMA]
+
+OptionalGamma = Annotated[list[FiniteFloat] | None, _GAMMA]
 
 
 class Asked(BaseModel):

@@ -1,0 +1,128 @@
+"""What many releases cost, and which way of releasing is the most accurate within one budget."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from api import answering, problems
+from api.bounds import check_voters, check_work
+from api.desk import Desk, Pending
+from api.estimating import estimate
+from api.routes.at import AtDesk
+from api.routes.rendering import ACCEPTED_LATER, jsoned, later, plain
+from api.schemas import (
+    CompareAnswer,
+    CompareRequest,
+    ComposeAnswer,
+    ComposeRequest,
+    from_query,
+    query_parameters,
+)
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.record import problem_record
+
+router = APIRouter(prefix="/v1", tags=["accounting"])
+
+Compose = Annotated[ComposeRequest, Depends(from_query(ComposeRequest))]
+Compare = Annotated[CompareRequest, Depends(from_query(CompareRequest))]
+
+SOLVES = 25
+"""About how many γ a comparison designs until its budget is met."""
+
+_COMPOSE: dict[str, Any] = {
+    "summary": "What many releases cost together",
+    "response_model": ComposeAnswer,
+    "responses": {**ACCEPTED_LATER, **problems.responses(404, 406, 409, 422)},
+}
+_COMPARE: dict[str, Any] = {
+    "summary": "Every way of releasing, at the same total privacy",
+    "response_model": CompareAnswer,
+    "responses": problems.responses(406, 422),
+}
+
+
+@router.get("/compose", openapi_extra=query_parameters(ComposeRequest), **_COMPOSE)
+async def get_compose(asked: Compose, request: Request, desk: AtDesk) -> Response:
+    """Account for Q releases by every sound account; the best is the least of them."""
+    return await _compose(asked, request, desk)
+
+
+@router.post("/compose", **_COMPOSE)
+async def post_compose(asked: ComposeRequest, request: Request, desk: AtDesk) -> Response:
+    """Account for Q releases by every sound account; the best is the least of them."""
+    return await _compose(asked, request, desk)
+
+
+@router.get("/compare", openapi_extra=query_parameters(CompareRequest), **_COMPARE)
+async def get_compare(asked: Compare, request: Request, desk: AtDesk) -> Response:
+    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    return await _compare(asked, request, desk)
+
+
+@router.post("/compare", **_COMPARE)
+async def post_compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Response:
+    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    return await _compare(asked, request, desk)
+
+
+async def _compose(asked: ComposeRequest, request: Request, desk: Desk) -> Response:
+    plain(request)
+    asked.check()
+    record: dict[str, Any] | None = None
+    gamma: list[float] | None = None
+    if asked.K is None:
+        epsilon, delta = asked.each()
+    else:
+        check_voters(asked.K, desk.settings)
+        design = asked.design()
+        if asked.gamma is None:
+            found = await desk.gamma(design)
+            if isinstance(found, Pending):
+                return later(found)
+            record, gamma = found["problem"], found["gamma"]
+        else:
+            problem = design.problem()
+            record, gamma = problem_record(problem), NoiseFunction(asked.gamma, problem.K).values.tolist()
+        epsilon, delta = record["target_epsilon"], record["delta"]
+    accounts = await desk.perform(
+        answering.composition,
+        {
+            "epsilon": epsilon,
+            "delta": delta,
+            "queries": asked.queries,
+            "slack": asked.slack,
+            "total_delta": asked.total_delta,
+            "problem": record,
+            "gamma": gamma,
+        },
+    )
+    answer = {
+        "each": {"epsilon": epsilon, "delta": delta},
+        "queries": asked.queries,
+        "problem": record,
+        "gamma": gamma,
+        "accounts": accounts,
+    }
+    return jsoned(ComposeAnswer.model_validate(answer))
+
+
+async def _compare(asked: CompareRequest, request: Request, desk: Desk) -> Response:
+    plain(request)
+    check_voters(asked.K, desk.settings)
+    asked.check()
+    question = await desk.apart(asked.question)
+    check_work(SOLVES * estimate(question).seconds, desk.settings)
+    found = await desk.perform(
+        answering.comparison,
+        {
+            "problem": problem_record(question.problem),
+            "queries": asked.queries,
+            "total_epsilon": asked.total_epsilon,
+            "total_delta": asked.total_delta,
+            "objective": asked.objective,
+            "prior": asked.prior,
+        },
+    )
+    return jsoned(CompareAnswer.model_validate(found))

@@ -15,6 +15,7 @@ from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.examine import Decision, Found, examine, inspect
 from solver_cache.jobs import Job, Jobs, open_jobs
 from solver_cache.key import CORE, Request
+from solver_cache.nearest import Nearest, nearest
 from solver_cache.place import cache_url
 from solver_cache.row import Row
 from solver_cache.solve import CachedSolution, cached_solve, recall
@@ -30,6 +31,7 @@ __all__ = [
     "Job",
     "Jobs",
     "MemoryStore",
+    "Nearest",
     "NoStore",
     "ReadOnlyCache",
     "Request",
@@ -40,6 +42,7 @@ __all__ = [
     "check",
     "examine",
     "inspect",
+    "nearest",
     "open_jobs",
     "open_store",
     "recall",

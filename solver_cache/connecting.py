@@ -97,7 +97,7 @@ class Database:
 
     def _check(self, path: Path | None) -> None:
         """Find out, writing nothing, whether the database can be read."""
-        if path is not None and not path.is_file():
+        if path is not None and not _is_file(path):
             raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
         with self.engine.connect() as connection:
             version = schema_version(connection)
@@ -122,9 +122,11 @@ class Database:
                     migrate(connection)
         except Timeout as err:
             stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
-            raise CacheError(self.url, stuck, f"End that process. {ELSEWHERE}") from err
+            raise CacheError(
+                self.url, stuck, f"Wait if it migrates a large file, else end that process. {ELSEWHERE}"
+            ) from err
         except OSError as err:
-            advice = _READING if path.is_file() else ELSEWHERE
+            advice = _READING if _is_file(path) else ELSEWHERE
             raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
 
     @contextlib.contextmanager
@@ -159,6 +161,13 @@ def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
     alone = not Path(f"{path}-wal").exists()  # else someone writes to it now, and both files beside it are there
     name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that cannot be entered
+        return False
 
 
 def _connected(connection: Any, _record: Any) -> None:

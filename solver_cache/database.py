@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, tuple_, update
 
+from solver_cache.asked import SHAPES, columns_of
 from solver_cache.connecting import Database
 from solver_cache.database_jobs import DatabaseJobs
 from solver_cache.inserting import insert_new
 from solver_cache.jobs import Jobs
+from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.schema import SOLUTIONS
@@ -19,6 +21,9 @@ from solver_cache.tally import Tally
 
 PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""
+
+FEW = 4
+"""Rows read at a time when the first good one is wanted."""
 
 _ROW = (SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.record, SOLUTIONS.c.digest)
 
@@ -47,7 +52,8 @@ class DatabaseStore:
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
-        values = {"core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
+        values: dict[str, Any] = {"core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
+        values |= columns_of(row.record)
         new = insert_new(self._database.dialect, SOLUTIONS, key=row.key, **values)
         with self._database.writing() as connection:
             connection.execute(new)
@@ -70,6 +76,19 @@ class DatabaseStore:
                 return
             last = found[-1].key
 
+    def stricter(self, request: Request) -> Iterator[Row]:
+        """Yield rows as `solver_cache.store.Store.stricter` says: found in an index, read a few at a time."""
+        best = stricter(request)
+        last: tuple[float, str] | None = None
+        while True:
+            page = best if last is None else best.where(tuple_(SOLUTIONS.c.utility, SOLUTIONS.c.key) < tuple_(*last))
+            with self._database.reading() as connection:
+                found = connection.execute(page).all()
+            yield from (row for _, *values in found if (row := _row(values)) is not None)
+            if len(found) < FEW:
+                return
+            last = found[-1][0], found[-1][1]
+
     def faults(self) -> list[str]:
         """Return what SQLite's own check finds; PostgreSQL looks after itself."""
         if self._database.dialect != "sqlite":
@@ -81,6 +100,27 @@ class DatabaseStore:
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
+
+
+def stricter(request: Request) -> Select[Any]:
+    """Return the query for the utility and the row of answers to ``request`` or stricter ones, the best first."""
+    problem, at = request.problem, SOLUTIONS.c
+    return (
+        select(at.utility, *_ROW)
+        .where(
+            at.voters == problem.K,
+            at.objective == str(request.objective),
+            at.core == CORE,
+            at.shape.in_(SHAPES[request.shape]),
+            at.voter_epsilon >= problem.voter.epsilon,
+            at.voter_delta >= problem.voter.delta,
+            at.affected >= problem.affected,
+            at.target_epsilon <= problem.target.epsilon,
+            at.target_delta <= problem.target.delta,
+        )
+        .order_by(at.utility.desc(), at.key.desc())
+        .limit(FEW)
+    )
 
 
 def _row(values: Any) -> Row | None:

@@ -54,75 +54,75 @@ def examine(row: Row | None, request: Request) -> Found:
     if row is None:
         return Found("miss")
     try:
-        return Found("hit", _proved(_read(row), request))
-    except _Wrong as wrong:
+        return Found("hit", _proved(read_row(row), request))
+    except WrongRow as wrong:
         return Found(wrong.decision, reason=str(wrong))
 
 
 def inspect(row: Row) -> Found:
     """Decide whether ``row`` answers the question that its own record states and its key stands for. Pure."""
     try:
-        solution = _read(row)
+        solution = read_row(row)
         request = Request(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
         if request.key != row.key:
             return Found("damaged", reason="it is kept under the key of another question")
         return Found("hit", _proved(solution, request))
-    except _Wrong as wrong:
+    except WrongRow as wrong:
         return Found(wrong.decision, reason=str(wrong))
 
 
-class _Wrong(Exception):
-    """The row is not an answer; the text says why. Never leaves this module."""
+class WrongRow(Exception):
+    """The row is not an answer; the text says why. Never leaves this package."""
 
     def __init__(self, reason: str, decision: Decision = "damaged") -> None:
         self.decision: Decision = decision
         super().__init__(reason)
 
 
-def _read(row: Row) -> Solution:
-    """Return the solution that a row's text holds, unproved, or raise `_Wrong`."""
+def read_row(row: Row) -> Solution:
+    """Return the solution that a row's text holds, unproved, or raise `WrongRow`."""
     if row.digest != digest(row.record):
-        raise _Wrong("its text does not fit its SHA-256")
+        raise WrongRow("its text does not fit its SHA-256")
     if row.core != CORE:
-        raise _Wrong(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
+        raise WrongRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
     try:
         record = json.loads(row.record, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as err:
-        raise _Wrong(f"its text is not JSON: {err}") from err
+        raise WrongRow(f"its text is not JSON: {err}") from err
     if isinstance(record, dict) and record.get("format") != FORMAT:
-        raise _Wrong(f"its record has format {record.get('format')!r:.80}, this reads {FORMAT}", "stale")
+        raise WrongRow(f"its record has format {record.get('format')!r:.80}, this reads {FORMAT}", "stale")
     try:
         solution = solution_from_record(record)
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
-        raise _Wrong(f"its record cannot be read: {err}") from err  # any step may break on data that anyone wrote
+        raise WrongRow(f"its record cannot be read: {err}") from err  # any step may break on data that anyone wrote
     _check_types(solution)
     return solution
 
 
 def _proved(solution: Solution, request: Request) -> Solution:
-    """Return the solution under a new certificate, or raise `_Wrong`."""
+    """Return the solution under a new certificate, or raise `WrongRow`."""
     _check_asked(solution, request)
     try:
         proof = verify(request.problem, solution.noise)
     except NotPrivate as err:
-        raise _Wrong(str(err)) from err
+        raise WrongRow(str(err)) from err
     _check_certificate(solution.certificate, proof)
     upper = solution.gamma[request.problem.K // 2 + 1 :]
     utility = request.objective.aim(request.problem.K).utility(upper)
     if not math.isclose(utility, solution.utility, rel_tol=SAME, abs_tol=SAME):
-        raise _Wrong(f"its utility is {utility!r}, not {solution.utility!r}")
+        raise WrongRow(f"its utility is {utility!r}, not {solution.utility!r}")
     if not utility - SAME <= solution.upper_bound <= 1 + SAME:
-        raise _Wrong(f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1")
+        raise WrongRow(f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1")
     if request.shape == "monotone" and np.any(np.diff(upper) < 0):
-        raise _Wrong("its gamma is not monotone")
+        raise WrongRow("its gamma is not monotone")
     return replace(solution, certificate=proof, utility=utility)
 
 
 def _check_asked(solution: Solution, request: Request) -> None:
     if (solution.problem, solution.objective, solution.shape) != (request.problem, request.objective, request.shape):
-        raise _Wrong("it answers another question")
+        raise WrongRow("it answers another question")
     if solution.status is not Status.OPTIMAL:
-        raise _Wrong(f"its status is '{solution.status.value}', and only optimal answers are kept")
+        raise WrongRow(f"its status is '{solution.status.value}', and only optimal answers are kept")
 
 
 def _check_types(solution: Solution) -> None:
@@ -135,7 +135,7 @@ def _check_types(solution: Solution) -> None:
         and all(type(number) is float and math.isfinite(number) for number in real)
         and {type(solution.method), type(solution.backend)} == {str}
     ):
-        raise _Wrong("its record holds values of the wrong type")
+        raise WrongRow("its record holds values of the wrong type")
 
 
 def _values(seconds: Any) -> tuple[Any, ...]:
@@ -145,11 +145,13 @@ def _values(seconds: Any) -> tuple[Any, ...]:
 def _check_certificate(recorded: Certificate, proof: Certificate) -> None:
     """Check that the recorded certificate is the one that γ has."""
     if recorded.method != proof.method:
-        raise _Wrong(f"its certificate does not fit its gamma: method is {proof.method!r}, not {recorded.method!r:.80}")
+        raise WrongRow(
+            f"its certificate does not fit its gamma: method is {proof.method!r}, not {recorded.method!r:.80}"
+        )
     for name in ("limit", "bound", "margin", "worst_value"):
         value, again = getattr(recorded, name), getattr(proof, name)
         if type(value) is not float or not math.isclose(value, again, rel_tol=SAME, abs_tol=SAME):
-            raise _Wrong(f"its certificate does not fit its gamma: {name} is {again!r}, not {value!r:.80}")
+            raise WrongRow(f"its certificate does not fit its gamma: {name} is {again!r}, not {value!r:.80}")
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
 
+from solver_cache.asked import Asked, columns_of
+
 METADATA = MetaData()
 
 SOLUTIONS = Table(
@@ -20,8 +22,18 @@ SOLUTIONS = Table(
     Column("record", Text, nullable=False),
     Column("digest", Text, nullable=False),
     Column("created", Text, nullable=False),  # UTC, ISO 8601; for people, nothing depends on it
+    Column("voters", Integer),
+    Column("voter_epsilon", Double),
+    Column("voter_delta", Double),
+    Column("affected", Integer),
+    Column("target_epsilon", Double),
+    Column("target_delta", Double),
+    Column("objective", Text),
+    Column("shape", Text),
+    Column("utility", Double),
 )
-"""Kept answers: a `solver_cache.row.Row` each."""
+"""Kept answers: a `solver_cache.row.Row` each, and behind it what its record says was asked (`solver_cache.asked`),
+for searches; NULL where it does not say."""
 
 JOBS = Table(
     "darrm_jobs",
@@ -67,7 +79,47 @@ def _second(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second)
+def _third(connection: Connection) -> None:
+    numbers = "voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility"
+    kinds = {"voters": "INTEGER", "affected": "INTEGER", "objective": "TEXT", "shape": "TEXT"}
+    for name, kind in (kinds | dict.fromkeys(numbers, "DOUBLE PRECISION")).items():
+        connection.execute(text(f"ALTER TABLE darrm_solutions ADD COLUMN {name} {kind}"))
+    fill(connection)
+    # From the best down, everything that is compared within the index itself: rows are read only when they answer.
+    connection.execute(
+        text(
+            "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
+            "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
+        )
+    )
+
+
+FILLED = 500
+"""Rows held in memory while columns are filled."""
+
+
+def fill(connection: Connection) -> int:
+    """Fill the columns of `SOLUTIONS` that are read from its records, where they are empty; return how many rows."""
+    names = tuple(Asked.__dataclass_fields__)
+    page = text(
+        "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
+    )
+    values = ", ".join(f"{name} = :{name}" for name in names)
+    put = text(f"UPDATE darrm_solutions SET {values} WHERE key = :at")  # noqa: S608 — names of our own
+    last, filled = "", 0
+    while True:
+        rows = connection.execute(page, {"last": last, "limit": FILLED}).all()
+        found = [{"at": key, **columns_of(str(record))} for key, record in rows]
+        known = [each for each in found if each["voters"] is not None]
+        if known:
+            connection.execute(put, known)
+        filled += len(known)
+        if len(rows) < FILLED:
+            return filled
+        last = rows[-1][0]
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from typing import Protocol
 
+from solver_cache.asked import asked_in
 from solver_cache.jobs import Jobs
+from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.tally import Tally
@@ -53,6 +55,13 @@ class Store(Protocol):
     def rows(self) -> Iterator[Row]:
         """Yield every row, in the order of keys."""
 
+    def stricter(self, request: Request) -> Iterator[Row]:
+        """Yield rows that say they answer ``request``, or a question whose answers answer it too; unexamined.
+
+        The same objective and number of voters; a shape as asked or stronger; voters no more private than asked, of
+        whom a record reaches no fewer; a release no less private than asked. The best utility first, as recorded.
+        """
+
     def faults(self) -> list[str]:
         """Return what is wrong with the place itself, in words; empty when nothing is."""
 
@@ -78,6 +87,10 @@ class NoStore:
         return row
 
     def rows(self) -> Iterator[Row]:
+        """Yield nothing."""
+        return iter(())
+
+    def stricter(self, request: Request) -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
         """Yield nothing."""
         return iter(())
 
@@ -116,6 +129,12 @@ class MemoryStore:
         with self._lock:
             kept = sorted(self._rows.items())
         return (row for _, row in kept)
+
+    def stricter(self, request: Request) -> Iterator[Row]:
+        """Yield rows as `Store.stricter` says."""
+        present = [(asked_in(row.record), row) for row in self.rows() if row.core == CORE]
+        found = [(asked.utility, row.key, row) for asked, row in present if asked and asked.answers(request)]
+        return (row for *_, row in sorted(found, key=lambda each: each[:2], reverse=True))
 
     def faults(self) -> list[str]:
         """Return nothing: there is no place to be damaged."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from api import work
 from api.answering import error_curve
 from api.board import Board, News
+from api.bounds import check_design, check_voters
 from api.designing import GAMMA, OVERTIME, Designer
 from api.pool import Pool, PoolState
 from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown
@@ -187,6 +188,7 @@ class Desk:
         request = self._request(asked)
         self._check_solving()
         check_choices(request.problem, request.shape, asked.method, asked.backend)
+        check_design(request, asked.method, self._settings)
         job = await self._submitted(request, asked)
         if job.state == "done" and await self.result(job) is None:
             job = await self.again(job)
@@ -238,13 +240,7 @@ class Desk:
         return self._board.follow(job)
 
     def _request(self, asked: DesignRequest) -> Request:
-        if self._settings.most_voters < asked.K:
-            raise InvalidInput(
-                "K",
-                asked.K,
-                f"at most {self._settings.most_voters} voters on this server",
-                "Solve it with the command line, or have the operator raise DARRM_MOST_VOTERS.",
-            )
+        check_voters(asked.K, self._settings)
         return asked.request()
 
     async def _once(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
@@ -262,6 +258,7 @@ class Desk:
             return kept
         self._check_solving()
         check_choices(request.problem, request.shape, asked.method, asked.backend)
+        check_design(request, asked.method, self._settings)
         return await self._submitted(request, asked)
 
     def _check_solving(self) -> None:

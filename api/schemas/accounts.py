@@ -249,6 +249,9 @@ class WayAnswer(Answer):
     value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
     gamma: list[FiniteFloat] | None = Field(description="The γ that the way amounts to [probability]; null likewise.")
     epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
+    utility: FiniteFloat | None = Field(
+        default=None, description="Share of the noiseless utility kept, by the objective; null likewise."
+    )
     disagreement: FiniteFloat | None = Field(
         description="Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
     )
@@ -258,7 +261,7 @@ class WayAnswer(Answer):
 
 
 class CompareAnswer(Answer):
-    """Every way within one budget, the most accurate first."""
+    """Every way within one budget, the most useful first."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
 
@@ -266,5 +269,5 @@ class CompareAnswer(Answer):
     queries: int = Field(description="Number of releases [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all releases together.")
     objective: str = Field(description="What the way called optimal maximises.")
-    rows: list[WayAnswer] = Field(description="One a way, by disagreement.")
+    rows: list[WayAnswer] = Field(description="One a way, the most useful first; those that do not fit last.")
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

@@ -17,6 +17,8 @@ from api.schemas.fields import (
     Answer,
     Asked,
     Backend,
+    InQueryNumbers,
+    InQueryWords,
     ObjectiveText,
     OptionalGamma,
     ReleaseDelta,
@@ -36,9 +38,8 @@ USUAL_ALLOWANCES = 25
 Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
 
 Baselines = Annotated[
-    list[Baseline] | None,
+    Annotated[list[Baseline], InQueryWords, Field(max_length=20)] | None,
     Field(
-        max_length=20,
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
         "double_subsampling, subsampling and randomized_response.",
         examples=[["gnmax", "randomized_response"]],
@@ -112,12 +113,13 @@ class TradeoffRequest(Asked):
     delta: ReleaseDelta = None
     affected: Affected = None
     ms: Annotated[
-        list[FiniteFloat] | None,
-        Field(
-            max_length=MOST_ALLOWANCES,
-            description="Privacy allowances, each above 0.",
-            json_schema_extra={"minItems": 1, "items": {"type": "number", "exclusiveMinimum": 0}},
-        ),
+        Annotated[
+            list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
+            InQueryNumbers,
+            Field(min_length=1, max_length=MOST_ALLOWANCES),
+        ]
+        | None,
+        Field(description="Privacy allowances, each above 0."),
     ] = None
     m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
     m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
@@ -125,12 +127,13 @@ class TradeoffRequest(Asked):
         int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MOST_ALLOWANCES)
     ] = 25
     target_epsilons: Annotated[
-        list[FiniteFloat] | None,
-        Field(
-            max_length=MOST_ALLOWANCES,
-            description="ε of the release, instead of allowances [nats].",
-            json_schema_extra={"minItems": 1, "items": {"type": "number", "minimum": 0, "maximum": 500}},
-        ),
+        Annotated[
+            list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
+            InQueryNumbers,
+            Field(min_length=1, max_length=MOST_ALLOWANCES),
+        ]
+        | None,
+        Field(description="ε of the release, instead of allowances [nats]."),
     ] = None
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
@@ -164,7 +167,7 @@ class TradeoffRequest(Asked):
         for name in ("ms", "m_from", "m_to"):
             if (value := getattr(self, name)) is not None:
                 raise InvalidInput(name, value, "nothing beside target_epsilons")
-        return [(None, target) for target in _some(self.target_epsilons, "target_epsilons")]
+        return [(None, target) for target in self.target_epsilons or ()]
 
     def _allowances(self) -> list[tuple[float | None, float | None]]:
         if self.ms is None and self.m_from is None and self.m_to is None:
@@ -173,7 +176,7 @@ class TradeoffRequest(Asked):
             for name in ("m_from", "m_to"):
                 if (value := getattr(self, name)) is not None:
                     raise InvalidInput(name, value, "nothing beside ms")
-            return [(m, None) for m in _some(self.ms, "ms")]
+            return [(m, None) for m in self.ms]
         return [(m, None) for m in self._range()]
 
     def _range(self) -> list[float]:
@@ -186,12 +189,6 @@ class TradeoffRequest(Asked):
         if not 1 <= many <= MOST_ALLOWANCES:
             raise InvalidInput("m_points", many, ACCEPTED["m_points"])
         return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
-
-
-def _some(values: list[float] | None, field: str) -> list[float]:
-    if not values:
-        raise InvalidInput(field, values, ACCEPTED[field])
-    return values
 
 
 class TradeoffPoint(Answer):
@@ -243,12 +240,13 @@ class ProfileRequest(DesignRequest):
 
     gamma: OptionalGamma = None
     epsilons: Annotated[
-        list[FiniteFloat] | None,
-        Field(
-            max_length=LARGEST_POINTS,
-            description="Where δ is wanted [nats], of either sign; instead of points.",
-            json_schema_extra={"minItems": 1, "items": {"type": "number", "minimum": -500, "maximum": 500}},
-        ),
+        Annotated[
+            list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
+            InQueryNumbers,
+            Field(min_length=1, max_length=LARGEST_POINTS),
+        ]
+        | None,
+        Field(description="Where δ is wanted [nats], of either sign; instead of points."),
     ] = None
     points: Annotated[
         int,
@@ -267,9 +265,7 @@ class ProfileRequest(DesignRequest):
         """
         if not 2 <= self.points <= LARGEST_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
-        if self.epsilons is not None and not (
-            self.epsilons and all(abs(epsilon) <= LARGEST_TARGET_EPSILON for epsilon in self.epsilons)
-        ):
+        if any(abs(epsilon) > LARGEST_TARGET_EPSILON for epsilon in self.epsilons or ()):
             accepted = f"a list of 1 to {LARGEST_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
             raise InvalidInput("epsilons", self.epsilons, accepted)
 

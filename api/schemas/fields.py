@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 LARGEST_POINTS = 1001
 """Most points of a curve: finer than any screen."""
@@ -131,15 +131,43 @@ Backend = Annotated[
     Literal["highs", "gurobi", "cvxpy"], described("Which solver, if it is not solved already: same answer.")
 ]
 
-_GAMMA = Field(
-    max_length=LONGEST_GAMMA,
-    description="γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l).",
-    json_schema_extra={"minItems": 2},
-)
 
-PostedGamma = Annotated[list[FiniteFloat], _GAMMA]
+def _numbers(value: Any, info: ValidationInfo) -> Any:
+    """Read a list from a query, where it is text with commas."""
+    mode: str = info.mode  # "string" too, which pydantic's own types leave out
+    return [_number(part) for part in value.split(",")] if mode == "string" else value
 
-OptionalGamma = Annotated[list[FiniteFloat] | None, _GAMMA]
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # which is refused, by its own name
+
+
+def _words(value: Any, info: ValidationInfo) -> Any:
+    """Read a list of names from a query, where it is text with commas."""
+    mode: str = info.mode
+    return value.split(",") if mode == "string" else value
+
+
+InQueryNumbers = BeforeValidator(_numbers)
+"""Of a list of numbers, which a query writes with commas."""
+
+InQueryWords = BeforeValidator(_words)
+"""Of a list of names, likewise."""
+
+_GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
+
+_Entries = Annotated[
+    list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 1})]],
+    InQueryNumbers,
+    Field(max_length=LONGEST_GAMMA, json_schema_extra={"minItems": 2}),
+]
+
+PostedGamma = Annotated[_Entries, Field(description=_GAMMA)]
+
+OptionalGamma = Annotated[_Entries | None, Field(description=_GAMMA)]
 
 
 class Asked(BaseModel):

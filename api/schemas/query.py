@@ -26,10 +26,8 @@ def from_query(model: type[Model]) -> Callable[[Request], Model]:
         repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
         if repeated:
             raise RequestValidationError([{"type": "repeated", "loc": ("query", name)} for name in repeated])
-        lists = _lists(model)
-        given = {name: value.split(",") if name in lists else value for name, value in pairs}
         try:
-            return model.model_validate_strings(given)
+            return model.model_validate_strings(dict(pairs))
         except ValidationError as err:
             told = err.errors(include_url=False)
             raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in told]) from err

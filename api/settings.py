@@ -259,4 +259,4 @@ def masked(url: str) -> str:
     >>> masked("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")
     'postgresql+psycopg://me@db/darrm?user=me&password=***&sslmode=require'
     """
-    return re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", re.sub(r"(://[^:/@?#]*:)[^@]*@", r"\1***@", url))
+    return re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", re.sub(r"(://[^:/@?#]*:)[^?#]*@", r"\1***@", url))

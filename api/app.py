@@ -79,5 +79,18 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         made = get_openapi(
             title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
         )
-        app.openapi_schema = problems.document(made)
+        app.openapi_schema = _with_keys(problems.document(made))
     return app.openapi_schema
+
+
+def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with what a server may ask of those who call it: a key, in one of two headers, or none."""
+    schema["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, where the server asks for one."},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
+    }
+    for path, operations in schema["paths"].items():
+        if path.startswith("/v1/") or path == "/metrics":
+            for operation in operations.values():
+                operation["security"] = [{}, {"bearer": []}, {"key": []}]
+    return schema

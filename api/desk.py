@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from api import work
@@ -15,6 +15,7 @@ from api.answering import error_curve
 from api.board import Board, News
 from api.bounds import check_design, check_voters
 from api.designing import GAMMA, OVERTIME, Designer
+from api.kept import nearest_record
 from api.pool import Pool, PoolState
 from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown
 from api.runner import Progress, Runner
@@ -55,10 +56,12 @@ class Pending:
     Attributes:
         job: what works on it; its id is the id of the answer to come.
         retry_after: when to ask again [s].
+        nearest: a kept answer whose guarantee implies the one that is asked, for the time until then; None if none is.
     """
 
     job: Job
     retry_after: int = 1
+    nearest: dict[str, Any] | None = None
 
 
 class Desk:
@@ -167,7 +170,7 @@ class Desk:
         Raises:
             InvalidInput: a field is out of its range.
             BackendUnavailable: it must be solved, and the solver is not there.
-            NotKept: it is not kept, and solving is off.
+            NotKept: neither it nor one that implies its guarantee is kept, and solving is off.
             Busy: too many jobs wait already.
             JobCancelled: somebody cancelled the job.
             SolveFailed: the solve failed; the text says why.
@@ -175,10 +178,21 @@ class Desk:
             CacheError: the store cannot be read.
         """
         request = self._request(asked)
-        there = await self._once(request.key, lambda: self._kept_or_queued(request, asked))
+        try:
+            there = await self._once(request.key, lambda: self._kept_or_queued(request, asked))
+        except NotKept:
+            near = await self._nearest(request)
+            if near is None:
+                raise
+            return near
         if not isinstance(there, Job):
             return there
-        return await self._awaited(there, request, asked, patience)
+        found = await self._awaited(there, request, asked, patience)
+        return replace(found, nearest=await self._nearest(request)) if isinstance(found, Pending) else found
+
+    async def _nearest(self, request: Request) -> dict[str, Any] | None:
+        """Return the best kept answer whose guarantee implies the one that is asked, labelled; None if there is none."""
+        return await self._once(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
 
     async def submit(self, asked: DesignRequest) -> Job:
         """Return the job that designs γ_opt, queued now unless it is there already; raises as `gamma`.

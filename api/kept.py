@@ -50,6 +50,18 @@ def keep_records(records: Sequence[dict[str, Any]], store: Store) -> None:
         _LOG.warning("answers are not kept: %s", err)
 
 
+def nearest_record(request: Request, store: Store) -> dict[str, Any] | None:
+    """Return the best kept answer whose guarantee implies the one that is asked, named and labelled; None if none is.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    from solver_cache.nearest import nearest
+
+    found = nearest(request, store)
+    return None if found is None else {"id": request.key, "cached": True, **found.record}
+
+
 def is_kept(key: str, store: Store) -> bool:
     """Whether something is kept under ``key``, unexamined; raises as `kept_record`."""
     return store.get(key) is not None

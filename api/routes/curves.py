@@ -160,7 +160,9 @@ def _known(asked: TradeoffRequest, desk: Desk) -> tuple[list[Question], list[dic
     known = kept.kept_records(questions, desk.store)
     missing = [question for question, record in zip(questions, known, strict=True) if record is None]
     if missing and desk.settings.solve == "off":
-        raise NotKept(f"{len(missing)} of these answers are not kept, and solving is off on this server.")
+        raise NotKept(
+            f"{len(missing)} of these {len(questions)} answers are not kept, and solving is off on this server."
+        )
     check_work(sum(estimate(question).seconds for question in missing), desk.settings)
     return questions, known
 

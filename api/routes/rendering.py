@@ -78,16 +78,17 @@ def jsoned(answer: BaseModel) -> Response:
     return Response(answer.model_dump_json(), media_type=formats.JSON)
 
 
-def pending_answer(found: Pending, nearest: GammaAnswer | None = None) -> PendingAnswer:
+def pending_answer(found: Pending) -> PendingAnswer:
     """Return what is said of an answer that is not there yet."""
     job = found.job
+    nearest = None if found.nearest is None else GammaAnswer.model_validate(found.nearest)
     return PendingAnswer(
         id=job.id, state=job.state, location=f"/v1/jobs/{job.id}", retry_after=found.retry_after, nearest=nearest
     )
 
 
-def later(found: Pending, nearest: GammaAnswer | None = None) -> Response:
+def later(found: Pending) -> Response:
     """Return the response where the answer is not there yet: 202, and where to ask."""
-    told = pending_answer(found, nearest)
+    told = pending_answer(found)
     headers = {"Location": told.location, "Retry-After": str(told.retry_after), "Cache-Control": "no-store"}
     return Response(told.model_dump_json(), 202, headers, formats.JSON)

@@ -155,10 +155,13 @@ class StatisticsAnswer(Answer):
 
 
 class NearestAnswer(Answer):
-    """This γ was designed for another problem whose guarantee implies the one that was asked."""
+    """This γ was designed for another problem, whose guarantee implies the one that was asked."""
 
+    exact: bool = Field(description="Whether it is the very answer that was asked for after all.")
     designed_for: ProblemAnswer = Field(description="The problem for which it is optimal.")
-    note: str = Field(description="What that means, in a sentence.")
+    designed_shape: str = Field(description="The shape for which it is optimal.")
+    id: str = Field(description="Content key of the answer to that problem.")
+    label: str = Field(description="What that means, in a sentence.")
 
 
 class GammaAnswer(Answer):

@@ -5,6 +5,7 @@
     comparison_figure   those two side by side, as in Figure 2 of the paper
     errors_figure       both measures of error over p
     allowance_figure    both measures of error over the privacy allowance m
+    ways_figure         ways of releasing many majorities within one total budget: how often each errs, and its γ
 
 Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
 (the extra ``plot``) is imported by the functions that draw.
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from darrm_opt.ensembles.compare import Comparison
+
 FORMATS = ("png", "svg", "pdf")
 """What `render` can write."""
 
@@ -52,12 +55,20 @@ _STYLE = {
     "double_subsampling": ("#009E73", "D", "-."),
     "subsampling": ("#0072B2", "s", "--"),
     "randomized_response": ("#E69F00", "^", ":"),
+    "constant": ("#E69F00", "^", ":"),
+    "gnmax": ("#56B4E9", "v", "--"),
+    "saa": ("#CC79A7", "P", "-."),
+    "majority": ("#000000", "*", ":"),
 }
 _NAME = {
     "optimal": r"$\gamma_{\mathrm{opt}}$ (this design)",
     "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
     "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
     "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
+    "constant": r"$\gamma_{\mathrm{const}}$ (randomised response)",
+    "gnmax": "GNMax (Gaussian noise)",
+    "saa": "SAA (Laplace noise)",
+    "majority": "plain majority",
 }
 _ERROR = {
     "tv_error": r"tv error: $|\Pr[\mathrm{release}\ 1]-\Pr[\mathrm{majority}\ 1]|$",
@@ -150,6 +161,40 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
         )
         axes.set_ylim(bottom=0)
     _legend(figure)
+    return figure
+
+
+def ways_figure(comparison: Comparison) -> Figure:
+    """Draw how often each way of a comparison errs, and the γ that each amounts to.
+
+    Args:
+        comparison: from `darrm_opt.ensembles.compare.compare`; ways that do not fit the budget are named, without a bar.
+
+    Raises:
+        BackendUnavailable: matplotlib is not installed.
+    """
+    problem, total = comparison.problem, comparison.total
+    queries = f"{comparison.queries} release" + ("s" if comparison.queries > 1 else "")
+    title = f"{_voters(problem)}; {queries}, together {_guarantee(total)}"
+    figure, (left, right) = _figure(problem, 2, title=title)
+    rows = comparison.rows[::-1]  # the best on top
+    errors = [getattr(row, comparison.measure) for row in rows]
+    for place, (row, error) in enumerate(zip(rows, errors, strict=True)):
+        if error is not None:
+            left.barh(place, error, color=_STYLE.get(row.name, _NEUTRAL)[0], height=0.65)
+        left.annotate(
+            "does not fit" if error is None else f"{error:.3g}",
+            (error or 0.0, place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            color="0.4" if error is None else "black",
+        )
+    left.set_yticks(range(len(rows)), [_NAME.get(row.name, row.name) for row in rows])
+    widest = max((error for error in errors if error is not None), default=0.5)
+    left.set(xlabel=f"mean {_ERROR[comparison.measure]}", xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(rows) - 0.3))
+    left.grid(visible=False, axis="y")
+    _draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
     return figure
 
 

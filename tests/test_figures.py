@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from darrm_opt import NoiseFunction, Problem, Solution, solve
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
+from darrm_opt.ensembles.compare import compare
 from darrm_opt.error import error_curve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.figures import (
@@ -24,6 +25,7 @@ from darrm_opt.figures import (
     errors_figure,
     gamma_figure,
     render,
+    ways_figure,
 )
 from darrm_opt.problem import Privacy
 
@@ -165,3 +167,19 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
         gamma_figure(solution)
     with pytest.raises(BackendUnavailable, match="Drawing needs matplotlib"):
         check_drawable("png")
+
+
+def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
+    found = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3))
+    figure = ways_figure(found)
+    bars, curves = figure.axes
+    fitting = [row for row in found.rows if row.noise is not None]
+    assert len(fitting) < len(found.rows)
+    widths = [bar.get_width() for bar in bars.patches]  # type: ignore[attr-defined]  # bars are rectangles
+    assert sorted(widths) == sorted(row.tv_error for row in fitting if row.tv_error is not None)
+    assert [label.get_text() for label in bars.get_yticklabels()][-1] == OPTIMAL
+    assert sum(text.get_text() == "does not fit" for text in bars.texts) == len(found.rows) - len(fitting)
+    assert len(curves.lines) == len(fitting)
+    title = figure.get_suptitle()
+    assert title == "K = 5 voters, each 0.5-DP; 4 releases, together (1, 0.001)-DP"
+    assert render(figure, "svg") == render(ways_figure(found), "svg")

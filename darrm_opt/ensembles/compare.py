@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -90,6 +91,7 @@ class Comparison:
         prior: how votes fall, for the two errors.
         rows: one a way, by utility; those that do not fit last.
         not_compared: what has no place here, and why.
+        measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
     """
 
     problem: Problem
@@ -99,6 +101,7 @@ class Comparison:
     prior: Prior
     rows: tuple[Row, ...]
     not_compared: dict[str, str]
+    measure: Literal["tv_error", "disagreement"] = "disagreement"
 
 
 def compare(
@@ -137,6 +140,8 @@ def compare(
     votes = prior if prior is not None or not isinstance(chosen, Objective) else chosen.prior
     if votes is None:
         raise InvalidInput("prior", None, "how votes fall", f"The objective {chosen} has no prior of its own.")
+    own = prior is None and isinstance(chosen, Objective) and chosen.measure == "tv"
+    measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
     useful = chosen.aim(problem.K).utility
 
     def cost(noise: NoiseFunction) -> float:
@@ -177,7 +182,7 @@ def compare(
     each = Release(noise, problem).profile.epsilon(total.delta)  # finite: all Q of them are within the total
     rows = [row("optimal", "epsilon_each", each, noise), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
-    return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED))
+    return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure)
 
 
 def noisy(K: int, noise: VoteNoise) -> NoiseFunction:

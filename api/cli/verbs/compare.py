@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from darrm_opt.ensembles.compare import Comparison
     from darrm_opt.priors import Prior
 
+ROWS = 65_536
+"""Rows of votes read at a time."""
+
 
 def compare(
     asked: ProblemOptions,
@@ -30,20 +33,32 @@ def compare(
             otherwise="the objective's",
         ),
     ] = None,
+    votes: Annotated[
+        str | None,
+        Option(
+            "--votes",
+            "How votes fell, for the errors, instead of --prior: a .csv, .npy or .parquet file, a row of K votes a query. What is "
+            "computed from private votes is as private as they are.",
+            "FILE",
+        ),
+    ] = None,
+    plot: Annotated[str | None, Option("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
     *,
     json: AsJson = False,
 ) -> None:
     """Compare ways of releasing a majority on one footing: same voters, same total privacy over all queries.
 
-    Each way is turned up as far as the total allows, by the exact account of its bits; then the most accurate comes
-    first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected.
+    Each way is turned up as far as the total allows, by the exact account of its bits; then the most useful, as the
+    objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected.
     """
+    from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, voters_text
     from api.comparing import compared
     from darrm_opt.ensembles.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
 
+    check_plot(plot)
     for name in ("m", "target_epsilon", "delta"):
         if (value := getattr(asked, name)) is not None:
             raise InvalidInput(name, value, "no target of one release", "Give --total-epsilon and --total-delta.")
@@ -54,12 +69,18 @@ def compare(
     problem = asked.problem(m=None, target_epsilon=1.0)
     if not epsilon > 0:
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
-    found = ways(problem, number(queries), Privacy(epsilon, delta), objective=objective, prior=_prior(prior))
+    found = ways(
+        problem, number(queries), Privacy(epsilon, delta), objective=objective, prior=_prior(prior, votes, problem.K)
+    )
+    if plot is not None:
+        from darrm_opt.figures import render, ways_figure
+
+        write_whole(plot, render(ways_figure(found), picture_format(plot)))
     if json:
         answer(as_json(compared(found)))
         return
     head = f"{voters_text(problem)}; {queries} releases, {guarantee(found.total)} in all."
-    heads = ["way", "knob", "ε spent", "disagreement", "tv error"]
+    heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
 
@@ -67,7 +88,7 @@ def compare(
 def _rows(found: Comparison) -> list[list[str]]:
     return [
         [row.name, "does not fit" if row.value is None else f"{row.knob} = {row.value:.6g}"]
-        + [_shown(value) for value in (row.epsilon, row.disagreement, row.tv_error)]
+        + [_shown(value) for value in (row.epsilon, row.utility, row.disagreement, row.tv_error)]
         for row in found.rows
     ]
 
@@ -76,11 +97,19 @@ def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:.6f}"
 
 
-def _prior(text: str | None) -> Prior | None:
-    if text is None:
-        return None
+def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.errors import InvalidInput
+
+    if votes is not None:
+        from api.cli.votes import blocks
+        from darrm_opt.ensembles.measured import measured
+
+        if text is not None:
+            raise InvalidInput("votes", votes, "--prior or --votes, not both")
+        return measured(blocks(votes, K, ROWS))
+    if text is None:
+        return None
 
     chosen: Any = as_objective(text)
     if not isinstance(chosen, Objective):

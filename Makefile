@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness build lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness build container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 build: $(READY) ## build the wheel and the source archive into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
+
+container: $(READY) ## build the image and run it hardened: Linux, root, podman, buildah (docs/container.md)
+	PYTHON=$(BIN)/python tests/container/run.sh $(ARGS)
 
 lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes the newest (needs uv)
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv on the PATH: pip install uv' >&2; exit 1; }

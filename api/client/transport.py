@@ -123,7 +123,9 @@ class Transport:
         headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        secure = url.startswith("https:") or proxy is not None  # else reading the system's certificates would be the slowest step
+        secure = (
+            url.startswith("https:") or proxy is not None
+        )  # else reading the system's certificates would be the slowest step
         self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
             base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
         )

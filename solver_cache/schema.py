@@ -1,7 +1,12 @@
 """The database's tables, and how an older database becomes this one.
 
 The version is the number of migrations done. A migration is one function, written for the tables as they were then,
-never changed once released; all that are missing run in one transaction. Plain SQL that SQLite and PostgreSQL share.
+never changed once released; all that are missing run in one transaction, which both databases extend to the tables
+themselves: a migration that is cut short leaves everything as it was. Plain SQL that SQLite and PostgreSQL share.
+
+Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
+its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
+run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for three.
 """
 
 from __future__ import annotations

@@ -5,7 +5,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-VERBS = ("solve", "verify", "curve", "compose", "compare", "profile", "bagging", "gnmax", "label", "serve", "keys")
+VERBS = (
+    "solve",
+    "verify",
+    "curve",
+    "compose",
+    "compare",
+    "profile",
+    "bagging",
+    "gnmax",
+    "teach",
+    "label",
+    "serve",
+    "keys",
+)
 """Names of the verbs, in the order of the help."""
 
 

@@ -1,0 +1,94 @@
+"""``darrm teach``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from api.cli.declared import Option
+from api.cli.options import AsJson, number
+from api.cli.outcome import answer
+
+_OPTIONS = {
+    "n_chunks": "chunks",
+    "n_partitions": "partitions",
+    "epsilon": "total_epsilon",
+    "delta": "total_delta",
+}
+"""What the core's arguments are called here."""
+
+
+def teach(
+    data: Annotated[
+        str,
+        Option(
+            "--data", "Data that scikit-learn carries with it: fives and eights, or tumours.", "digits|breast-cancer"
+        ),
+    ] = "digits",
+    labels: Annotated[str, Option("--labels", "Points held out and labelled.", "COUNT")] = "50",
+    total_epsilon: Annotated[str, Option("--total-epsilon", "ε of all labels together.", "NATS")] = "2",
+    total_delta: Annotated[
+        str, Option("--total-delta", "δ of all labels together, in (0, 1).", "PROBABILITY")
+    ] = "1e-4",
+    chunks: Annotated[str, Option("--chunks", "Teachers, each trained on its own part of the data.", "COUNT")] = "25",
+    partitions: Annotated[
+        str, Option("--partitions", "How often DPBag divides the data: as many votes move with one record.", "COUNT")
+    ] = "5",
+    model: Annotated[str, Option("--model", "What a teacher is.", "naive-bayes|logistic|tree")] = "naive-bayes",
+    seed: Annotated[str, Option("--seed", "Decides which points are held out; noise is never seeded.", "NUMBER")] = "0",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Train teachers on real data and label held-out points privately: SAA, DPBag, GNMax and γ_opt, one budget.
+
+    The data are public, so everything is shown, what would have to stay with the owner of private data included: each
+    record's own loss, and where the source's stopping rule would have ended.
+    """
+    from api.cli.report import as_json
+    from api.teaching import taught
+    from darrm_opt.ensembles.bundled import bundled
+    from darrm_opt.ensembles.teaching import teach as lesson_of
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    total = Privacy(
+        real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
+        real_number(number(total_delta), "total_delta", "a probability in (0, 1)"),
+    )
+    split = bundled(data, number(labels), seed=number(seed))
+    try:
+        found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
+    except InvalidInput as err:
+        raise InvalidInput(_OPTIONS.get(err.argument, err.argument), err.value, err.accepted, err.advice) from err
+    lesson = taught(found)
+    answer(as_json(lesson) if json else _text(lesson))
+
+
+def _text(lesson: dict[str, Any]) -> str:
+    from api.cli.report import columns
+
+    rows = [
+        [
+            each["name"],
+            next(f"{name} = {each[name]:.4g}" for name in ("lambda", "sigma", "utility") if name in each),
+            f"{each['epsilon']:.6f}",
+            f"{each['accuracy']:.3f}",
+            f"{each['expected_accuracy']:.3f}",
+        ]
+        for each in lesson["aggregators"]
+    ]
+    owner = next(each["for_the_owner_only"] for each in lesson["aggregators"] if "for_the_owner_only" in each)
+    records = owner["epsilon_of_records"]
+    total, counted = lesson["total"], owner["labels_by_the_stopping_rule_of_the_source"]
+    head = f"{lesson['data']}: {lesson['teachers']} teachers on {lesson['records']} records label {lesson['labels']} points,"
+    lines = [
+        f"{head} ({total['epsilon']:g}, {total['delta']:g})-DP for each aggregator by itself.",
+        f"Without noise their majority is right on {lesson['accuracy_without_noise']:.3f}.",
+        "",
+        columns(["aggregator", "noise", "ε spent", "right", "expected"], rows),
+        "",
+        f"stopping   {lesson['stopping']}",
+        f"records    by DPBag's own account one record lost between {records['least']:.4g} and {records['largest']:.4g} nats",
+        f"           (median {records['median']:.4g}), and its stopping rule would have released {counted} labels.",
+        f"           {owner['warning']}",
+    ]
+    return "\n".join(lines)

@@ -70,6 +70,32 @@ def test_what_the_table_lacks_is_told(table: str) -> None:
             client.jobs.get("0" * 64)
 
 
+def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
+    between = Problem.from_allowance(K=11, m=2.5, epsilon=0.0892, Delta=1e-4)
+    with DarrmClient(table) as client:
+        found = client.gamma(between)
+        assert (found.exact, found.designed_for, found.problem) == (False, PROBLEMS[1], between)
+        assert found.utility == pytest.approx(SOLUTIONS[PROBLEMS[1]].utility, abs=1e-9)
+        assert found.certificate == verify(between, found.gamma)
+        assert found.upper_bound == 1
+        assert any("nearest kept answer" in text for text in found.warnings)
+        weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)
+        assert client.gamma(weaker).designed_for in PROBLEMS
+        with pytest.raises(NotKept):  # nothing that is kept is as private
+            client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
+        traded = client.tradeoff(PROBLEM, [2, 2.5])
+        assert traded["utility"][0] == pytest.approx(traded["utility"][1])
+
+
+def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps(solution_record(solve(PROBLEM, shape="monotone"))))
+    with DarrmClient(path.as_uri()) as client:
+        assert client.gamma(PROBLEM, shape="monotone").exact
+        found = client.gamma(PROBLEM)
+        assert (found.exact, found.designed_for) == (False, PROBLEM)
+
+
 def test_the_whole_surface_is_there(table: str) -> None:
     with DarrmClient(table) as client:
         curve = client.error_curve(PROBLEM, points=3)

@@ -85,10 +85,16 @@ class Table:
         return self._kept(_request(body))
 
     def _kept(self, request: Request) -> dict[str, Any]:
+        """Return the answer to a request, or the nearest one that is valid for it, labelled."""
         solution = recall(request, self._store)
         if solution is not None:
             return {"id": request.key, "cached": True, "nearest": None, **solution_record(solution)}
-        raise NotKept(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
+        from api.kept import nearest_record
+
+        found = nearest_record(request, self._store)
+        if found is None:
+            raise NotKept(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
+        return found
 
     def _batch(self, body: dict[str, Any]) -> dict[str, Any]:
         return {"results": [self._item(asked) for asked in body["problems"]]}

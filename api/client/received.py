@@ -35,8 +35,8 @@ class Received(Solution):
     Attributes:
         id: content key of what was asked.
         cached: whether the other side had it before.
-        designed_for: None where γ was designed for the very problem that was asked; else the other problem, whose
-            guarantee implies the one asked: γ is private as asked, though not the best.
+        designed_for: None where γ is the answer to the very question that was asked; else the problem for which it was
+            designed, whose guarantee implies the one asked: γ is private as asked, though not the best.
     """
 
     id: str = ""
@@ -45,7 +45,7 @@ class Received(Solution):
 
     @property
     def exact(self) -> bool:
-        """Whether γ was designed for the very problem that was asked."""
+        """Whether γ is the answer to the very question that was asked."""
         return self.designed_for is None
 
     @property
@@ -55,7 +55,7 @@ class Received(Solution):
             return super().warnings
         other = self.designed_for
         told = (
-            f"This is the nearest kept answer, designed for another problem (voters ε = {other.voter.epsilon:g}, "
+            f"This is the nearest kept answer, designed for another question (voters ε = {other.voter.epsilon:g}, "
             f"Δ = {other.voter.delta:g}, {other.affected} affected; release ε = {other.target.epsilon:g}, "
             f"δ = {other.target.delta:g}): private as asked, but a γ for the very problem may keep more utility."
         )
@@ -76,7 +76,7 @@ def proved(told: Any, request: Request) -> Received:
         NotPrivate: γ is not private for the problem that was asked.
         Distrusted: anything else does not fit.
     """
-    solution, label = _read(told), _label(told)
+    solution, label = _read(told), _label(told, request)
     problem = request.problem
     if (str(solution.objective), solution.shape) != (str(request.objective), request.shape):
         raise Distrusted(f"The answer maximises {solution.objective}, {solution.shape}, which was not asked.")
@@ -97,7 +97,7 @@ def proved(told: Any, request: Request) -> Received:
         },
         id=request.key,
         cached=told.get("cached") is True,
-        designed_for=None if label == problem else label,
+        designed_for=label,
     )
 
 
@@ -169,12 +169,14 @@ def _read(told: Any) -> Solution:
     return replace(solution, statistics=took, utility=float(solution.utility), upper_bound=float(solution.upper_bound))
 
 
-def _label(told: dict[str, Any]) -> Problem | None:
-    """Return the problem for which an answer says that it was designed, None where it says nothing."""
+def _label(told: dict[str, Any], request: Request) -> Problem | None:
+    """Return the problem for which an answer says that it was designed; None where it says that it is the very answer."""
     label = told.get("nearest")
     if label is None:
         return None
-    return problem_told(label.get("designed_for") if isinstance(label, dict) else label)
+    designed = problem_told(label.get("designed_for") if isinstance(label, dict) else label)
+    shape = label.get("designed_shape", request.shape)
+    return None if (designed, shape) == (request.problem, request.shape) else designed
 
 
 def _check_certificate(told: Certificate, proof: Certificate) -> None:

@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from api import metrics
 from api.gate import Gate
 from api.settings import Settings
+from api.shortcut import Shortcut
 from api.watch import Watch
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ COUNT_EVERY = 1.0
 
 def install(app: FastAPI, settings: Settings) -> None:
     """Put the layers around an application's routes; the last one added is the outermost."""
+    app.add_middleware(Shortcut)
     app.add_middleware(Gate, settings=settings)
     if settings.origins:
         app.add_middleware(

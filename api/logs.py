@@ -6,9 +6,12 @@ every line, uvicorn's included, the same form.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import Any
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -18,15 +21,70 @@ from api.settings import Settings
 _REQUESTS = logging.getLogger("api.requests")
 
 
-def answered(about: dict[str, Any], status: int) -> None:
+class Answered(NamedTuple):
+    """What the line of a request says.
+
+    Attributes:
+        method, path: of the request; no query.
+        status: of the answer.
+        seconds: time to answer it [s].
+        bytes: of the body of the answer [bytes].
+        client: who asked.
+        request_id: its id.
+    """
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+    bytes: int
+    client: str
+    request_id: str
+
+
+def answered(about: Answered) -> None:
     """Write the line of a request: an error where it is ours, else information."""
-    level = logging.ERROR if status == 500 else logging.INFO
-    if _REQUESTS.isEnabledFor(level):
-        _REQUESTS.log(level, "request", extra=about)
+    level = logging.ERROR if about.status == 500 else logging.INFO
+    if not _REQUESTS.isEnabledFor(level):
+        return
+    if _line_of is None:
+        _REQUESTS.log(level, "request", extra=about._asdict())
+    else:  # a log record takes longer to make than a kept answer to send: this line is written by hand
+        sys.stderr.write(_line_of(about, "error" if level == logging.ERROR else "info"))
+
+
+_line_of: Callable[[Answered, str], str] | None = None
+"""How the line of a request is written, once the log is configured."""
+
+
+def _json_line(about: Answered, level: str) -> str:
+    return (
+        f'{{"event": "request", "level": "{level}", "logger": "api.requests", "method": {_quoted(about.method)}, '
+        f'"path": {_quoted(about.path)}, "status": {about.status}, "seconds": {about.seconds:.6f}, '
+        f'"bytes": {about.bytes}, "client": {_quoted(about.client)}, "request_id": {_quoted(about.request_id)}, '
+        f'"timestamp": "{_now()}"}}\n'
+    )
+
+
+def _console_line(about: Answered, level: str) -> str:
+    return (
+        f"{_now()} [{level:9s}] request                        [api.requests] method={about.method} "
+        f"path={_quoted(about.path)} status={about.status} seconds={about.seconds:.6f} bytes={about.bytes} "
+        f"client={_quoted(about.client)} request_id={about.request_id}\n"
+    )
+
+
+_quoted = json.encoder.encode_basestring_ascii
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def configure(settings: Settings) -> None:
     """Send every log line of this process to stderr in the form that the settings ask for."""
+    global _line_of  # noqa: PLW0603 — as the logging of a process is one
+    _line_of = _json_line if settings.log_format == "json" else _console_line
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(settings.log_format))
     root = logging.getLogger()

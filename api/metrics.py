@@ -154,7 +154,12 @@ def looked(found: str, times: int = 1) -> None:
         found: one of `FOUND`; any other word is counted as "damaged".
         times: how many.
     """
-    _LOOKED.labels(found if found in FOUND else "damaged").inc(times)
+    _looks_of(found if found in FOUND else "damaged").inc(times)
+
+
+@lru_cache(maxsize=len(FOUND))
+def _looks_of(found: str) -> Counter:
+    return _LOOKED.labels(found)
 
 
 def pooled(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:

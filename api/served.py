@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import MutableMapping
+from typing import Any, NamedTuple
 
 MOST_BYTES = 64 * 2**20
 """What the kept bodies and their names may take together [bytes]."""
@@ -75,6 +76,20 @@ class Served:
     def __len__(self) -> int:
         """Return how many are kept."""
         return len(self._bodies)
+
+
+def question_of(scope: MutableMapping[str, Any]) -> tuple[str, ...]:
+    """Return the name under which the answer to a GET is kept: its query and its Accept, letter by letter.
+
+    Args:
+        scope: of the request, as ASGI has it.
+    """
+    accept = ""
+    for name, value in scope["headers"]:
+        if name == b"accept":
+            accept = value.decode("latin-1")
+            break
+    return ("?", scope["query_string"].decode("latin-1"), accept)
 
 
 def _weight(name: tuple[str, ...], body: Body) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from api import metrics
 from api.denials import Denial
 from api.gate import App, Receive, Scope, Send, deny
-from api.logs import answered
+from api.logs import Answered, answered
 from api.request_id import REQUEST_ID, request_id
 
 _LOG = logging.getLogger("api")
@@ -86,19 +86,11 @@ class Watch:
             status = status or GONE
             template = _template(scope)
             metrics.requested(scope["method"], template, status, seconds)
-            about = {
-                "method": scope["method"],
-                "path": scope["path"],
-                "status": status,
-                "seconds": round(seconds, 6),
-                "bytes": length,
-                "client": scope["darrm.client"].name if "darrm.client" in scope else None,
-                "request_id": identity,
-            }
-            answered(about, status)
+            client = scope.get("darrm.client")
+            name = "unknown" if client is None else client.name
+            answered(Answered(scope["method"], scope["path"], status, seconds, length, name, identity))
 
 
 def _template(scope: Scope) -> str:
     """Return the template of the route that answered; a folder of files is one route."""
-    route = scope.get("route")
-    return getattr(route, "path", None) or UNMATCHED
+    return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or UNMATCHED

@@ -23,7 +23,7 @@ from api.routes.rendering import (
     tabled,
 )
 from api.schemas import DesignRequest, GammaAnswer, from_query, query_parameters
-from api.served import Body, Served
+from api.served import Body, Served, question_of
 
 router = APIRouter(prefix="/v1", tags=["design"])
 
@@ -50,12 +50,8 @@ KEY = re.compile(r"[0-9a-f]{64}")
 )
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    question = ("?", request.scope["query_string"].decode("latin-1"), request.headers.get("accept", ""))
-    lately = _served(request).get(*question)
-    if lately is not None:
-        return sent(lately, request, CHECKED)
-    form = form_of(request)
-    return await _designed(_read(request), form, request, question)
+    form = form_of(request)  # one that was answered lately does not come here: `api.shortcut`
+    return await _designed(_read(request), form, request, question_of(request.scope))
 
 
 @router.post(

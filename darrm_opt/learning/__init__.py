@@ -1,0 +1,12 @@
+"""Learning with a private majority: estimators for scikit-learn, which this room needs (the extra ``sklearn``).
+
+voting      which release fits K voters, a total budget and a number of queries, and why
+logistic    `PrivateLogisticRegression`: a voter that is private itself, with its proof
+classifier  `PrivateMajorityClassifier`: split, train, vote, release within a budget
+"""
+
+from darrm_opt.learning.classifier import PrivateMajorityClassifier
+from darrm_opt.learning.logistic import PrivateLogisticRegression
+from darrm_opt.learning.voting import VotingPlan, voting_plan
+
+__all__ = ["PrivateLogisticRegression", "PrivateMajorityClassifier", "VotingPlan", "voting_plan"]

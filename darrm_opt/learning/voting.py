@@ -1,0 +1,152 @@
+"""How K trained voters may release their majority within a total (ε, δ), decided before the data are seen.
+
+Voters are trained once and asked many times. What one query releases says something of all later answers, so the releases
+of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same, and the
+better of them is taken:
+
+* **post-processing**: a record reaches r voters, each (ε, Δ)-DP, so all models together are as private as r of them composed,
+  and so is everything computed from them: the plain majority, for as many queries as one likes;
+* **fixed models**: whatever the models are, given the randomness that they were trained with, a record changes at most r of
+  them. That is a DaRRM with ε = inf and affected = r, whose coins are drawn afresh for each query, so its releases compose.
+
+A single query is a release of fresh voters: there the γ for private voters holds, and it is the best.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+from darrm_opt.accounting import BelowLeakFloor, TooMuchWork, epsilon_each, exact_epsilon, optimal
+from darrm_opt.design.solution import Solution
+from darrm_opt.design.solver import solve
+from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.rounding import up
+
+POINTS = 4001
+"""Grid points of the exact account while the target is searched: coarse, hence fast, and sound."""
+
+STEPS = 7
+"""Halvings of the search for the target of one query: to 1 % of itself."""
+
+MOST_EXACT = 1000
+"""Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the optimal
+composition, which needs more privacy of each release."""
+
+
+@dataclass(frozen=True)
+class VotingPlan:
+    """What will be released, and at what price.
+
+    Attributes:
+        method: "plain majority" or "noisy majority".
+        solution: the certified γ of one release; None for the plain majority.
+        queries: releases allowed; None: without limit.
+        total: (ε, δ) that all releases together cost at most.
+        why: in words.
+    """
+
+    method: str
+    solution: Solution | None
+    queries: int | None
+    total: Privacy
+    why: str
+
+
+def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, total: Privacy) -> VotingPlan:
+    """Return how K trained voters should release their majority.
+
+    Args:
+        K: voters.
+        voter: (ε, Δ) of one voter's training; None: not private.
+        affected: voters that one record reaches, 1..K.
+        queries: predictions wanted, ≥ 1.
+        total: (ε, δ) for all of them.
+
+    Guarantees:
+        What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> voting_plan(11, voter=Privacy(0.5), affected=1, queries=100, total=Privacy(1.0)).method
+    'plain majority'
+    >>> voting_plan(11, voter=None, affected=1, queries=100, total=Privacy(1.0, 1e-5)).method
+    'noisy majority'
+    """
+    queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
+    if voter is not None and voter.epsilon < math.inf:
+        models = _composed(voter, affected, total)
+        if models is not None:
+            return VotingPlan(
+                "plain majority",
+                None,
+                None,
+                models,
+                f"A record reaches {affected} of the {K} voters, and {affected} of them together are within the total: so "
+                "is everything computed from their models. The plain majority needs no noise and no limit.",
+            )
+        if queries == 1:
+            single = solve(Problem(K, voter, total, affected))
+            return VotingPlan("noisy majority", single, 1, total, "One query: the best γ for voters of that privacy.")
+    solution = _many(K, affected, queries, total)
+    return VotingPlan(
+        "noisy majority",
+        solution,
+        queries,
+        total,
+        f"A record changes at most {affected} of the {K} models, whatever they are: the best γ for that, at "
+        f"ε = {solution.problem.target.epsilon:.4g} a query, so that {queries} of them fit in the total.",
+    )
+
+
+def _composed(voter: Privacy, affected: int, total: Privacy) -> Privacy | None:
+    """Return the privacy of all models together if it is within the total, else None."""
+    found = []
+    if affected * voter.delta <= total.delta:  # basic composition; one voter is exact
+        together = voter.epsilon if affected == 1 else up(affected * voter.epsilon, 1)
+        found.append(Privacy(together, voter.delta if affected == 1 else total.delta))
+    with suppress(BelowLeakFloor, TooMuchWork):
+        found.append(optimal(voter.epsilon, voter.delta, affected, total.delta))
+    best = min(found, key=lambda privacy: privacy.epsilon, default=None)
+    return best if best is not None and best.epsilon <= total.epsilon else None
+
+
+@lru_cache(maxsize=64)
+def _many(K: int, affected: int, queries: int, total: Privacy) -> Solution:
+    """Return the best γ of which ``queries`` releases fit in the total, over two ways of sharing δ out."""
+    if queries == 1:
+        return solve(_fixed(K, affected, total))
+    shares = {0.0, total.delta / (2 * queries)}
+    return max((_largest(K, affected, queries, total, share) for share in shares), key=lambda found: found.utility)
+
+
+def _largest(K: int, affected: int, queries: int, total: Privacy, delta: float) -> Solution:
+    """Return the γ with the largest target ε of which ``queries`` releases fit, for one δ of a release."""
+    low = epsilon_each(total, delta, queries) if total.epsilon else 0.0  # any (ε, δ)-DP releases of that fit
+    best = solve(_fixed(K, affected, Privacy(low, delta)))
+    if queries > MOST_EXACT:
+        return best
+    high = 4 * low
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        found = solve(_fixed(K, affected, Privacy(middle, delta)))
+        if _fits(found, queries, total):
+            low, best = middle, found
+        else:
+            high = middle
+    return best
+
+
+def _fits(solution: Solution, queries: int, total: Privacy) -> bool:
+    try:
+        spent = exact_epsilon(solution.noise, solution.problem, queries, total.delta, points=POINTS)
+    except (BelowLeakFloor, TooMuchWork):
+        return False
+    return spent <= total.epsilon
+
+
+def _fixed(K: int, affected: int, target: Privacy) -> Problem:
+    return Problem(K, Privacy(math.inf), target, affected)

@@ -17,7 +17,8 @@ from darrm_opt.design.blossom import (
     LONG,
     SMALLEST,
     STEP_ERROR,
-    lattice,
+    at_ends,
+    extremes,
     layers,
     mass,
     rounding_error,
@@ -71,15 +72,27 @@ def test_layers_stop_where_told(K: int, most: int) -> None:
     assert [s for s, _, _ in layers(noise.signed, 0.6, 0.4, most)] == [*range(most + 1)]
 
 
-@pytest.mark.parametrize("stride", [2, 3, 8])
+@pytest.mark.parametrize("width", [0, 1, 4])
 @pytest.mark.parametrize("K", [5, 12, 17])
-def test_a_lattice_is_a_part_of_the_layers(K: int, stride: int) -> None:
-    noise = random_noise(np.random.default_rng((K, stride)), K, "uniform")
+def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
+    noise = random_noise(np.random.default_rng((K, width)), K, "uniform")
     whole = {s: (first, layer.copy()) for s, first, layer in layers(noise.signed, 0.6, 0.4, K)}
-    for s, first, layer in lattice(noise.signed, 0.6, 0.4, K, stride):
+    for s, first, layer in layers(noise.signed, 0.6, 0.4, K, width):
         every, full = whole[s]
-        assert first % stride == s % stride == 0
-        assert layer == pytest.approx(full[first - every :: stride], abs=1e-14)
+        assert len(layer) == min(width, s // 2) + 1
+        assert layer == pytest.approx(full[first - every :], abs=1e-14)
+
+
+def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = random_noise(np.random.default_rng(3), 19, "uniform")
+    whole = [(layer.copy(), *extremes(layer, 0.7)) for _, _, layer in layers(noise.signed, 0.6, 0.4, 19)]
+    monkeypatch.setattr("darrm_opt.design.blossom.PART", 30)
+    for (layer, most, least), (_, _, again) in zip(whole, layers(noise.signed, 0.6, 0.4, 19), strict=True):
+        assert np.array_equal(layer, again)
+        in_parts = extremes(layer, 0.7)
+        assert np.array_equal(most, in_parts[0])
+        assert np.array_equal(least, in_parts[1])
+        assert np.array_equal(most, at_ends(layer, 0.7).max(axis=1))
 
 
 @given(st.floats(0.5, 1), st.integers(0, 100_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -16,14 +17,14 @@ from darrm_opt import NoiseFunction, Privacy, Problem, certify
 from darrm_opt.design.blossom import stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
-from darrm_opt.design.found import Collector, WorstCase
+from darrm_opt.design.found import Collector, OutOfTime, WorstCase
 from darrm_opt.design.pruned import search_pruned
 from darrm_opt.design.worst_case import (
-    coarse_worst_case,
     enumerated_worst_case,
     search_layers,
     separable_worst_case,
     worst_case,
+    worst_case_near_faces,
 )
 
 
@@ -252,18 +253,18 @@ def test_is_monotone_looks_away_from_the_middle() -> None:
     assert not NoiseFunction([1.0, math.nextafter(1, 0), 1.0, 1.0, math.nextafter(1, 0), 1.0]).is_monotone
 
 
-# ------------------------------------------------------------------------------------------- coarse and stored
+# ------------------------------------------------------------------------------------------- near faces, and stored
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2])
 @pytest.mark.parametrize(("K", "affected"), [(8, 8), (9, 6), (30, 30), (31, 12)])
-@pytest.mark.parametrize("stride", [2, 5])
-def test_cuts_from_a_coarse_lattice_are_cuts(K: int, affected: int, Delta: float, stride: int) -> None:
+@pytest.mark.parametrize("width", [0, 2])
+def test_cuts_near_faces_are_cuts(K: int, affected: int, Delta: float, width: int) -> None:
     problem = Problem(K, Privacy(0.3, Delta), Privacy(0.6, Delta), affected)
-    constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((K, stride)), K)
+    constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((K, width)), K)
     fine = worst_case(noise, constraint, above=-math.inf)
     level = fine.value / 2
-    found = coarse_worst_case(noise, constraint, stride=stride, above=level, most=7)
+    found = worst_case_near_faces(noise, constraint, width=width, above=level, most=7)
     assert found.method == "estimate"
     assert found.value <= fine.value + 1e-13
     assert len(found.cuts) <= 7
@@ -271,7 +272,7 @@ def test_cuts_from_a_coarse_lattice_are_cuts(K: int, affected: int, Delta: float
         assert constraint.values(noise.signed, found.cuts).min() > level - 1e-12
         assert np.all(found.cuts.sum(axis=1) == K)
         assert np.all(found.cuts[:, 2:].sum(axis=1) <= affected)
-        assert np.all(found.cuts[:, 2:4] % stride == 0)
+        assert np.all(found.cuts[:, 2:4].min(axis=1) <= width)
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-3])
@@ -282,6 +283,15 @@ def test_layers_at_hand_change_nothing(Delta: float) -> None:
     once, again = (worst_case(noise, constraint, above=0.0, most=20, stored=stored) for stored in (None, kept))
     assert (once.bound, once.value, once.method) == (again.bound, again.value, again.method)
     assert np.array_equal(once.cuts, again.cuts)
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.2])
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
+    constraint = PrivacyConstraint.of(Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta)))
+    noise = NoiseFunction(np.full(13, 0.1)) if flat else uneven(np.random.default_rng(1), 12)
+    with pytest.raises(OutOfTime):
+        worst_case(noise, constraint, deadline=time.perf_counter() - 1)
 
 
 # ------------------------------------------------------------------------------------------ what a search keeps

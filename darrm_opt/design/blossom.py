@@ -12,7 +12,6 @@ at most n·`STEP_ERROR`·max|g| (`rounding_error`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -54,43 +53,68 @@ def step(coefficients: Array, t: float, complement: float) -> Array:
     return complement * coefficients[..., :-1] + t * coefficients[..., 1:]
 
 
-def layers(signed: Array, x: float, y: float, most: int) -> Iterator[tuple[int, int, Array]]:
+def layers(signed: Array, x: float, y: float, most: int, width: int | None = None) -> Iterator[tuple[int, int, Array]]:
     """Yield (s, first, A) for s = 0..most: A[i, j] = H at {x^nx, y^(s−nx), 1^j, 0^(K−s−j)} with nx = first + i.
 
     Only nx ≥ s − nx is computed: as x + y = 1, H at the mirrored multiset (nx and ny, ones and zeros exchanged) is
     −H. All multisets of {0, 1, x, y} in O(K³) time and O(K²) memory, a layer from the one before. The arrays are
     reused: each is valid until the next is asked for (fresh memory for every layer takes four times as long).
+
+    Args:
+        signed: g(0..K).
+        x: probability of a voter, in [½, 1].
+        y: 1 − x.
+        most: the last layer.
+        width: if given, only the rows with s − nx ≤ width: those near a face, in O(K²·width).
     """
-    return lattice(signed, x, y, most, 1)
-
-
-def lattice(signed: Array, x: float, y: float, most: int, stride: int) -> Iterator[tuple[int, int, Array]]:
-    """Yield the layers s = 0, stride, 2·stride, … with only the rows whose nx and ny are multiples of ``stride``.
-
-    Fixing ``stride`` voters at once is a filter with the binomial masses of t: 1/stride² of the rows at
-    (stride + 1)/2 times the work for each.
-    """
-    taps_x, taps_y = _taps(x, y, stride), _taps(y, x, stride)
     K = signed.size - 1
-    room = max((s // (2 * stride) + 1) * (K - s + 1) for s in range(0, most + 1, stride))
-    buffers, product = (np.empty(room), np.empty(room)), np.empty(room)
+    width = most if width is None else width
+    room = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
+    buffers, product = (np.empty(room), np.empty(room)), np.empty(PART + K + 1)
     layer, first = signed[np.newaxis, :], 0
     yield 0, 0, layer
-    for s in range(stride, most + 1, stride):
-        half, width = (s // stride + 1) // 2, K - s + 1
-        rows = s // stride - half + 1
-        following = buffers[s // stride % 2][: rows * width].reshape(rows, width)
-        older = layer[half - first :]  # nx = half..s−stride take more y
-        part = product[: older.shape[0] * width].reshape(older.shape[0], width)
-        np.multiply(older[:, :width], taps_y[0], out=following[:-1])
-        for tap in range(1, stride + 1):
-            np.multiply(older[:, tap : tap + width], taps_y[tap], out=part)
-            following[:-1] += part
-        following[-1] = sum(
-            taps_x[tap] * layer[-1, tap : tap + width] for tap in range(stride + 1)
-        )  # nx = s takes more x
-        layer, first = following, half
-        yield s, half * stride, layer
+    for s in range(1, most + 1):
+        start = max((s + 1) // 2, s - width)
+        rows, entries = s - start + 1, K - s + 1
+        following = buffers[s % 2][: rows * entries].reshape(rows, entries)
+        older = layer[start - first :]  # nx = start..s−1 take one more y
+        many = max(1, PART // entries)
+        for row in range(0, rows - 1, many):
+            _step_into(following[row : min(row + many, rows - 1)], older[row : row + many], y, x, product)
+        _step_into(following[-1:], layer[-1:], x, y, product)  # nx = s takes one more x
+        layer, first = following, start
+        yield s, start, layer
+
+
+PART = 32_768
+"""Doubles worked on at a time: what stays in a core's own cache between one operation and the next."""
+
+
+def _step_into(out: Array, coefficients: Array, t: float, complement: float, product: Array) -> None:
+    """Write `step` of ``coefficients`` to ``out``, in place."""
+    part = product[: out.size].reshape(out.shape)
+    np.multiply(coefficients[:, :-1], complement, out=out)
+    np.multiply(coefficients[:, 1:], t, out=part)
+    out += part
+
+
+def at_ends(rows: Array, q: float) -> Array:
+    """Return φ = q·A[n₁] + A[n − n₁] of rows A of a layer, by n₁: nobody near 0 or 1 is off it."""
+    values = q * rows
+    values += rows[:, ::-1]
+    return values
+
+
+def extremes(layer: Array, q: float) -> tuple[Array, Array]:
+    """Return the largest and the least φ of each row (`at_ends`), shape (rows,), without keeping the rest."""
+    rows, many = layer.shape[0], max(1, PART // layer.shape[1])
+    most, least = np.empty(rows), np.empty(rows)
+    for row in range(0, rows, many):
+        here = slice(row, row + many)
+        values = at_ends(layer[here], q)
+        values.max(axis=1, out=most[here])
+        values.min(axis=1, out=least[here])
+    return most, least
 
 
 STORED_ENTRIES = 16_000_000
@@ -103,11 +127,6 @@ def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[in
     if sum((s // 2 + 1) * (K - s + 1) for s in range(most + 1)) > STORED_ENTRIES:
         return None
     return [(s, first, layer.copy()) for s, first, layer in layers(signed, x, y, most)]
-
-
-def _taps(t: float, complement: float, stride: int) -> list[float]:
-    """Binomial masses of ``stride`` voters at probability t; for one voter exactly (1 − t, t)."""
-    return [math.comb(stride, ones) * t**ones * complement ** (stride - ones) for ones in range(stride + 1)]
 
 
 def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64], K: int) -> Array:

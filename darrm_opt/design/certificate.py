@@ -6,6 +6,7 @@ s ≤ limit/V is private. The scaled γ is then verified from its stored bits, b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -143,8 +144,14 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
     return repair(noise, worst_case(noise, constraint), constraint)
 
 
-def repair(noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint) -> tuple[NoiseFunction, Certificate]:
-    """Certify γ given what a search found for it."""
+def repair(
+    noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint, deadline: float = math.inf
+) -> tuple[NoiseFunction, Certificate]:
+    """Certify γ given what a search found for it.
+
+    Raises:
+        OutOfTime: the deadline has passed [s, by `time.perf_counter`].
+    """
     if found.bound <= constraint.limit:
         return noise, certificate_of(found, constraint)
     # The scaled γ is searched again, which errs by up to ``error`` each way: leave room for both, so once is enough.
@@ -152,7 +159,7 @@ def repair(noise: NoiseFunction, found: WorstCase, constraint: PrivacyConstraint
     scale, step = max(0.0, room / found.bound) * (1 - 4 * UNIT_ROUNDOFF), 2.0**-44
     while scale > 0 and step < 1:
         scaled = NoiseFunction(noise.values * scale)
-        again = worst_case(scaled, constraint)
+        again = worst_case(scaled, constraint, deadline=deadline)
         if again.bound <= constraint.limit:
             return scaled, certificate_of(again, constraint)
         scale, step = scale * (1 - step), 8 * step  # not seen to happen; no proof rests on that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,10 @@ class WorstCase:
     method: str
 
 
+class OutOfTime(Exception):
+    """A search was given up: nothing is proved."""
+
+
 class Collector:
     """Keeps the worst multiset, the best cuts, and the bound on what was not looked at, while a search streams past.
 
@@ -37,10 +42,11 @@ class Collector:
         above: multisets with φ above this are wanted as cuts, and must be searched for; whatever is proved to lie
             at or below it may be left out (`leave_out`).
         most: how many cuts at most.
+        deadline: when to give up [s], by `time.perf_counter`.
     """
 
-    def __init__(self, above: float = np.inf, most: int = 0) -> None:
-        self.above, self.most = above, most
+    def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
+        self.above, self.most, self._deadline = above, most, deadline
         self.value = -np.inf
         self.left_out = -np.inf
         self.counts: Counts | None = None
@@ -64,6 +70,15 @@ class Collector:
             keep = keep[np.argsort(-values[keep], kind="stable")[: self.most]]
             self._values.append(values[keep])
             self._counts.append(counts[keep])
+
+    def tick(self) -> None:
+        """Give up if it is time; searches call this every few milliseconds.
+
+        Raises:
+            OutOfTime: the deadline has passed.
+        """
+        if time.perf_counter() > self._deadline:
+            raise OutOfTime
 
     def leave_out(self, bound: float) -> None:
         """Note that multisets were not looked at one by one, with φ ≤ ``bound`` at all of them."""

@@ -41,6 +41,7 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     many_down_from_one = DOWN_FROM_ONE if corners.Delta > 0 else ONE
     coefficients = signed
     for i in range(r + 1):
+        collector.tick()
         j = np.arange(r - i + 1)[:, np.newaxis]
         s1 = np.arange(stationary + 1)
         on_data = _shifted_means(coefficients, r - i - j + s1, j[:, 0], mass)

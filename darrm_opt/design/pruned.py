@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from darrm_opt.design.binomials import evaluation_error, expected, expected_all, terms_of
-from darrm_opt.design.blossom import lattice, rounding_error
+from darrm_opt.design.blossom import PART, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO
 from darrm_opt.design.found import Collector, WorstCase
@@ -74,7 +74,7 @@ def search_pruned(
     collector: Collector,
     *,
     refine: bool,
-    stride: int = 1,
+    width: int | None = None,
     stored: list[tuple[int, int, Array]] | None = None,
 ) -> WorstCase:
     """Search every multiset, looking only at those that may lie above ``collector.above``.
@@ -85,33 +85,30 @@ def search_pruned(
         collector: takes what is found.
         refine: whether to settle what the sieves leave open by complete search (a proof wants that; a search for
             cuts does not).
-        stride: 1, or the distance of the lattice of nx and ny to which the search is confined; then nothing is proved.
+        width: if given, the search is confined to min(nx, ny) ≤ width, and nothing is proved.
         stored: the layers, where the caller has them.
     """
     K, Delta, largest = constraint.K, constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), refine)
-    bounds, buffer = _RowBounds(search.fuzz), np.empty(0)
+    bounds = _RowBounds(search.fuzz)
     corners = constraint.corners
-    for s, first, layer in stored or lattice(signed, corners.x, corners.y, constraint.affected, stride):
+    for s, first, layer in stored or layers(signed, corners.x, corners.y, constraint.affected, width):
         moving = min(K - s, constraint.affected - s)
-        bounds.descend(layer, s // stride)
-        if buffer.size < layer.size:
-            buffer = np.empty(layer.size)
-        values = buffer[: layer.size].reshape(layer.shape)
-        np.multiply(layer, constraint.q, out=values)
-        values += layer[:, ::-1]
+        collector.tick()
+        bounds.descend(layer, s)
         reach = Delta * moving * bounds.slope
-        nx = first + stride * np.arange(layer.shape[0])
-        for best, mirrored in ((values.max(axis=1), False), (-values.min(axis=1), True)):
-            _offer_best(best, values, nx, s, collector, mirrored=mirrored)
+        nx = first + np.arange(layer.shape[0])
+        most, least = extremes(layer, constraint.q)
+        for best, mirrored in ((most, False), (-least, True)):
+            _offer_best(best, layer, nx, s, search, mirrored=mirrored)
             bound = best + reach
             passed = bound > collector.above
             collector.leave_out(float(bound[~passed].max(initial=-np.inf)))
             if passed.any():
-                A, at_ends, nx_in, ny_in = layer[passed], values[passed], nx[passed], s - nx[passed]
+                A, nx_in, ny_in = layer[passed], nx[passed], s - nx[passed]
                 if mirrored:
-                    A, at_ends, nx_in, ny_in = -A[:, ::-1], -at_ends[:, ::-1], ny_in, nx_in
-                rows = _Suspects(Rows(A, nx_in, ny_in), at_ends, reach[passed], bounds.bend[passed])
+                    A, nx_in, ny_in = -A[:, ::-1], ny_in, nx_in
+                rows = _Suspects(Rows(A, nx_in, ny_in), at_ends(A, constraint.q), bounds.bend[passed])
                 _search_rows(search, rows, float(bound.max()), moving)
     error = search_error(constraint, largest)
     loose = collector.left_out > max(collector.value, collector.above)
@@ -146,24 +143,24 @@ class _RowBounds:
 
 @dataclass(frozen=True)
 class _Suspects:
-    """Rows that passed sieve 1: φ with everybody near an end at it, shape (many, n+1), and the rows' bounds."""
+    """Rows that passed sieve 1: φ with everybody near an end at it, shape (many, n+1), and the rows' max|2nd difference|."""
 
     rows: Rows
     at_ends: Array
-    reach: Array
     bend: Array
 
 
-def _offer_best(best: Array, values: Array, nx: Indices, s: int, collector: Collector, *, mirrored: bool) -> None:
+def _offer_best(best: Array, layer: Array, nx: Indices, s: int, search: _Search, *, mirrored: bool) -> None:
     """Offer the worst multiset of the layer whose near-end voters all stay at their ends."""
     row = int(best.argmax())
-    if best[row] <= collector.value:
+    if best[row] <= search.collector.value:
         return
-    n1 = int(values[row].argmin() if mirrored else values[row].argmax())
+    values = at_ends(layer[row : row + 1], search.constraint.q)
+    n1 = int(values.argmin() if mirrored else values.argmax())
     counts = np.zeros((1, 8), dtype=np.int64)
     order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
-    counts[0, order] = nx[row], s - nx[row], n1, values.shape[1] - 1 - n1
-    collector.offer(best[row : row + 1], counts)
+    counts[0, order] = nx[row], s - nx[row], n1, values.size - 1 - n1
+    search.collector.offer(best[row : row + 1], counts)
 
 
 def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int) -> None:
@@ -190,10 +187,11 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     """Sieves 2 and 3. Return the skeletons left open if refining; charge the bounds of all others."""
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
-    passed = suspects.at_ends > (collector.above - suspects.reach)[:, np.newaxis]
-    i, n1 = np.nonzero(passed)  # the others: sieve 1 once more, skeleton by skeleton
+    i, n1 = _steep(search, suspects, moving)
     collector.leave_out(collector.above)
     at = Skeletons(rows, i, n1, moving)
+    if i.size == 0:
+        return at
     slopes = Slopes.of(at, q)
     bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
@@ -214,8 +212,32 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     return at.only(left_open)
 
 
+def _steep(search: _Search, suspects: _Suspects, moving: int) -> tuple[Indices, Indices]:
+    """Return (row, n₁) of the skeletons that pass sieve 2 with every voter on the steepest kind of both ends.
+
+    Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
+    """
+    A, q, mean = suspects.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
+    level = search.collector.above - 0.5 * mean**2 * suspects.bend - 2 * mean * search.fuzz
+    many = max(1, PART // A.shape[1])
+    found: list[tuple[Indices, Indices]] = []
+    for row in range(0, A.shape[0], many):
+        part = slice(row, row + many)
+        steepest = np.zeros_like(A[part])
+        forward = np.diff(A[part], axis=1)
+        np.maximum(forward, 0.0, out=steepest[:, :-1])
+        np.maximum(steepest[:, 1:], -forward, out=steepest[:, 1:])
+        bound = np.maximum(q * steepest, steepest[:, ::-1])
+        bound *= mean
+        bound += suspects.at_ends[part]
+        i, n1 = np.nonzero(bound > level[part, np.newaxis])
+        found.append((i + row, n1))
+    return np.concatenate([i for i, _ in found]), np.concatenate([n1 for _, n1 in found])
+
+
 def _settle(search: _Search, rows: Rows, row: int, n1: int, moving: int) -> None:
     """Search one skeleton completely."""
+    search.collector.tick()
     A, Delta = rows.values[row], search.constraint.corners.Delta
     n0 = rows.n - n1
     m0, m1 = min(n0, moving), min(n1, moving)

@@ -40,6 +40,7 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
         here = slice(start, start + part)
         table = _ends_near(rows.values[here], constraint.corners.Delta, moving)
         for n1 in range(n + 1):
+            collector.tick()
             m0, m1 = min(n - n1, moving), min(n1, moving)
             join(
                 table[:, n1, : m0 + 1, : m1 + 1],

@@ -9,19 +9,19 @@ utility that `Solution.gap` accounts for. The bound comes from one more, warm, s
 
 *Large K.* Rows of neighbouring multisets are nearly parallel there and the program's vertices jump about in directions
 that the objective does not see. So cuts are sought at a point between the best γ known to be private and the program's
-answer (in-out separation), few and far apart, on a coarse lattice first and by the proving search last.
+answer (in-out separation), few and far apart, near the faces min(nx, ny) = 0 first, where nearly all that bind lie, and by the proving search last.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.certificate import repair
+from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import (
     DOWN,
@@ -33,12 +33,13 @@ from darrm_opt.design.corners import (
     ConstraintGenerator,
     Counts,
 )
-from darrm_opt.design.found import WorstCase
+from darrm_opt.design.found import OutOfTime, WorstCase
 from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.program import Status
+from darrm_opt.design.pruned import EVALUATION_REACH, FIRST_ORDER_REACH
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.worst_case import coarse_worst_case, worst_case
+from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, real_number
@@ -62,6 +63,14 @@ TINY = 1e-300
 LARGE = 400
 """From this K on, γ is designed in stages that end at the tolerance."""
 
+COMPLETE = 120
+"""Up to this K complete search is affordable whatever Δ is."""
+
+GRACE = 0.25
+"""Share of the time limit, at least `LEAST_GRACE` seconds, that proving the best γ so far may take beyond it."""
+
+LEAST_GRACE = 1.0
+
 ROUNDS = 500
 """More rounds than any stage has been seen to need by a factor of ten."""
 
@@ -74,31 +83,43 @@ class Stage:
     """How cuts are sought for a while.
 
     Attributes:
-        stride: distance of the lattice searched [voters]; 1 is the search that proves.
+        proving: whether the search is the one that proves; else it looks near the faces only.
         reach: where cuts are sought, as a share of the way from the incumbent to the program's answer.
         goal: gap at which the stage is over.
         cuts: most rows added in a round.
         apart: least distance between two of them [voters moved from corner to corner].
     """
 
-    stride: int
+    proving: bool
     reach: float
     goal: float
     cuts: int
     apart: float
 
 
+def dear(problem: Problem) -> bool:
+    """Whether one search of a γ that is not monotone takes seconds: then the best monotone γ is found first.
+
+    It is often optimal, certainly cheap, a good start, and what is left if time runs out.
+    """
+    return problem.K >= LARGE or (problem.K > COMPLETE and problem.affected * problem.voter.delta > FIRST_ORDER_REACH)
+
+
 def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
-    """Return the stages for a problem: one exact stage, or for large K a few that end at the tolerance."""
-    if problem.K < LARGE:
-        return (Stage(stride=1, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
+    """Return the stages for a problem: one exact stage, or a few that end at the tolerance where a search is `dear`.
+
+    None at all where a search would prove next to nothing: the monotone answer and the program's bound must do.
+    """
+    if not dear(problem):
+        return (Stage(proving=True, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
     apart = problem.K**0.5
     if shape == "monotone":  # its complete search is as cheap as a coarse one
-        return (Stage(stride=1, reach=0.5, goal=0.5 * tolerance, cuts=60, apart=apart),)
+        return (Stage(proving=True, reach=0.5, goal=0.8 * tolerance, cuts=60, apart=apart),)
+    if problem.affected * problem.voter.delta > EVALUATION_REACH:
+        return ()
     return (
-        Stage(stride=16, reach=0.5, goal=10 * tolerance, cuts=60, apart=apart),
-        Stage(stride=4, reach=0.5, goal=tolerance, cuts=60, apart=apart),
-        Stage(stride=1, reach=0.9, goal=0.5 * tolerance, cuts=60, apart=apart),
+        Stage(proving=False, reach=0.5, goal=0.8 * tolerance, cuts=60, apart=apart),
+        Stage(proving=True, reach=0.9, goal=0.8 * tolerance, cuts=60, apart=apart),
     )
 
 
@@ -139,10 +160,12 @@ def solve(
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     run = _Run(problem, as_objective(objective), shape, backend, time_limit, progress)
+    if shape == "free" and method != "enumerate" and dear(problem):
+        run.start_from_monotone(tolerance)
     if method == "enumerate":
         for multisets in ConstraintGenerator(problem).blocks():
             run.program.add(multisets)
-    else:
+    elif run.monotone is None:
         run.program.add(binding_family(run.constraint))
     return run.complete(stages(problem, shape, tolerance), "enumerate" if method == "enumerate" else "cuts")
 
@@ -223,6 +246,7 @@ class _Run:
         self.canonical[:entries] += KAPPA / entries
         self.program = GrowingProgram(self.constraint, self.aim, shape, backend)
         self.point: tuple[NoiseFunction, WorstCase] | None = None  # best so far, and what the search found for it
+        self.monotone: Solution | None = None  # the best monotone answer, where the search for a free one is dear
         self.settled = False  # whether that search settled everything it looked at
         self.bound, self.violation = 1.0, 0.0
         self.rounds = 0
@@ -243,6 +267,12 @@ class _Run:
 
     def through(self, stage: Stage) -> Status:
         """Run one stage: solve, separate, add, until its goal is met or no cut is left."""
+        try:
+            return self._rounds(stage)
+        except OutOfTime:
+            return Status.TIME_LIMIT
+
+    def _rounds(self, stage: Stage) -> Status:
         if self.point is not None:
             self._hand_over(stage)
         for _ in range(ROUNDS):
@@ -250,6 +280,8 @@ class _Run:
             if status is not Status.OPTIMAL:
                 return status
             self.bound = min(self.bound, bound)
+            if self.gap <= stage.goal:
+                return Status.OPTIMAL
             cuts = self._separate(answer, stage)
             self.rounds += 1
             self._report()
@@ -270,9 +302,7 @@ class _Run:
     def finish(self, status: Status, method: str) -> Solution:
         """Certify the incumbent and prove how good it is."""
         before = time.perf_counter()
-        if self.point is None or not self.settled:
-            self.point = (self.incumbent, worst_case(self.incumbent, self.constraint))
-        noise, certificate = repair(*self.point, self.constraint)
+        noise, certificate = self._proved()
         self.seconds["certify"] += time.perf_counter() - before
         upper_bound = 1.0
         if status is Status.OPTIMAL:
@@ -282,12 +312,15 @@ class _Run:
         # the canonical bound holds for (1−κ)w + κ·mean, and the mean is never negative
         upper_bound = min(1.0, upper_bound, self.bound / (1 - KAPPA) * (1 + 2.0**-50))
         self.seconds["total"] = time.perf_counter() - self.started
+        utility = self._utility(noise)
+        if self.monotone is not None and self.monotone.utility > utility:
+            noise, certificate, utility = self.monotone.noise, self.monotone.certificate, self.monotone.utility
         return Solution(
             problem=self.problem,
             objective=self.objective,
             shape=self.shape,
             noise=noise,
-            utility=self.aim.utility(noise.values[self.problem.K // 2 + 1 :]),
+            utility=utility,
             upper_bound=upper_bound,
             status=status,
             certificate=certificate,
@@ -295,6 +328,41 @@ class _Run:
             backend=self.backend,
             statistics=Statistics(self.program.rows, self.rounds, self.program.iterations, self.seconds),
         )
+
+    def _proved(self) -> tuple[NoiseFunction, Certificate]:
+        """Return the incumbent, scaled until its privacy is proved; γ = 0 if there is no time to prove anything."""
+        nothing = NoiseFunction(np.zeros(self.problem.K + 1))
+        deadline = float("inf")
+        if self.time_limit is not None:
+            deadline = time.perf_counter() + max(LEAST_GRACE, GRACE * self.time_limit)
+        try:
+            if self.point is None or not self.settled:
+                self.point = (self.incumbent, worst_case(self.incumbent, self.constraint, deadline=deadline))
+            return repair(*self.point, self.constraint, deadline)
+        except OutOfTime:
+            return repair(nothing, worst_case(nothing, self.constraint), self.constraint)
+
+    def start_from_monotone(self, tolerance: float) -> None:
+        """Begin with the best monotone γ and the multisets that bind it."""
+        watcher = self.watcher
+        run = _Run(
+            self.problem,
+            self.objective,
+            "monotone",
+            self.backend,
+            self.time_limit,
+            None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may reach further
+        )
+        run.program.add(binding_family(self.constraint))
+        self.monotone = run.complete(stages(self.problem, "monotone", tolerance), "cuts")
+        self.point, self.settled = (self.monotone.noise, worst_case(self.monotone.noise, self.constraint)), True
+        self.program.add(run.program.found)
+        self.rounds = run.rounds
+        self.program.iterations = run.program.iterations
+        self.seconds = run.seconds
+
+    def _utility(self, noise: NoiseFunction) -> float:
+        return self.aim.utility(noise.values[self.problem.K // 2 + 1 :])
 
     def _maximise(self) -> tuple[Status, NoiseFunction, float]:
         left = self._left()
@@ -328,14 +396,14 @@ class _Run:
         """Search one point; what the proving search leaves open is settled only once it finds no more cuts."""
         before = time.perf_counter()
         above, most = self.constraint.limit + CUT_TOLERANCE, stage.cuts if stage.apart == 0 else 100 * stage.cuts
-        if stage.stride > 1:
-            found = coarse_worst_case(point, self.constraint, stride=stage.stride, above=above, most=most)
+        if not stage.proving:
+            found = worst_case_near_faces(point, self.constraint, above=above, most=most, deadline=self._deadline())
         else:
-            found = worst_case(point, self.constraint, above=above, most=most, refine=False)
+            found = worst_case(point, self.constraint, above=above, most=most, refine=False, deadline=self._deadline())
         cuts = _spread(self.program.unknown(found.cuts), stage)
-        settled = stage.stride == 1 and not len(cuts)
+        settled = stage.proving and not len(cuts)
         if settled and found.method == "first-order":  # something was left open
-            found = worst_case(point, self.constraint, above=above, most=most)
+            found = worst_case(point, self.constraint, above=above, most=most, deadline=self._deadline())
             cuts = _spread(self.program.unknown(found.cuts), stage)
         self.violation = found.value - self.constraint.limit
         self.seconds["search"] += time.perf_counter() - before
@@ -358,8 +426,14 @@ class _Run:
     def _report(self) -> None:
         if self.watcher is not None:
             seconds = time.perf_counter() - self.started
-            utility = self.aim.utility(self.incumbent.values[self.problem.K // 2 + 1 :])
+            utility = self._utility(self.incumbent)
             self.watcher(Progress(self.rounds, self.program.rows, utility, self.bound, self.violation, seconds))
+
+    def _deadline(self) -> float:
+        """Return when to stop, by `time.perf_counter`."""
+        if self.time_limit is None or self.shape == "monotone":  # whose searches are short: one may always end
+            return float("inf")
+        return self.started + self.time_limit
 
     def _left(self) -> float | None:
         return None if self.time_limit is None else self.time_limit - (time.perf_counter() - self.started)

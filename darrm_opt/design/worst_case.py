@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt.design.blossom import lattice, layers
+from darrm_opt.design.blossom import at_ends, extremes, layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import Collector, WorstCase
@@ -33,6 +33,7 @@ def worst_case(
     most: int = 0,
     refine: bool = True,
     stored: list[tuple[int, int, Array]] | None = None,
+    deadline: float = np.inf,
 ) -> WorstCase:
     """Search every multiset, by the fastest method that proves its bound.
 
@@ -46,16 +47,20 @@ def worst_case(
         refine: whether what the bounds of `pruned` leave open is settled by complete search, where affordable; a
             search for cuts can do without.
         stored: the layers of ``noise``, where the caller searches it more than once.
+        deadline: when to give up [s], by `time.perf_counter`.
 
     Guarantees:
         ``bound`` ≥ φ at every admissible (p, p′), for γ exactly as stored.
+
+    Raises:
+        OutOfTime: the deadline has passed.
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())
     )
-    collector = Collector(constraint.limit - error if above is None else above, most)
+    collector = Collector(constraint.limit - error if above is None else above, most, deadline)
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     if constraint.corners.Delta == 0:
@@ -64,19 +69,24 @@ def worst_case(
     return search_pruned(noise.signed, constraint, collector, refine=refine, stored=stored)
 
 
-def coarse_worst_case(
-    noise: NoiseFunction, constraint: PrivacyConstraint, *, stride: int, above: float, most: int
+def worst_case_near_faces(
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    *,
+    above: float,
+    most: int,
+    width: int = 0,
+    deadline: float = np.inf,
 ) -> WorstCase:
-    """Search only nx and ny on a lattice: cheap cuts for large K, nothing proved (method "estimate").
+    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
 
-    φ varies slowly with nx and ny (over about √K voters), so the worst multisets on a lattice of a few voters are
-    nearly the worst of all, at a hundredth of the work.
+    Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
     """
-    collector = Collector(above, most)
+    collector = Collector(above, most, deadline)
     if constraint.corners.Delta == 0:
-        search_layers(noise, constraint, collector, stride)
+        search_layers(noise, constraint, collector, width)
     else:
-        search_pruned(noise.signed, constraint, collector, refine=False, stride=stride)
+        search_pruned(noise.signed, constraint, collector, refine=False, width=width)
     return collector.result(0.0, "estimate")
 
 
@@ -84,22 +94,20 @@ def search_layers(
     noise: NoiseFunction,
     constraint: PrivacyConstraint,
     collector: Collector,
-    stride: int = 1,
+    width: int | None = None,
     stored: list[tuple[int, int, Array]] | None = None,
 ) -> None:
-    """Δ = 0: offer the worst multiset for every (nx, ny) of a lattice."""
-    buffer, corners = np.empty(0), constraint.corners
-    for s, first, layer in stored or lattice(noise.signed, corners.x, corners.y, constraint.affected, stride):
-        if buffer.size < layer.size:
-            buffer = np.empty(layer.size)
-        values = buffer[: layer.size].reshape(layer.shape)
-        np.multiply(layer, constraint.q, out=values)
-        values += layer[:, ::-1]
-        for best, mirrored in ((values.max(axis=1), False), (-values.min(axis=1), True)):
+    """Δ = 0: offer the worst multiset for every (nx, ny), or for those with min(nx, ny) ≤ width."""
+    corners = constraint.corners
+    for s, first, layer in stored or layers(noise.signed, corners.x, corners.y, constraint.affected, width):
+        collector.tick()
+        most, least = extremes(layer, constraint.q)
+        for best, mirrored in ((most, False), (-least, True)):
             rows = np.flatnonzero(best > collector.floor)
             if rows.size:
-                n1 = values[rows].argmin(axis=1) if mirrored else values[rows].argmax(axis=1)
-                collector.offer(best[rows], _stationary(first + stride * rows, s, n1, constraint.K, mirrored=mirrored))
+                values = at_ends(layer[rows], constraint.q)
+                n1 = values.argmin(axis=1) if mirrored else values.argmax(axis=1)
+                collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
 
 
 def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:

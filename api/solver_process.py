@@ -27,7 +27,7 @@ from typing import Any
 Report = Callable[[Any], None]
 Task = Callable[[Any, Report], Any]
 
-NICENESS = 10
+NICENESS = 5
 """How far solver processes stand back behind the one that answers requests, where the processor is short."""
 
 BETWEEN_REPORTS = 0.05

@@ -137,7 +137,7 @@ def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> N
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running
-            await until(lambda: solvers.state.busy == 0, 2.5)
+            await until(lambda: solvers.state.busy == 0, 10)
             assert there(pid) == survives
             assert await solvers.run(tasks.double, 1) == 2
             assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))

@@ -46,6 +46,10 @@ ACCEPTED = {
     "slack": "a probability in [0, 1)",
     "total_epsilon": "a number of nats above 0",
     "total_delta": "a probability in [0, 1)",
+    "id": "64 hexadecimal digits",
+    "state": "one of queued, running, done, failed, cancelled",
+    "limit": "a whole number of jobs, from 1 to 1000",
+    "after": "the id of a job that is kept",
     "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
 }
 """What each field accepts, in the words of the core's own errors."""

@@ -1,0 +1,258 @@
+"""Is anything lost, or wrong, when the service is killed at any moment?
+
+A real server over one SQLite file, with workers and solver processes; clients, each a process, that have random problems
+designed and write down every answer they get. Again and again one of them, whichever, is ended by SIGKILL: the server,
+one of its workers, one of its solver processes, or a client. What was killed is started again, and in the end
+
+- the store opens, and every row in it is proved again (`solver_cache.check`);
+- every answer that any client ever got is private, and is still the answer, bit by bit;
+- every job that was submitted ends, and none of those that a client saw done is anything else afterwards.
+
+    PYTHONPATH=tests python -m campaigns.kill_service --kills 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from service import Service, children, gone
+
+from darrm_opt import verify
+from darrm_opt.record import problem_from_record
+from solver_cache import check, open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+VICTIMS = ("server", "worker", "solver", "client")
+
+CLIENTS = 3
+
+PAUSE = 0.7
+"""Longest time between a start and the next kill [s]; drawn uniformly."""
+
+SETTINGS = {
+    "DARRM_WORKERS": "2",
+    "DARRM_SOLVERS": "1",
+    "DARRM_LEASE": "1",
+    "DARRM_PATIENCE": "5",
+    "DARRM_MOST_VOTERS": "101",
+}
+
+
+@dataclass
+class Outcome:
+    """What a campaign came to.
+
+    Attributes:
+        kills: by victim.
+        answers: that clients got and wrote down.
+        jobs: that were submitted, by the state in which they are at the end.
+        rows: kept at the end, each proved again.
+        wrong: what should not be, in words; empty, or the product is wrong.
+        seconds: that it took.
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    answers: int = 0
+    jobs: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def problem(random_: random.Random) -> dict[str, Any]:
+    """Return a random problem, most of them small, some of a tenth of a second and more."""
+    K = random_.choice([5, 7, 9, 11, 15, 21, 35, 51, 75])
+    Delta = random_.choice([0.0, 1e-5, 1e-4])
+    return {"K": K, "m": random_.randint(1, max(1, K // 3)), "epsilon": random_.randint(1, 40) / 100, "Delta": Delta}
+
+
+# ------------------------------------------------------------------------------------------------------- a client
+
+
+def client(url: str, path: Path, seed: int) -> None:
+    """Ask for γ for ever, in the two ways there are, and write down each answer before asking again."""
+    random_ = random.Random(seed)
+    with httpx.Client(base_url=url, timeout=20) as asking, path.open("a", encoding="utf-8") as file:
+        while True:
+            try:
+                answer = _asked(asking, problem(random_), waits=random_.random() < 0.5)
+            except (httpx.TransportError, httpx.HTTPStatusError):  # it was killed just now, or is not there yet
+                time.sleep(0.05)
+                continue
+            if answer is not None:
+                told = {name: answer[name] for name in ("id", "problem", "gamma", "status")}
+                file.write(json.dumps(told) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _asked(asking: httpx.Client, wanted: dict[str, Any], *, waits: bool) -> dict[str, Any] | None:
+    if waits:
+        answer = asking.post("/v1/gamma", json=wanted).raise_for_status()
+        return dict(answer.json()) if answer.status_code == 200 else None
+    job = asking.post("/v1/jobs", json=wanted).raise_for_status().json()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        answer = asking.get(job["result"]).raise_for_status()
+        if answer.status_code == 200:
+            return dict(answer.json())
+        time.sleep(0.02)
+    return None
+
+
+# -------------------------------------------------------------------------------------------------- the campaign
+
+
+class Campaign:
+    """A server, its clients, and one who kills them.
+
+    Args:
+        folder: for the store, the logs and what clients write down.
+        seed: of all choices.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.random = folder, random.Random(seed)
+        self.url = f"sqlite:///{folder / 'store.sqlite'}"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.outcome = Outcome()
+        self.service = self._serve()
+        self.clients = [self._client() for _ in range(CLIENTS)]
+
+    def run(self, kills: int, seconds: float) -> Outcome:
+        """Kill so many times, or for so long; then look at what is left."""
+        began = time.monotonic()
+        while sum(self.outcome.kills.values()) < kills and time.monotonic() - began < seconds:
+            time.sleep(self.random.uniform(0, PAUSE))
+            self._kill(self.random.choice(VICTIMS))
+        for process in self.clients:
+            process.kill()
+            process.wait()
+        self._settle()
+        self._look()
+        self.outcome.seconds = time.monotonic() - began
+        return self.outcome
+
+    def _kill(self, victim: str) -> None:
+        if victim == "client":
+            number = self.random.randrange(CLIENTS)
+            self.clients[number].kill()
+            self.clients[number].wait()
+            self.clients[number] = self._client()
+        elif victim == "server":
+            self.service.kill()
+            self.service = self._serve()
+        else:
+            solvers = self.service.solvers
+            pids = solvers if victim == "solver" else self._workers(solvers)
+            if not pids:
+                return
+            with_pid = self.random.choice(pids)
+            try:
+                os.kill(with_pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            gone([with_pid])
+        self.outcome.kills[victim] += 1
+
+    def _workers(self, solvers: Sequence[int]) -> list[int]:
+        """Return the processes that answer requests: those that have solver processes, or will."""
+        own = children().get(self.service.process.pid, [])
+        named = [pid for pid in own if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in named if pid not in solvers]
+
+    def _serve(self) -> Service:
+        return Service(self.url, self.folder, port=self.port, **SETTINGS)
+
+    def _client(self) -> subprocess.Popen[bytes]:
+        number = self.random.getrandbits(32)
+        command = [sys.executable, "-m", "campaigns.kill_service", "--client", f"http://127.0.0.1:{self.port}"]
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+        return subprocess.Popen(
+            [*command, "--seed", str(number), "--folder", str(self.folder)],
+            env={**os.environ, "PYTHONPATH": paths},
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _settle(self) -> None:
+        """Wait until every job is over, then end the server in order."""
+        client_, wrong = self.service.client, self.outcome.wrong
+        end = time.monotonic() + 300
+        for state in ("running", "queued"):
+            while client_.get("/v1/jobs", params={"state": state, "limit": 1}).raise_for_status().json()["jobs"]:
+                if time.monotonic() > end:
+                    wrong.append(f"a job stays {state}")
+                    break
+                time.sleep(0.1)
+        if self.service.stop()[0] != 0:
+            wrong.append("the server did not stop in order")
+
+    def _look(self) -> None:
+        outcome = self.outcome
+        store = open_store(self.url)
+        try:
+            outcome.wrong += [f"{finding.key}: {finding.trouble}" for finding in check(store)]
+            kept = {row.key: json.loads(row.record)["gamma"] for row in store.rows()}
+            outcome.rows = len(kept)
+            outcome.jobs = Counter({state: count for state, count in store.jobs.counts().items() if count})
+            failed = store.jobs.list(state="failed")
+            outcome.wrong += [f"{job.id} failed: {job.reason}" for job in failed if "signal 9" not in job.reason]
+            for answer in self._answers():
+                outcome.answers += 1
+                if verify(problem_from_record(answer["problem"]), answer["gamma"]).margin < 0:
+                    outcome.wrong.append(f"{answer['id']} was answered by a γ that is not private")
+                job = store.jobs.get(answer["id"])
+                if job is None or job.state != "done":
+                    outcome.wrong.append(f"{answer['id']} was answered, and its job is {job and job.state}")
+                if answer["status"] == "optimal" and kept.get(answer["id"]) != answer["gamma"]:
+                    outcome.wrong.append(f"{answer['id']} was answered otherwise than it is kept")
+        finally:
+            store.close()
+
+    def _answers(self) -> list[dict[str, Any]]:
+        """Return what clients wrote down; the last line of one that was killed may be cut short."""
+        files = sorted(self.folder.glob("client-*.jsonl"))
+        lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines(keepends=True)]
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def main() -> int:
+    """Run a campaign, or be one of its clients; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200, help="how many")
+    parser.add_argument("--seconds", type=float, default=3600, help="for how long at most [s]")
+    parser.add_argument("--seed", type=int, default=1, help="of all choices")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--client", metavar="URL", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.client:
+        client(given.client, given.folder / f"client-{given.seed}.jsonl", given.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = Campaign(Path(folder), given.seed).run(given.kills, given.seconds)
+    sys.stdout.write(
+        f"kills    {sum(outcome.kills.values())}: {dict(sorted(outcome.kills.items()))}\n"
+        f"answers  {outcome.answers}\njobs     {dict(outcome.jobs)}\nrows     {outcome.rows}\n"
+        f"seconds  {outcome.seconds:.0f}\nwrong    {outcome.wrong or 'nothing'}\n"
+    )
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

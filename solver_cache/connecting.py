@@ -50,6 +50,7 @@ class Database:
         url: the place, without its password.
         dialect: "sqlite" or "postgresql".
         read_only: whether it was opened for reading only.
+        found_schema: version of the schema that was found; 0 where there was none.
 
     Raises:
         CacheError: the database cannot be opened, made, migrated or written; for reading only: it is not there, or has
@@ -67,7 +68,7 @@ class Database:
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             try:
-                self._check(path) if self.read_only else self._prepare(path)
+                self.found_schema = self._check(path) if self.read_only else self._prepare(path)
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -95,22 +96,28 @@ class Database:
         with self.engine.connect().execution_options(darrm_begin="BEGIN IMMEDIATE") as connection, connection.begin():
             yield connection
 
-    def _check(self, path: Path | None) -> None:
-        """Find out, writing nothing, whether the database can be read."""
+    def _check(self, path: Path | None) -> int:
+        """Find out, writing nothing, whether the database can be read; return its version."""
         if path is not None and not _is_file(path):
             raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
         with self.engine.connect() as connection:
             version = schema_version(connection)
         if version < len(MIGRATIONS):
             older = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
-            raise CacheError(self.url, older, "Open it once, or a copy of it, without ?mode=ro: that migrates it.")
+            raise CacheError(
+                self.url, older, "Bring it, or a copy of it, up to date by `darrm cache migrate --url URL`."
+            )
+        return version
 
-    def _prepare(self, path: Path | None) -> None:
-        """Make or migrate the database; also the proof that it can be written, before any work is done for it."""
+    def _prepare(self, path: Path | None) -> int:
+        """Make or migrate the database; also the proof that it can be written, before any work is done for it.
+
+        Returns:
+            The version found.
+        """
         if path is None:
             with self._transaction() as connection:
-                migrate(connection)
-            return
+                return migrate(connection)
         from filelock import FileLock, Timeout
 
         try:
@@ -119,7 +126,7 @@ class Database:
                 with self.engine.connect().execution_options(darrm_begin=None) as connection:
                     connection.exec_driver_sql("PRAGMA journal_mode = WAL")  # not possible within a transaction
                 with self._transaction() as connection:
-                    migrate(connection)
+                    return migrate(connection)
         except Timeout as err:
             stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
             raise CacheError(
@@ -158,7 +165,7 @@ def _engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:
 
 def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
     """Return what opens a SQLite file for reading only."""
-    alone = not Path(f"{path}-wal").exists()  # else someone writes to it now, and both files beside it are there
+    alone = not _is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there
     name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, select, tuple_, update
+from sqlalchemy import Select, delete, func, select, tuple_, update
 
 from solver_cache.asked import SHAPES, columns_of
 from solver_cache.connecting import Database
@@ -16,7 +16,8 @@ from solver_cache.jobs import Jobs
 from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
-from solver_cache.schema import SOLUTIONS
+from solver_cache.schema import SOLUTIONS, fill, schema_version
+from solver_cache.stats import Stats
 from solver_cache.tally import Tally
 
 PAGE = 200
@@ -64,9 +65,18 @@ class DatabaseStore:
                 standing = row
             return row if standing is None else standing
 
-    def rows(self) -> Iterator[Row]:
-        """Yield every row, in the order of keys."""
-        last = ""
+    def remove(self, row: Row) -> bool:
+        """Forget ``row`` as `solver_cache.store.Store.remove` says."""
+        at = SOLUTIONS.c.key == row.key
+        with self._database.writing() as connection:
+            standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
+            if standing == row:
+                connection.execute(delete(SOLUTIONS).where(at))
+            return standing == row
+
+    def rows(self, after: str = "") -> Iterator[Row]:
+        """Yield every row behind ``after``, in the order of keys."""
+        last = after
         while True:
             page = select(*_ROW).where(SOLUTIONS.c.key > last).order_by(SOLUTIONS.c.key).limit(PAGE)
             with self._database.reading() as connection:
@@ -88,6 +98,29 @@ class DatabaseStore:
             if len(found) < FEW:
                 return
             last = found[-1][0], found[-1][1]
+
+    def stats(self) -> Stats:
+        """Return what is kept, counted; of a store for reading only, the jobs that its database holds."""
+        counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
+        taken = {
+            "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+            "postgresql": "SELECT pg_total_relation_size('darrm_solutions') + pg_total_relation_size('darrm_jobs')",
+        }[self._database.dialect]
+        with self._database.reading() as connection:
+            rows, stale = connection.execute(counted).one()
+            size = connection.exec_driver_sql(taken).scalar_one()
+            schema = schema_version(connection)
+        return Stats(int(rows), int(stale), int(size), schema, DatabaseJobs(self._database).counts())
+
+    def fill(self) -> int:
+        """Fill columns that an earlier release left empty; return for how many rows."""
+        with self._database.writing() as connection:
+            return fill(connection)
+
+    @property
+    def found_schema(self) -> int:
+        """Version of the tables as they were found, before they were migrated; 0 for a new place."""
+        return self._database.found_schema
 
     def faults(self) -> list[str]:
         """Return what SQLite's own check finds; PostgreSQL looks after itself."""

@@ -15,6 +15,7 @@ from solver_cache.jobs import Jobs
 from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
+from solver_cache.stats import Stats
 from solver_cache.tally import Tally
 
 
@@ -52,8 +53,18 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
-    def rows(self) -> Iterator[Row]:
-        """Yield every row, in the order of keys."""
+    def remove(self, row: Row) -> bool:
+        """Forget ``row``, unless another stands under its key by now; say whether it was there.
+
+        Raises:
+            CacheError: the place cannot be written; nothing was changed.
+        """
+
+    def rows(self, after: str = "") -> Iterator[Row]:
+        """Yield every row, in the order of keys; of those behind ``after``."""
+
+    def stats(self) -> Stats:
+        """Return what is kept, counted."""
 
     def stricter(self, request: Request) -> Iterator[Row]:
         """Yield rows that say they answer ``request``, or a question whose answers answer it too; unexamined.
@@ -86,9 +97,17 @@ class NoStore:
         """Return ``row``, kept nowhere."""
         return row
 
-    def rows(self) -> Iterator[Row]:
+    def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
+        """Return False: nothing is there."""
+        return False
+
+    def rows(self, after: str = "") -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
         """Yield nothing."""
         return iter(())
+
+    def stats(self) -> Stats:
+        """Return zeros, and the jobs."""
+        return Stats(0, 0, 0, 0, self.jobs.counts())
 
     def stricter(self, request: Request) -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
         """Yield nothing."""
@@ -124,11 +143,21 @@ class MemoryStore:
                 self._rows[row.key] = row
             return self._rows[row.key]
 
-    def rows(self) -> Iterator[Row]:
-        """Yield every row, in the order of keys."""
+    def remove(self, row: Row) -> bool:
+        """Forget ``row`` as `Store.remove` says."""
+        with self._lock:
+            return self._rows.get(row.key) == row and self._rows.pop(row.key) == row
+
+    def rows(self, after: str = "") -> Iterator[Row]:
+        """Yield every row behind ``after``, in the order of keys."""
         with self._lock:
             kept = sorted(self._rows.items())
-        return (row for _, row in kept)
+        return (row for key, row in kept if key > after)
+
+    def stats(self) -> Stats:
+        """Return what is kept, counted."""
+        kept = list(self.rows())
+        return Stats(len(kept), sum(row.core != CORE for row in kept), 0, 0, self.jobs.counts())
 
     def stricter(self, request: Request) -> Iterator[Row]:
         """Yield rows as `Store.stricter` says."""

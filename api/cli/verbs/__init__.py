@@ -18,6 +18,7 @@ VERBS = (
     "label",
     "serve",
     "keys",
+    "cache",
 )
 """Names of the verbs, in the order of the help."""
 

@@ -25,8 +25,8 @@ LEAST_WIDTH = 1e-3
 
 def error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
-    from api.comparison import left_out
     from api.curves import over_p, shared_p
+    from darrm_opt.ensembles.private_baselines import left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])

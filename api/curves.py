@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from api.comparison import BASELINES, FURTHER, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
+from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER, private_baselines
 from darrm_opt.error import disagreement, error_curve, tv_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction

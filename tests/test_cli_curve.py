@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from darrm_runner import refused, run
 
-from api.comparison import BASELINES, private_baselines
 from api.curves import allowances, shared_p
 from darrm_opt import Problem, solve, verify
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import Objective
+from darrm_opt.ensembles.private_baselines import BASELINES, private_baselines
 from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
 

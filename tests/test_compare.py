@@ -12,11 +12,11 @@ from darrm_runner import refused, run
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.ensembles.compare import Comparison, Row, compare, noisy
+from darrm_opt.ensembles.compare import Comparison, Row, compare
 from darrm_opt.ensembles.gnmax import gnmax_wins
 from darrm_opt.ensembles.measured import measured
 from darrm_opt.ensembles.two_class import TwoClassVote
-from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.errors import InvalidInput
 from darrm_opt.priors import Histogram, SharedBeta
 
@@ -98,10 +98,10 @@ def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, 
 
 
 def test_a_noisy_vote_is_a_noise_function() -> None:
-    gamma = noisy(11, GaussianNoise.of_sigma(5.0)).values
+    gamma = noise_function(11, GaussianNoise.of_sigma(5.0)).values
     wins = [gnmax_wins(11, ones, 5.0, "discrete") for ones in range(12)]
     assert np.allclose(gamma, np.abs(2 * np.array(wins) - 1), atol=1e-12)
-    even = noisy(4, LaplaceNoise(2.0)).values
+    even = noise_function(4, LaplaceNoise(2.0)).values
     assert even[2] == 0.0
     assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
 

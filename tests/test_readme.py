@@ -18,9 +18,9 @@ import matplotlib as mpl
 import pytest
 from darrm_runner import PROGRAM, ROOT, run, start
 
-from api.comparison import private_baselines
 from api.settings import Settings
 from darrm_opt import Problem, solve
+from darrm_opt.ensembles.private_baselines import private_baselines
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"

@@ -34,7 +34,7 @@ from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accounting.turning import turned_up
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
-from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, VoteNoise
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -173,8 +173,8 @@ def compare(
         turned("constant", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
         counted("subsampling", "m", subsampling, K),
         counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        turned("gnmax", "1/sigma", lambda inverse: noisy(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0),
-        turned("saa", "1/scale", lambda inverse: noisy(K, LaplaceNoise(1 / inverse)), 1 / K, 8.0),
+        turned("gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0),
+        turned("saa", "1/scale", lambda inverse: noise_function(K, LaplaceNoise(1 / inverse)), 1 / K, 8.0),
         row("majority", "gamma", 1.0, _constant(K, 1.0)),
     ]
     seeds = [each.noise for each in rows if each.noise is not None]
@@ -183,17 +183,6 @@ def compare(
     rows = [row("optimal", "epsilon_each", each, noise), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
     return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure)
-
-
-def noisy(K: int, noise: VoteNoise) -> NoiseFunction:
-    """Return the γ that a vote with noise on each of two counts amounts to: 2·Pr[winner wins] − 1.
-
-    >>> from darrm_opt.ensembles.voting import GaussianNoise
-    >>> round(float(noisy(11, GaussianNoise.of_sigma(21.46)).values[11]), 3)
-    0.283
-    """
-    margins = range(1 + (K + 1) % 2, K + 1, 2)
-    return NoiseFunction.from_upper_half(np.array([1 - 2 * noise.loses(margin) for margin in margins]), K)
 
 
 def _constant(K: int, share: float) -> NoiseFunction:

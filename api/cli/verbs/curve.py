@@ -94,7 +94,7 @@ def _solved(problem: Problem, design: DesignOptions) -> Solution:
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
-    from api.comparison import private_baselines
+    from darrm_opt.ensembles.private_baselines import private_baselines
     from darrm_opt.figures import allowance_figure, errors_figure
 
     problem = solutions[0].problem

@@ -38,12 +38,11 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
     """Return the γ of GNMax with the least noise that moments prove for the target."""
     if not (problem.target.epsilon > 0 and problem.target.delta > 0):
         return None
-    from darrm_opt.ensembles.compare import noisy
     from darrm_opt.ensembles.gnmax import gnmax_sigma
-    from darrm_opt.ensembles.voting import GaussianNoise
+    from darrm_opt.ensembles.voting import GaussianNoise, noise_function
 
     chosen = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
-    return noisy(problem.K, GaussianNoise.of_sigma(chosen.sigma))
+    return noise_function(problem.K, GaussianNoise.of_sigma(chosen.sigma))
 
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {

@@ -109,7 +109,9 @@ def _formatter(kind: str) -> logging.Formatter:
     if kind == "json":
         last: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
+        plainly = structlog.dev.plain_traceback
+        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plainly)]
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_color_message, *last],

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from api.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
 from api.refusals import ShuttingDown, TooMuchAsked
@@ -212,20 +213,31 @@ def _told(error: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is not a field of this request."
     if error["type"] == "repeated":
         return field, f"{field} is given more than once."
+    if where == "path":
+        return field, f"There is no such {field}."
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."
     return field, str(InvalidInput(field, error["input"], accepted))
 
 
-async def _http(_: Request, err: Exception) -> JSONResponse:
+def _methods(request: Request) -> list[str]:
+    """Return the methods that a path has, in all the routes that it fits: the first alone would not name them all."""
+    paths = request.app.openapi()["paths"]
+    fitting = [operations for path, operations in paths.items() if compile_path(path)[0].match(request.url.path)]
+    return sorted({method.upper() for operations in fitting for method in operations})
+
+
+async def _http(request: Request, err: Exception) -> JSONResponse:
     """Answer what HTTP itself has a status for: no such path, no such method."""
     if not isinstance(err, HTTPException):
-        return await _unforeseen(_, err)
+        return await _unforeseen(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
         unread = "The body cannot be read as JSON in UTF-8."
         return _rendered(_details(422, "invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(_methods(request)) or dict(headers or {}).get("Allow", "")}
     phrase = HTTPStatus(status).phrase
     details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=detail or phrase)
     return _rendered(details, dict(headers or {}))

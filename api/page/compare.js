@@ -7,6 +7,9 @@ import * as fields from "./fields.js";
 import { answered } from "./follow.js";
 import { guarantee, plain } from "./numbers.js";
 
+/** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
+const LEAST_DELTA = 1e-9;
+
 const NAMES = ["queries", "total_epsilon", "total_delta"];
 
 let offered = null; // {answer, state}
@@ -27,7 +30,7 @@ export function offer(answer, state) {
   offered = { answer, state };
   const { target_epsilon: target, delta } = answer.problem;
   byId("total_epsilon").placeholder = plain(target);
-  byId("total_delta").placeholder = String(delta);
+  byId("total_delta").placeholder = plain(delta || LEAST_DELTA, 3);
   if (JSON.stringify(request()) === shown) return;
   shown = "";
   byId("compared").replaceChildren();
@@ -40,7 +43,7 @@ function request() {
   const given = (name, usual) => (byId(name).value.trim() === "" ? usual : number(byId(name).value.trim()));
   return {
     K, epsilon, Delta, affected, objective: offered.state.objective,
-    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta),
+    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || LEAST_DELTA),
   };
 }
 
@@ -69,7 +72,6 @@ async function workOut() {
 }
 
 function refuse(form, error) {
-  if (error.name === "AbortError") return;
   const { first, rest } = fields.show(form, error.fields ?? {});
   const missing = error instanceof Refused && error.status === 404;
   byId("compare-status").textContent = missing ? "This server makes no comparisons." : first ? rest.join(" ") : error.message;

@@ -1,7 +1,7 @@
 // The ways of releasing: what they are called, and how their curves look. Colours are in page.css, under the same names.
 
 const CURVES = {
-  optimal: { label: "γ_opt, this design", symbol: "circle", dash: "solid" },
+  optimal: { label: "optimal γ (this design)", symbol: "circle", dash: "solid" },
   double_subsampling: { label: "double subsampling", symbol: "diamond", dash: "dashdot" },
   subsampling: { label: "subsampling", symbol: "square", dash: "dash" },
   randomized_response: { label: "randomised response", symbol: "triangle-up", dash: "dot" },
@@ -11,8 +11,14 @@ const CURVES = {
 
 const OTHER = { symbol: "star", dash: "dot" };
 
-/** Names of a comparison's rows that are curves under another name. */
-const ALSO = { constant: "randomized response with constant γ", saa: "subsample and aggregate" };
+/** Ways that occur in comparisons only. */
+const ALSO = { constant: "randomised response", saa: "subsample and aggregate" };
+
+/** Returns the name under which a way has its look. */
+function kin(name) {
+  if (name === "constant") return "randomized_response";
+  return name in CURVES ? name : "other";
+}
 
 const DASHES = { solid: "", dashdot: "6 2 2 2", dash: "5 3", dot: "2 2", longdash: "8 3", longdashdot: "8 2 2 2" };
 
@@ -23,8 +29,8 @@ export function label(name) {
 
 /** Returns how a curve is drawn: {symbol, dash, colour}. */
 export function look(name) {
-  const { symbol, dash } = CURVES[name] ?? OTHER;
-  return { symbol, dash, colour: colour(`--curve-${name in CURVES ? name : "other"}`) };
+  const { symbol, dash } = CURVES[kin(name)] ?? OTHER;
+  return { symbol, dash, colour: colour(`--curve-${kin(name)}`) };
 }
 
 /** Returns a colour of page.css, as it is in the present scheme. */
@@ -51,9 +57,9 @@ const SHAPES = {
 
 /** Returns a small drawing of a curve's line and marker. */
 export function swatch(name) {
-  const { symbol, dash } = CURVES[name] ?? OTHER;
+  const { symbol, dash } = CURVES[kin(name)] ?? OTHER;
   const svg = element("svg", { viewBox: "0 0 28 12", "aria-hidden": "true", class: "swatch" });
-  svg.style.color = `var(--curve-${name in CURVES ? name : "other"})`;
+  svg.style.color = `var(--curve-${kin(name)})`;
   svg.append(element("path", { d: "M1 6H27", "stroke-dasharray": DASHES[dash], class: "line" }));
   if (symbol in SHAPES) svg.append(element("path", { d: SHAPES[symbol] }));
   return svg;

@@ -114,8 +114,8 @@ function layout({ x, y, range, ceiling, whole, at }) {
     hovermode: "x unified",
     hoverlabel: { bgcolor: ground, bordercolor: faint, font: { color: colour("--ink") } },
     dragmode: touch ? false : "zoom",
-    xaxis: { ...axis, title: { text: x, standoff: 8 }, range, ...(whole ? { tickformat: "d", nticks: 12 } : {}) },
-    yaxis: { ...axis, title: { text: y, standoff: 8 }, ...(ceiling ? { range: [-0.03, ceiling] } : { rangemode: "tozero" }) },
+    xaxis: { ...axis, title: { text: x, standoff: 8, font: { size: 13 } }, range, ...(whole ? { tickformat: "d", nticks: 12 } : {}) },
+    yaxis: { ...axis, title: { text: y, standoff: 8, font: { size: 13 } }, ...(ceiling ? { range: [-0.03, ceiling] } : { rangemode: "tozero" }) },
     shapes: at === undefined ? [] : [{ type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: ink, width: 1, dash: "dot" } }],
   };
 }

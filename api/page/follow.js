@@ -1,8 +1,81 @@
 // Answers that take their time: the server names a job (202), which is followed until it is over, or cancelled.
 
 import { Refused, ask, pause } from "./ask.js";
+import { count, percent, plain } from "./numbers.js";
 
-/** Asks as `ask` does, and waits for the job if there is one. `how.onProgress(text, share)` hears how far it is. */
+/** The reason with which whoever waits calls it off; then the job is cancelled too. */
+export class Cancelled extends Error {}
+
+const POLL = 1; // seconds, where the server's events do not come through
+const OVER = new Set(["done", "failed", "cancelled"]);
+
+/**
+ * Asks as `ask` does, and waits for the job if there is one.
+ *
+ * `how.onJob(pending)` hears that there is one, and `how.onProgress(text)` how far it is.
+ */
 export async function answered(path, how = {}) {
-  return ask(path, how);
+  for (;;) {
+    const answer = await ask(path, how);
+    if (answer.status !== 202) return answer;
+    const pending = await answer.json();
+    const { id } = pending;
+    how.onJob?.(pending)?.catch(() => {}); // what is told beside the waiting may fail
+    try {
+      await finished(id, how);
+    } catch (error) {
+      if (error instanceof Cancelled) await ask(`v1/jobs/${id}`, { method: "DELETE" }).catch(() => {});
+      throw error;
+    }
+  }
+}
+
+async function finished(id, how) {
+  let job = null;
+  try {
+    for await (const told of events(`v1/jobs/${id}/events`, how)) {
+      job = told;
+      tell(job, how);
+    }
+  } catch {
+    how.signal?.throwIfAborted(); // else the stream was lost, as behind some proxies; the job was not
+  }
+  while (!OVER.has(job?.state)) {
+    await pause(POLL, how.signal);
+    job = await (await ask(`v1/jobs/${id}`, { signal: how.signal, onWait: how.onWait })).json();
+    tell(job, how);
+  }
+  if (job.state === "failed") throw new Refused(500, { detail: `The solve failed. ${job.reason}` });
+  if (job.state === "cancelled") throw new Refused(409, { detail: "The solve was cancelled by someone else who waited for it." });
+}
+
+/** Yields the data of server-sent events. Not an EventSource, which could send no API key. */
+async function* events(path, { signal }) {
+  const stream = (await ask(path, { accept: "text/event-stream", signal })).body.pipeThrough(new TextDecoderStream());
+  let rest = "";
+  for await (const piece of chunks(stream)) {
+    const whole = (rest + piece).split("\n\n");
+    rest = whole.pop();
+    for (const event of whole) {
+      const data = event.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+      if (data.length) yield JSON.parse(data.join("\n"));
+    }
+  }
+}
+
+async function* chunks(stream) {
+  const reader = stream.getReader(); // a stream is no async iterator in every browser yet
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+}
+
+function tell({ state, progress }, { onProgress }) {
+  if (state === "queued") onProgress?.("Waiting for a free solver …");
+  else if (!progress) onProgress?.("Solving …");
+  else {
+    const { round, rows, utility, upper_bound: bound, seconds } = progress;
+    onProgress?.(
+      `Solving for ${plain(seconds, 2)} s: ${count(round, "round")}, ${count(rows, "row")}. The best γ keeps between ` +
+        `${percent(utility, 3)} and ${percent(bound, 3)}.`,
+    );
+  }
 }

@@ -6,7 +6,8 @@ import { label, swatch } from "./curves.js";
 import { draw, plotly } from "./draw.js";
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
-import { answered } from "./follow.js";
+import { Cancelled, answered } from "./follow.js";
+import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
 import * as take from "./take.js";
@@ -40,7 +41,7 @@ function start() {
   });
   document.addEventListener("click", follow);
   addEventListener("popstate", () => arrive(fromQuery(location.search)));
-  byId("cancel").addEventListener("click", () => running?.abort(new DOMException("Cancelled.", "AbortError")));
+  byId("cancel").addEventListener("click", () => running?.abort(new Cancelled()));
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     useKey(byId("key").value);
@@ -110,7 +111,7 @@ async function design(focus = false) {
     present();
     say(`Done: the best γ keeps ${tiles(found.answer)[0][1]} of the utility.`);
   } catch (error) {
-    if (signal === running.signal) refuse(error, focus);
+    if (signal === running.signal) refuse(signal.aborted ? signal.reason : error, focus); // else something newer was asked
   } finally {
     clearTimeout(late);
     if (signal === running.signal) settle();
@@ -118,7 +119,17 @@ async function design(focus = false) {
 }
 
 async function obtain(query, signal) {
-  const how = { signal, onWait: (seconds, why) => wait(`${why}; trying again in ${seconds} s.`), onProgress: wait };
+  let expected = "";
+  const how = {
+    signal,
+    onWait: (seconds, why) => wait(`${why}; trying again in ${seconds} s.`),
+    onJob: async ({ nearest }) => {
+      if (nearest) expected = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a kept γ that keeps ${percent(nearest.utility)}.`;
+      const { seconds } = await (await ask(`v1/estimate${query}`, { signal })).json();
+      expected = ` About ${plain(seconds, 1)} s are expected.${expected}`;
+    },
+    onProgress: (text) => wait(text + expected),
+  };
   const answer = await answered(`v1/gamma${query}`, how);
   const text = await answer.text();
   const curves = await (await answered(`v1/error-curve${query}`, how)).json();
@@ -134,11 +145,9 @@ function say(text) {
   byId("status").textContent = text;
 }
 
-function wait(text, share) {
+function wait(text) {
   byId("waiting").hidden = false;
   byId("waiting-text").textContent = text;
-  if (share === undefined) byId("waiting-bar").removeAttribute("value");
-  else byId("waiting-bar").value = share;
 }
 
 function settle() {
@@ -148,8 +157,8 @@ function settle() {
 
 function refuse(error, focus) {
   say("");
-  if (error.name === "AbortError") {
-    say("Cancelled; what is shown below is the answer before.");
+  if (error instanceof Cancelled) {
+    say(shown ? "Cancelled; what is shown is the answer before." : "Cancelled.");
     return;
   }
   if (!(error instanceof Refused || error instanceof Unreachable)) throw error;
@@ -158,6 +167,7 @@ function refuse(error, focus) {
     byId("key").focus();
     return;
   }
+  byId("result").classList.add("stale"); // what stands there answers something else
   const { first, rest } = fields.show(form, error.fields ?? {});
   const again = make("button", { type: "button" }, "Try again");
   again.addEventListener("click", () => design());
@@ -170,9 +180,11 @@ function refuse(error, focus) {
 function present() {
   const { answer, text } = shown;
   byId("result").hidden = false;
+  byId("result").classList.remove("stale");
   byId("headline").textContent = headline(answer);
-  byId("warnings").replaceChildren(...answer.warnings.map((warning) => make("li", {}, warning)));
-  byId("warnings").hidden = answer.warnings.length === 0;
+  const warnings = answer.nearest ? [answer.nearest.label, ...answer.warnings] : answer.warnings;
+  byId("warnings").replaceChildren(...warnings.map((warning) => make("li", {}, warning)));
+  byId("warnings").hidden = warnings.length === 0;
   byId("figures").replaceChildren(
     ...tiles(answer).map(([name, value, meaning]) =>
       make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
@@ -219,7 +231,7 @@ async function plots() {
   });
   await draw(byId("error-figure"), {
     title: measure === "tv_error" ? "What it costs: tv error" : "What it costs: disagreement",
-    x: "p, each voter’s chance to say 1 (the same at 1 − p)", y: "probability",
+    x: "p, each voter’s chance to say 1", y: "probability",
     about: aboutErrors(curves.p, curves.curves, measure, label), lines: lines(curves.p, (curve) => curve[measure]),
     hidden: hidden(), range: [0.5, 1],
   });

@@ -12,10 +12,13 @@ export function plain(number, digits = 4) {
   return Number(mantissa) === 1 ? power : `${Number(mantissa)} × ${power}`;
 }
 
-/** Returns a share of 1 in percent, never rounded up to 100 %. */
+const NOTHING = 1e-9; // what is so close to 1 is called 1
+
+/** Returns a share of 1 in percent; what falls short of it is never shown as all of it. */
 export function percent(share, decimals = 2) {
-  const shown = Math.min(share * 100, share < 1 ? 100 - 10 ** -decimals : 100);
-  return `${shown.toFixed(decimals)} %`;
+  if (share >= 1 - NOTHING) return "100 %";
+  const shown = (share * 100).toFixed(decimals);
+  return shown.startsWith("100") ? `over ${(100 - 10 ** -decimals).toFixed(decimals)} %` : `${shown} %`;
 }
 
 /** Returns a privacy guarantee. */

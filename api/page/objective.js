@@ -3,13 +3,13 @@
 import { byId, make } from "./elements.js";
 
 const KINDS = [
-  ["rectangular", "Each voter better than a coin (the paper)", "Each voter’s chance of a 1 lies anywhere from 1/2 to 1, by itself: the paper’s choice, on its grid."],
-  ["uniform(lower=0.5)", "The same, without the grid", "Each voter’s chance of a 1 lies anywhere from lower to 1, by itself."],
-  ["shared(2,5)", "Voters agree on easy inputs", "All voters share one chance, drawn from Beta(a, b): most like models trained for one task."],
-  ["histogram(…)", "Votes as they were counted", "Write how often 0, 1, … K ones were seen, on public or past data: histogram(9,1,0,2,7) for 4 voters."],
+  ["rectangular", "each voter beats a coin (paper)", "Chances of a 1 lie anywhere from 1/2 to 1, each by itself, on the paper’s grid."],
+  ["uniform(lower=0.5)", "the same, without a grid", "Chances of a 1 lie anywhere from lower to 1, each by itself."],
+  ["shared(2,5)", "voters agree on easy inputs", "All share one chance from Beta(a, b): most like models trained for one task."],
+  ["histogram(…)", "votes as they were counted", "How often 0, 1, … K ones were seen on public or past data, as histogram(9,1,0,2,7) for K = 4."],
 ];
 
-const OTHER = ["", "Something else", "Any objective that the command line takes, such as uniform(lower=0.7) agreement."];
+const OTHER = ["", "something else", "Whatever the command line takes, such as uniform(lower=0.7) agreement."];
 
 /** Fills the menu; to be called once. */
 export function prepare() {

@@ -79,7 +79,8 @@ function python({ problem, objective, shape }) {
   if (affected !== K) given.push(`affected=${affected}`);
   if (m === null) given.push(`target_epsilon=${target}`);
   return [
-    "from darrm_opt import PrivateMajority, Problem, solve",
+    "from darrm_opt import Problem, solve",
+    "from darrm_opt.mechanism import PrivateMajority",
     "",
     `problem = Problem.from_allowance(${given.join(", ")})`,
     `solution = solve(problem, objective=${JSON.stringify(objective)}, shape="${shape}")`,

@@ -1,9 +1,9 @@
 // Utility and error over the privacy of the release: the same voters, other targets.
 
-import { Refused, ask } from "./ask.js";
+import { Refused } from "./ask.js";
 import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
-import { answered } from "./follow.js";
+import { Cancelled, answered } from "./follow.js";
 import { percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
 
@@ -18,7 +18,7 @@ let running = null;
 /** Prepares the controls; to be called once. */
 export function prepare() {
   byId("tradeoff-ask").addEventListener("click", () => {
-    if (running) running.abort(new DOMException("Cancelled.", "AbortError"));
+    if (running) running.abort(new Cancelled());
     else workOut();
   });
 }
@@ -37,7 +37,7 @@ export async function offer(answer, state) {
   byId("tradeoff-ask").hidden = false;
   byId("tradeoff-hint").textContent =
     "The best γ at other targets, for the same voters: how much utility each step of privacy costs.";
-  if (await costsLittle(state)) await workOut();
+  if (costsLittle()) await workOut();
 }
 
 /** Shows what was found in another way. */
@@ -46,10 +46,10 @@ export function show(hidden, measure) {
   if (found) present();
 }
 
-async function costsLittle() {
-  const { of, answer } = { of: offered, answer: offered.answer };
-  const seconds = answer.statistics.seconds.total;
-  return of === offered && seconds !== undefined && seconds * request().steps < AT_ONCE;
+/** Judges by what the answer above took, which is what each of the others will take. */
+function costsLittle() {
+  const seconds = offered.answer.statistics.seconds.total;
+  return seconds !== undefined && seconds * request().steps < AT_ONCE;
 }
 
 function request() {
@@ -75,7 +75,7 @@ async function workOut() {
     found = { of, answer };
     present();
   } catch (error) {
-    if (signal === running?.signal) refuse(error);
+    if (signal === running?.signal) refuse(signal.aborted ? signal.reason : error);
   } finally {
     if (signal === running?.signal) running = null;
     if (!running) button.textContent = "Work it out";
@@ -83,7 +83,7 @@ async function workOut() {
 }
 
 function refuse(error) {
-  if (error.name === "AbortError") byId("tradeoff-status").textContent = "Cancelled.";
+  if (error instanceof Cancelled) byId("tradeoff-status").textContent = "Cancelled.";
   else if (error instanceof Refused && error.status === 404) byId("tradeoff-status").textContent = "This server has no trade-offs to give.";
   else byId("tradeoff-status").textContent = error.message;
 }

@@ -5,7 +5,7 @@ import { count, guarantee, percent, plain } from "./numbers.js";
 /** Returns the one sentence that says what was designed. */
 export function headline({ problem, utility, shape }) {
   const reach = problem.affected === problem.K ? "" : `, as long as one record reaches at most ${count(problem.affected, "voter")}`;
-  const kind = shape === "monotone" ? " that rises with the majority" : "";
+  const kind = shape === "monotone" ? " that never falls as the majority grows" : "";
   return (
     `The released bit is ${guarantee(problem.target_epsilon, problem.delta)}${reach}. With the best γ${kind} it keeps ` +
     `${percent(utility)} of what the plain majority of ${count(problem.K, "voter")} is worth.`
@@ -128,6 +128,6 @@ export function aboutErrors(p, curves, measure, names) {
 }
 
 export const MEASURES = {
-  tv_error: "How far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p.",
-  disagreement: "How often the released bit is not the majority that was voted, when every voter says 1 with chance p.",
+  tv_error: "How far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p (at 1 − p it is the same).",
+  disagreement: "How often the released bit is not the majority that was voted, when every voter says 1 with chance p (at 1 − p it is the same).",
 };

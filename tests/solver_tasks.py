@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from api import work
 from darrm_opt.design.backends import open_backend
@@ -121,8 +122,15 @@ def slow_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     return work.gamma(argument, report)
 
 
-def without_gurobi(_argument: dict[str, Any], _report: Report) -> dict[str, Any]:
+def without_solver(argument: dict[str, Any], _report: Report) -> dict[str, Any]:
     """Solve with a solver that is not installed; in place of `api.work.gamma`."""
-    sys.modules["gurobipy"] = None  # type: ignore[assignment]  # how Python says that a module is not to be had
-    open_backend("gurobi", 1)
+    package = {"gurobi": "gurobipy", "cvxpy": "cvxpy", "highs": "highspy"}[argument["backend"]]
+    with mock.patch.dict(sys.modules, {package: None}):  # how Python says that a module is not to be had
+        open_backend(argument["backend"], 1)
     return {}
+
+
+def infinite_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Solve, and come to a number that is none; in place of `api.work.gamma`."""
+    found = work.gamma(argument, report)
+    return {**found, "record": {**found["record"], "utility": float("inf")}}

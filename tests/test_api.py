@@ -5,33 +5,33 @@ from __future__ import annotations
 import json
 import math
 import socket
-import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import solver_tasks
 import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-import api.desk
+import api.designing
+from api import work
 from api.app import create_app
 from api.problems import MEDIA_TYPE, ProblemDetails
 from api.schemas import ACCEPTED, CurveRequest, DesignRequest, ErrorCurveAnswer, GammaAnswer, field_of
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
-from solver_cache import CachedSolution, CacheError, Request, cached_solve
+from solver_cache import CacheError, Request
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SETTINGS = Settings(cache_url="memory", most_voters=51)
+SETTINGS = Settings(cache_url="memory", most_voters=51, solvers=1, patience=60)
 
 
 @pytest.fixture(scope="module")
@@ -266,9 +266,10 @@ def test_a_body_that_is_no_request(client: TestClient, body: bytes, kind: str, t
 
 @pytest.mark.parametrize("backend", ["gurobi", "cvxpy"])
 def test_a_solver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    monkeypatch.setitem(sys.modules, {"gurobi": "gurobipy", "cvxpy": "cvxpy"}[backend], None)
     with TestClient(create_app(SETTINGS)) as fresh:
-        details = problem_of(fresh.get("/v1/gamma", params={**MNIST, "backend": backend}), 422)
+        with monkeypatch.context() as patch:
+            patch.setattr(work, "gamma", solver_tasks.without_solver)
+            details = problem_of(fresh.get("/v1/gamma", params={**MNIST, "backend": backend}), 422)
         assert details["type"] == "urn:darrm-opt:problem:backend-unavailable"
         assert details["field"] == "backend"
         assert backend in details["detail"]
@@ -318,7 +319,7 @@ def test_a_method_that_is_not_there(client: TestClient, method: str) -> None:
 
 
 def broken(error: Exception) -> Any:
-    def raise_it(*_: object, **__: object) -> CachedSolution:
+    def raise_it(*_: object, **__: object) -> None:
         raise error
 
     return raise_it
@@ -335,20 +336,17 @@ def broken(error: Exception) -> Any:
 def test_a_failure_is_a_problem_that_tells_no_secrets(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, name: str, text: str
 ) -> None:
-    monkeypatch.setattr(api.desk, "cached_solve", broken(error))
-    details = problem_of(client.get("/v1/gamma", params=MNIST), status)
+    monkeypatch.setattr(api.designing, "recall", broken(error))
+    details = problem_of(client.get("/v1/gamma", params={**MNIST, "K": 13}), status)  # which nobody has asked yet
     assert details["type"] == f"urn:darrm-opt:problem:{name}"
     assert text in details["detail"]
     assert "secret" not in json.dumps(details)
 
 
-def test_a_number_that_is_not_finite_never_leaves(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overflowing(*arguments: Any, **options: Any) -> CachedSolution:
-        answer = cached_solve(*arguments, **options)
-        return replace(answer, solution=replace(answer.solution, utility=math.inf))
-
-    monkeypatch.setattr(api.desk, "cached_solve", overflowing)
-    assert problem_of(client.get("/v1/gamma", params=MNIST), 500)["type"].endswith("internal-error")
+def test_a_number_that_is_not_finite_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "gamma", solver_tasks.infinite_gamma)
+    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as fresh:
+        assert problem_of(fresh.get("/v1/gamma", params=MNIST), 500)["type"].endswith("internal-error")
 
 
 def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
@@ -369,22 +367,17 @@ def test_answers_outlive_the_app(tmp_path: Path) -> None:
 
 
 def test_a_long_solve_holds_up_nobody_and_stops_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = threading.Event()
-
-    def endless(*_: object, progress: Any, **__: object) -> CachedSolution:
-        started.set()
-        while True:  # as a solve does: round after round, telling its watcher
-            progress(None)
-            time.sleep(0.01)
-
-    monkeypatch.setattr(api.desk, "cached_solve", endless)
+    monkeypatch.setattr(work, "gamma", solver_tasks.endless_gamma)
     answers: list[Any] = []
     with TestClient(create_app(SETTINGS)) as client:
         asking = threading.Thread(target=lambda: answers.append(client.get("/v1/gamma", params=MNIST)))
         asking.start()
-        assert started.wait(60)
+        end = time.monotonic() + 60
+        while not client.get("/v1/jobs", params={"state": "running"}).json()["jobs"]:
+            assert time.monotonic() < end
+            time.sleep(0.02)
         assert client.get("/healthz").status_code == 200
-        client.app.state.desk._closing.set()  # type: ignore[attr-defined]  # as at shutdown, while its client still listens
+        client.app.state.stopping.begin()  # type: ignore[attr-defined]  # as at shutdown, while its client still listens
         asking.join(60)
     details = problem_of(answers[0], 503)
     assert details["detail"] == "The server is shutting down; ask again when it is back."

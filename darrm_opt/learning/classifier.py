@@ -21,6 +21,7 @@ from darrm_opt.ensembles.partition import slot_partition
 from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly, SystemBits
 from darrm_opt.ensembles.teachers import ConstantVote
 from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.logistic import two_classes
 from darrm_opt.learning.voting import VotingPlan, voting_plan
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger, SystemWords
 from darrm_opt.problem import Privacy, whole_number
@@ -105,7 +106,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
         X, y = validate_data(self, X, y)
         check_classification_targets(y)
-        self.classes_ = _two_classes(y, self.classes)
+        self.classes_ = two_classes(y, self.classes)
         numbers = np.searchsorted(self.classes_, y)
         if len(X) < K // overlap:
             raise InvalidInput(
@@ -259,21 +260,3 @@ def _plain(votes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     twice = 2 * votes.sum(axis=1, dtype=np.int64)
     fair = SystemWords().words(len(votes), 1).astype(np.uint8)
     return np.where(twice == K, fair, twice > K).astype(np.uint8)
-
-
-def _two_classes(y: NDArray[Any], given: Any) -> NDArray[Any]:
-    classes: NDArray[Any] = np.unique(y if given is None else given)
-    if len(classes) > 2:
-        # The words that scikit-learn's own checks look for, then ours.
-        raise InvalidInput(
-            "y",
-            f"{len(classes)} classes",
-            "two classes",
-            "Only binary classification is supported. The type of the target is multiclass. One release is one bit: for "
-            "more classes train one such classifier for each, and divide the budget among them.",
-        )
-    if len(classes) < 2:
-        raise InvalidInput("y", "one class", "two classes", "With one class there is nothing to learn: give classes.")
-    if not np.isin(y, classes).all():
-        raise InvalidInput("classes", classes.tolist(), "two classes, which hold every label")
-    return classes

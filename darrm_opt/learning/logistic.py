@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from darrm_opt.accounting import gaussian_rdp_epsilon
@@ -85,9 +86,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         privacy = Privacy(_above(self.epsilon, "epsilon"), _above(self.delta, "delta"))
         strength = _above(self.regularization, "regularization")
         X, y = validate_data(self, X, y, dtype=np.float64)
-        classes = np.unique(y) if self.classes is None else np.asarray(self.classes)
-        if classes.shape != (2,) or not np.isin(y, classes).all():
-            raise InvalidInput("classes", classes.tolist(), "two classes, which hold every label")
+        check_classification_targets(y)
+        classes = two_classes(y, self.classes)
         signs = np.where(y == classes[1], 1.0, -1.0)
         n, rows = len(X), self._rows(X)
         moved = 2 / (n * strength)
@@ -114,6 +114,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row; any number of times, at no further cost."""
+        check_is_fitted(self)
         predicted: NDArray[Any] = self.classes_.take((self.decision_function(X) > 0).astype(np.intp))
         return predicted
 
@@ -188,6 +189,33 @@ def expit(values: Array) -> Array:
     from scipy.special import expit as of
 
     return np.asarray(of(values), dtype=np.float64)
+
+
+def two_classes(y: NDArray[Any], given: Any) -> NDArray[Any]:
+    """Return the two classes, in order.
+
+    Args:
+        y: labels.
+        given: the classes, public; None: those in ``y``.
+
+    Raises:
+        InvalidInput: not two classes, or a label that is none of them.
+    """
+    classes: NDArray[Any] = np.unique(y if given is None else given)
+    if len(classes) > 2:
+        # The words that scikit-learn's own checks look for, then ours.
+        raise InvalidInput(
+            "y",
+            f"{len(classes)} classes",
+            "two classes",
+            "Only binary classification is supported. The type of the target is multiclass. One release is one bit: for "
+            "more classes train one such classifier for each, and divide the budget among them.",
+        )
+    if len(classes) < 2:
+        raise InvalidInput("y", "one class", "two classes", "With one class there is nothing to learn: give classes.")
+    if not np.isin(y, classes).all():
+        raise InvalidInput("classes", classes.tolist(), "two classes, which hold every label")
+    return classes
 
 
 def _above(value: Any, argument: str) -> float:

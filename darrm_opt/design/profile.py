@@ -93,7 +93,8 @@ def privacy_profile(
         P, Q = (float(side[0]) for side in base.pair(noise.signed, worst.counts[np.newaxis]))
         pairs = np.concatenate([pairs, [[P, Q]]])
         best = pairs[(q * pairs[:, 0] - pairs[:, 1]).argmax()]
-        bound = (worst.bound + math.expm1(-epsilon)) / (2 * q) * (1 + 2.0**-50)
+        gap = -math.expm1(-epsilon) * (1 - 2.0**-50)  # 1 − q, rounded down
+        bound = (worst.bound - gap) / (2 * q) * (1 + 2.0**-50)
         found[float(epsilon)] = (min(1.0, max(0.0, bound)), max(0.0, float(best[0] - best[1] / q)), *map(float, best))
     points = [_at(float(epsilon), *found[float(abs(epsilon))]) for epsilon in wanted]
     deltas, attained, P_all, Q_all = np.array(points).reshape(-1, 4).T

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from live import Flaky, Ruled, serving
@@ -131,6 +133,14 @@ def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
             assert beside.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
     with DarrmClient(path.as_uri()) as client:
         assert client.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
+
+
+def test_the_documents_example_runs(service: str) -> None:
+    document = (Path(__file__).parent.parent / "docs" / "container.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("http://127.0.0.1:8000", service).replace("darrm_…", "none is asked for"), names)  # noqa: S102
+    assert names["solution"].exact
 
 
 def test_a_flaky_way_to_the_service_is_outlasted(service: str) -> None:

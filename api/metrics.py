@@ -72,7 +72,6 @@ _LOOKED = Counter("darrm_cache_lookups", "Looks for an answer, by what was found
 _REPLACED = Counter(
     "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
 )
-_DENIED = Counter("darrm_denied", "Requests denied at the gate, by status.", ("status",), registry=REGISTRY)
 _BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
 _WAITING = Gauge(
     "darrm_pool_waiting",
@@ -105,11 +104,6 @@ def _requests_of(method: str, route: str, status: int) -> Counter:
 @lru_cache(maxsize=256)
 def _seconds_of(route: str) -> Histogram:
     return _SECONDS.labels(route)
-
-
-def denied(status: int) -> None:
-    """Count a request that went no further than the gate."""
-    _DENIED.labels(str(status)).inc()
 
 
 def solved(method: str, outcome: str, seconds: float) -> None:

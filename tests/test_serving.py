@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from darrm_runner import refused, run
+from darrm_runner import ROOT, refused, run
 from served import Answer, Served, serving
 
+from api import metrics
 from api.cli.outcome import ExitCode
 from api.keys import make, revoke
 from api.settings import PREFIX, Settings, masked
@@ -133,6 +134,27 @@ def test_every_setting_says_its_range_and_its_unit() -> None:
         assert text.endswith("."), name
         if name.endswith(("_seconds", "_bytes")) or name in {"time_limit", "patience"}:
             assert re.search(r"\[(s|bytes)\]", text), name
+
+
+DOCS = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+
+
+def test_the_documentation_has_every_setting_in_its_own_words() -> None:
+    rows = dict(re.findall(r"^\| `(DARRM_\w+)` \| (.*) \|$", DOCS, re.MULTILINE))
+    assert [*rows] == [PREFIX + name.upper() for name in Settings.model_fields]
+    for name, setting in Settings.model_fields.items():
+        default, told = rows[PREFIX + name.upper()].split(" | ")
+        assert told == str(setting.description).replace("|", "/")
+        if setting.default_factory is None:
+            value = setting.default
+            shown = "–" if value in {None, ()} else str(value).lower() if isinstance(value, bool) else value
+            assert default in {shown, f"`{shown}`", f"`{shown:g}`" if isinstance(shown, float) else ""}
+
+
+def test_the_documentation_has_every_metric() -> None:
+    names = {family.name for family in metrics.REGISTRY.collect()} | {"darrm_jobs_queued", "darrm_jobs_running"}
+    told = {name.removesuffix("_total") for name in re.findall(r"`(darrm_\w+)`", DOCS)}
+    assert names == told
 
 
 # ------------------------------------------------------------------------------------------------------------- clients

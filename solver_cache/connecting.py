@@ -22,9 +22,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from solver_cache.errors import ELSEWHERE, CacheError, ReadOnlyCache
+from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
 from solver_cache.naming import parsed, shown
-from solver_cache.schema import MIGRATIONS, NewerSchema, migrate, schema_version
+from solver_cache.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
 
 BUSY_SECONDS = 30
 """How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
@@ -141,6 +141,10 @@ class Database:
         """Turn a database's complaint into one that a stranger can act on."""
         try:
             yield
+        except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged
+            raise CacheError(self.url, "what it says of its tables cannot be read", DAMAGED) from err
+        except DamagedSchema as err:
+            raise CacheError(self.url, str(err), DAMAGED) from err
         except NewerSchema as err:
             raise CacheError(self.url, str(err), f"Upgrade darrm-opt. {ELSEWHERE}") from err
         except SQLAlchemyError as err:
@@ -196,8 +200,8 @@ def _text(stored: bytes) -> str:
 
 def _advice(said: str) -> str:
     if "malformed" in said or "not a database" in said:
-        return "Its file is damaged; it is only a cache: move it away, and answers are solved again."
-    if "full" in said:
+        return DAMAGED
+    if "full" in said or "disk I/O" in said:
         return f"Make room there. {ELSEWHERE}"
     if "readonly" in said or "read-only" in said or "permission denied" in said:
         return _READING

@@ -11,6 +11,7 @@ from sqlalchemy import Select, delete, func, select, tuple_, update
 from solver_cache.asked import SHAPES, columns_of
 from solver_cache.connecting import Database
 from solver_cache.database_jobs import DatabaseJobs
+from solver_cache.errors import DAMAGED, CacheError
 from solver_cache.inserting import insert_new
 from solver_cache.jobs import Jobs
 from solver_cache.key import CORE, Request
@@ -84,6 +85,8 @@ class DatabaseStore:
             yield from (row for row in found if row is not None)
             if len(found) < PAGE or found[-1] is None:
                 return
+            if found[-1].key <= last:  # or a damaged index would be walked round and round
+                raise CacheError(self.url, "its keys are out of order", DAMAGED)
             last = found[-1].key
 
     def stricter(self, request: Request) -> Iterator[Row]:

@@ -30,3 +30,6 @@ class ReadOnlyCache(CacheError):
 
 ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to keep nothing."
 """Advice that fits wherever the place itself cannot be mended from here."""
+
+DAMAGED = "Its file is damaged; it is only a cache: move it away, and answers are solved again."
+"""Advice for a file that is not what it was."""

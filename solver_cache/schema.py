@@ -59,6 +59,10 @@ JOBS = Table(
 """Work that can be waited for: a `solver_cache.jobs.Job` each."""
 
 
+class DamagedSchema(Exception):
+    """What the database says of its schema makes no sense."""
+
+
 def _first(connection: Connection) -> None:
     connection.execute(
         text(
@@ -121,6 +125,8 @@ def fill(connection: Connection) -> int:
         filled += len(known)
         if len(rows) < FILLED:
             return filled
+        if not isinstance(rows[-1][0], str) or rows[-1][0] <= last:  # or a damaged index is walked round and round
+            raise DamagedSchema("its keys are out of order")
         last = rows[-1][0]
 
 
@@ -143,7 +149,9 @@ def schema_version(connection: Connection) -> int:
     if not inspect(connection).has_table("darrm_schema"):
         return 0
     found = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
-    version = 0 if found is None else int(found)
+    version = 0 if found is None else found
+    if not isinstance(version, int):  # SQLite keeps anything anywhere
+        raise DamagedSchema(f"its schema has version {version!r:.40}")
     if version > len(MIGRATIONS):
         raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
     return version

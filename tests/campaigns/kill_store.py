@@ -1,0 +1,260 @@
+"""Are stores whole after ``kill -9``, and is nothing lost that was acknowledged?
+
+Writers solve, keep answers and finish jobs, and say each thing once the store has said it is done. They are killed at
+random moments: while they open the store, make it, migrate it, write to it. After every kill another process opens the
+store and looks: its file is whole, every answer that was said to be kept is there and is proved again, every job that
+was said to be done is done with its result, and a job that was only submitted can be claimed and finished.
+
+    PYTHONPATH=tests python -m campaigns.kill_store --kills 200 --write docs/faults.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime as dt
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from darrm_opt import Problem
+from solver_cache import Jobs, Request, Store, cached_solve, inspect, open_store
+
+for _name in ("solver_cache.database", "filelock", "psycopg", "darrm_opt.design.backends.highs"):
+    importlib.import_module(_name)  # what a writer needs is there before it is forked
+
+LONGEST = 1.0
+"""Latest moment at which a writer is killed [s]; it opens the store in the first tenth, or two."""
+
+FRESH = 0.25
+"""Share of the rounds that begin with a new place, or one of the first schema: so that making and migrating is cut."""
+
+HELD = 0.001
+"""Lease of a job [s]: whoever comes after a kill can claim it."""
+
+OLD = Path(__file__).resolve().parent.parent / "data" / "store_schema_1.sqlite"
+KINDS = ("sqlite", "postgresql")
+
+
+@dataclass
+class Tally:
+    """What the rounds came to.
+
+    Attributes:
+        kills: processes killed.
+        early: those that had not yet opened the store.
+        kept: answers that were said to be kept.
+        done: jobs that were said to be done.
+        resumed: jobs that a killed writer left, and another finished.
+        lost: what was said and is not there, or is wrong; empty, or the store is.
+    """
+
+    kills: int = 0
+    early: int = 0
+    kept: int = 0
+    done: int = 0
+    resumed: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Count another's rounds too."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+def write(url: str, name: str, out: int) -> None:
+    """Do what a writer does until it is killed; say each thing once it is done."""
+
+    def say(*words: str) -> None:
+        os.write(out, (" ".join(words) + "\n").encode())
+
+    store = open_store(url)
+    say("opened")
+    for number in range(10_000):
+        job = f"{name}-{number:04}"
+        store.jobs.submit(job, "gamma", "{}")
+        say("submitted", job)
+        if store.jobs.claim(name, HELD, ids=[job]) is None:
+            say("wrong", f"{job} cannot be claimed")
+        step = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little")
+        problem = Problem.from_allowance(K=5, m=2, epsilon=0.1 + step * 1e-10)
+        answer = cached_solve(problem, store=store)
+        key = Request(problem).key
+        say(*(["kept", key] if answer.kept else ["wrong", f"{key} is not kept: {answer.trouble}"]))
+        if store.jobs.finish(job, name, key):
+            say("done", job, key)
+
+
+def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str]:
+    """Run writers, kill each at its moment [s]; return what they said."""
+    writers = []
+    for name in names:
+        read, out = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                os.close(read)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                try:
+                    write(url, name, out)
+                except Exception as err:  # noqa: BLE001 — the parent tells
+                    os.write(out, f"wrong {name}: {err!r}\n".replace("\n", " ").encode() + b"\n")
+            os._exit(1)
+        os.close(out)
+        writers.append((child, read))
+    start, said = time.monotonic(), b""
+    for (child, _), moment in sorted(zip(writers, moments, strict=True), key=lambda each: each[1]):
+        time.sleep(max(0.0, start + moment - time.monotonic()))
+        os.kill(child, signal.SIGKILL)
+    for child, read in writers:
+        os.waitpid(child, 0)
+        with open(read, "rb") as pipe:  # noqa: PTH123 — a descriptor
+            said += pipe.read()
+    return said.decode().splitlines()
+
+
+def looked_at(store: Store, said: Sequence[str], kills: int) -> Tally:
+    """Return what a round came to: look at everything that was said, and finish what was left."""
+    tally = Tally(kills=kills, early=kills - said.count("opened"))
+    tally.lost += [f"damaged: {fault}" for fault in store.faults()]
+    submitted, results = set[str](), dict[str, str]()
+    for line in said:
+        word, _, rest = line.partition(" ")
+        if word == "wrong":
+            tally.lost.append(rest)
+        elif word == "submitted":
+            submitted.add(rest)
+        elif word == "kept":
+            tally.kept += 1
+            row = store.get(rest)
+            if row is None or inspect(row).decision != "hit":
+                tally.lost.append(f"answer {rest}: {'gone' if row is None else inspect(row).reason}")
+        elif word == "done":
+            tally.done += 1
+            job, _, key = rest.partition(" ")
+            results[job] = key
+    tally.resumed = resumed(store.jobs)
+    for job in sorted(submitted):
+        found = store.jobs.get(job)
+        if found is None or found.state != "done" or found.result != results.get(job, found.result):
+            tally.lost.append(f"job {job}: {found}")
+    return tally
+
+
+def resumed(jobs: Jobs) -> int:
+    """Claim and finish what killed writers left; return how many jobs."""
+    time.sleep(2 * HELD)
+    finished = 0
+    while (job := jobs.claim("the next", 60)) is not None:
+        finished += jobs.finish(job.id, "the next", "resumed")
+    return finished
+
+
+class Places:
+    """Where the rounds write: one place that grows, and now and then a new one."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind, self._folder = kind, folder
+        self._number = 0
+        self.grown = self.new(old=False)
+
+    def new(self, *, old: bool) -> str:
+        """Return the URL of a new place; with ``old`` of one that the first release wrote."""
+        self._number += 1
+        if self._kind == "postgresql":
+            import postgres
+
+            name = postgres.server().new()
+            if old:
+                dump = OLD.with_suffix(".postgresql.sql").read_text(encoding="utf-8")
+                postgres.server().sql(name, dump)
+            return postgres.server().url(name)
+        path = self._folder / f"{self._number:04}.sqlite"
+        if old:
+            shutil.copy(OLD, path)
+        return f"sqlite:///{path}"
+
+
+def campaign(kills: int, seed: int, kind: str) -> Tally:
+    """Kill so many writers in one kind of database, two at a time; return what came of it."""
+    rng, tally = random.Random(seed), Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        places = Places(kind, Path(folder))
+        number = 0
+        while tally.kills < kills:
+            fresh = rng.random() < FRESH
+            url = places.new(old=rng.random() < 0.5) if fresh else places.grown
+            moments = [rng.uniform(0, LONGEST / (3 if fresh else 1)) for _ in range(2)]
+            said = killed(url, [f"{number}-{which}" for which in "ab"], moments)
+            with closing(open_store(url)) as store:
+                tally.add(looked_at(store, said, len(moments)))
+            number += 1
+        with closing(open_store(places.grown)) as store:  # once more, all of it
+            tally.lost += [
+                f"{row.key}: {inspect(row).reason}" for row in store.rows() if inspect(row).decision != "hit"
+            ]
+            counts = store.jobs.counts()
+            tally.lost += [f"{count} jobs are {state}" for state, count in counts.items() if count and state != "done"]
+    return tally
+
+
+def report(kind: str, tally: Tally) -> Iterator[str]:
+    """Yield a line of the table."""
+    wrong = "none" if not tally.lost else f"**{len(tally.lost)}**"
+    yield (
+        f"| {kind} | {tally.kills} | {tally.early} | {tally.kept:,} | {tally.done:,} | {tally.resumed:,} | {wrong} |"
+    )
+
+
+def written(tallies: dict[str, Tally], command: str) -> str:
+    """Return the page that says what came of it."""
+    lines = [
+        "# Faults",
+        "",
+        f"Writers of a store, killed by `kill -9` at random moments (`{command}`, {dt.datetime.now(dt.UTC):%Y-%m-%d}, ",
+        f"Python {sys.version.split()[0]}, {os.cpu_count()} cores). What each column counts: `tests/campaigns/kill_store.py`.",
+        "",
+        "| store | killed | before it was open | answers kept | jobs done | jobs taken over | lost or wrong |",
+        "|---|---|---|---|---|---|---|",
+        *(line for kind, tally in tallies.items() for line in report(kind, tally)),
+        "",
+        "After every kill the store is opened by another process: the file is whole by SQLite's own check, each answer that",
+        "was acknowledged is there and is proved private again, each job that was acknowledged as done is done with its",
+        "result, and each that was only submitted is taken over and finished. A quarter of the rounds begin with a new",
+        "place or one of an earlier release, so that making and migrating is cut short too.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the campaign, print what came of it, and fail if anything was lost."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=200, help="processes to kill, in each kind of store")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, action="append", help="kind of store; all unless given")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", type=Path, help="file that the page is written to")
+    asked = parser.parse_args()
+    tallies = {kind: campaign(asked.kills, asked.seed, kind) for kind in asked.kind or KINDS}
+    words = [word for word in sys.argv[1:] if not word.startswith("--write")]
+    page = written(tallies, " ".join(["python -m campaigns.kill_store", *words]))
+    if asked.write:
+        asked.write.write_text(page, encoding="utf-8")
+    print(json.dumps({kind: vars(tally) for kind, tally in tallies.items()}) if asked.json else page)  # noqa: T201
+    sys.exit(any(tally.lost for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 SUITES = {
     "quick": "Cases of less than a minute each.",
     "scale": "Large K, and the peer that builds every row at K = 21.",
+    "service": "The HTTP service under load; time is for one request, and needs wrk.",
 }
 """Names of the suites and what is in them."""
 
@@ -18,6 +20,10 @@ ALLOWANCES = (3, 10, 20, 50)
 """m, as far as below K/2: from there on no noise is needed."""
 
 OBJECTIVES = ("rectangular", "shared(1,1) agreement")
+
+
+LEAST_THROUGHPUT = 0.6
+"""Share of the bare route's throughput that the service should reach."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,22 @@ class Command:
     arguments: tuple[str, ...]
 
 
-Job = Solve | Profile | Command
+@dataclass(frozen=True)
+class Load:
+    """Ask a server for one kept answer as fast as it gives it (`benchmarks.load`).
+
+    Attributes:
+        server: the service, or a bare FastAPI route that returns the same bytes.
+        figure: what is reported: time for one request, 1/throughput, or the 99th percentile of the wait for one.
+        busy: while every solver process is solving.
+    """
+
+    server: Literal["service", "bare"] = "service"
+    figure: Literal["throughput", "p99"] = "throughput"
+    busy: bool = False
+
+
+Job = Solve | Profile | Command | Load
 
 
 @dataclass(frozen=True)
@@ -114,7 +135,7 @@ class Case:
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
-    return (*quick(), *scale())
+    return (*quick(), *scale(), *service())
 
 
 def quick() -> Iterator[Case]:
@@ -158,6 +179,27 @@ def scale() -> Iterator[Case]:
     yield from _table(1001, 1e-6, large, tolerance=1e-7, growth_from=101)
     yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone")
     yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6))
+
+
+def service() -> Iterator[Case]:
+    """Yield the service under load."""
+    yield Case(
+        name="`GET /v1/gamma` of a kept γ against a bare FastAPI route with the same bytes: time for a request",
+        suite="service",
+        job=Load(),
+        wanted=Wanted(within=1 / LEAST_THROUGHPUT),
+        peer=Load("bare"),
+        repeats=5,
+        limit=120,
+    )
+    yield Case(
+        name="`GET /v1/gamma` of a kept γ, all solver processes at work, against none: 99th percentile",
+        suite="service",
+        job=Load(figure="p99", busy=True),
+        wanted=Wanted(within=10),
+        peer=Load(figure="p99"),
+        limit=180,
+    )
 
 
 def _table(

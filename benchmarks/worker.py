@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import EPSILON, Profile, Solve
+from benchmarks.cases import EPSILON, Load, Profile, Solve
 
 if TYPE_CHECKING:  # darrm_opt is imported where its import is timed
     from darrm_opt import Solution
@@ -25,6 +25,12 @@ def main() -> None:
     """Run the job that the command line names."""
     fields = json.loads(sys.argv[1])
     task = fields.pop("task")
+    if task == "Load":
+        from benchmarks.load import loaded
+
+        _begin()
+        sys.stdout.write(json.dumps({"seconds": loaded(Load(**fields))}) + "\n")
+        return
     measured = timed_solve(Solve(**fields)) if task == "Solve" else timed_profile(Profile(**fields))
     # ru_maxrss counts KiB here (Linux). It starts at the size of the process that started this one, which is small:
     # nothing that measures imports a library.

@@ -1,0 +1,158 @@
+"""Load on the service: wrk asks a server on loopback for one kept γ, again and again.
+
+What it is compared with is a FastAPI application of one route that does nothing but return the very same bytes, served
+by uvicorn on the same loop with the same parser and without a log. The service does everything that it always does: it
+looks at host, key and rate, counts, writes a line for each request (to a file that nobody reads) and sends its headers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.cases import Load
+
+KEPT = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
+"""The question: the paper's first real setting."""
+
+LONG = {"epsilon": 0.1, "Delta": 1e-6, "K": 2001}
+"""What keeps the solver processes busy: a minute and more for each m."""
+
+CONNECTIONS = 16
+
+SECONDS = 5
+"""How long wrk asks [s]."""
+
+WARM = 1
+"""How long it asked before, not timed [s]."""
+
+BARE = """
+import socket, sys, uvicorn
+from fastapi import FastAPI, Response
+body = open(sys.argv[1], "rb").read()
+app = FastAPI()
+@app.get("/v1/gamma")
+async def gamma() -> Response:
+    return Response(body, media_type="application/json")
+listening = socket.create_server(("127.0.0.1", 0))
+print('{"url": "http://127.0.0.1:%d"}' % listening.getsockname()[1], flush=True)
+config = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_level="warning")
+uvicorn.Server(config).run(sockets=[listening])
+"""
+
+
+def loaded(job: Load) -> float:
+    """Return the time for one request, 1/throughput, or the 99th percentile of the time that one waits [s].
+
+    Raises:
+        RuntimeError: wrk is not installed, or a server did not do what is measured.
+    """
+    if shutil.which("wrk") is None:
+        raise RuntimeError("wrk is not installed")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        if job.server == "bare":
+            with _served(_service(), folder) as url:
+                (folder / "body").write_bytes(_kept(url))
+            program = [sys.executable, "-c", BARE, str(folder / "body")]
+        else:
+            program = _service()
+        with _served(program, folder) as url:
+            _kept(url)
+            if job.busy:
+                _occupy(url)
+            _asked(url, WARM)
+            throughput, slowest = _asked(url, SECONDS)
+            if job.busy and _busy(url) < 1:
+                raise RuntimeError("a solver process was done before the load was")
+            return 1 / throughput if job.figure == "throughput" else slowest
+
+
+def _service() -> list[str]:
+    return [sys.executable, "-c", "from api.cli import main; main()", "serve", "--port", "0", "--json"]
+
+
+@contextlib.contextmanager
+def _served(program: list[str], folder: Path) -> Iterator[str]:
+    """Run a server that says its URL on stdout."""
+    settings = {
+        "DARRM_CACHE_URL": f"sqlite:///{folder / 'cache.sqlite'}",
+        "DARRM_MOST_VOTERS": "2001",
+        "DARRM_MOST_WORK": "1e9",
+        "DARRM_TIME_LIMIT": "600",
+    }
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(program, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=log)
+    try:
+        line = b"" if process.stdout is None else process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a server did not start: {(folder / 'log').read_text(encoding='utf-8')[-500:]}")
+        yield json.loads(line)["url"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _fetched(url: str, body: bytes | None = None) -> bytes:
+    request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 — our own server
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 — as above
+        found: bytes = answer.read()
+        return found
+
+
+def _kept(url: str) -> bytes:
+    """Return the answer to `KEPT`, once it is kept."""
+    for _ in range(120):
+        found = _fetched(url + KEPT)
+        if b'"cached":true' in found:
+            return found
+        time.sleep(0.5)
+    raise RuntimeError("the question was not answered in a minute")
+
+
+def _occupy(url: str) -> None:
+    """Give every solver process something to do for longer than the load lasts."""
+    many = os.cpu_count() or 1
+    for number in range(many):
+        _fetched(f"{url}/v1/jobs", json.dumps({**LONG, "m": 20 + number}).encode())
+    for _ in range(120):
+        if _busy(url) >= 1:
+            return
+        time.sleep(0.5)
+    raise RuntimeError("the solver processes were not busy in a minute")
+
+
+def _busy(url: str) -> float:
+    """Return the share of solver processes that are at work."""
+    told = _fetched(f"{url}/metrics").decode()
+    found = re.search(r'^darrm_pool_busy\{pool="solvers"\} (\S+)$', told, re.MULTILINE)
+    return 0.0 if found is None else float(found[1]) / (os.cpu_count() or 1)
+
+
+def _asked(url: str, seconds: int) -> tuple[float, float]:
+    """Return requests answered in a second, and the 99th percentile of the wait [s]."""
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url + KEPT]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in told or "Socket errors" in told:
+        raise RuntimeError(f"not every request was answered: {told}")
+    throughput, slowest = re.search(r"Requests/sec: +(\S+)", told), re.search(r"99% +([0-9.]+)(us|ms|s)", told)
+    if throughput is None or slowest is None:
+        raise RuntimeError(f"wrk said nothing that could be read: {told}")
+    return float(throughput[1]), float(slowest[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[slowest[2]]

@@ -58,6 +58,7 @@ def digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 # ------------------------------------------------------------------------------------------ scikit-learn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -132,6 +133,7 @@ def test_a_voter_that_is_not_private_is_no_claim() -> None:
 # ------------------------------------------------------------------------------------------ the classifier
 
 
+@pytest.mark.slow
 def test_digits_are_told_apart_by_private_predictions() -> None:
     X, y = digits()
     model = PrivateMajorityClassifier(n_voters=11, epsilon=30.0, delta=1e-3, queries=60, random_state=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import threading
 from itertools import product
 from pathlib import Path
@@ -185,19 +186,20 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return path
 
     def _trained(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
-        seed = self.random_state
-        if isinstance(seed, np.random.RandomState):
-            seed = int(seed.randint(2**31 - 1))
-        # Privacy does not rest on who sees which record, only on its not depending on what the records say.
-        bits = SystemBits() if seed is None else SeededBitsForTestsOnly(int(seed))
+        given = self.random_state
+        if isinstance(given, np.random.RandomState):
+            given = int(given.randint(2**31 - 1))
+        # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
+        bits = SystemBits() if given is None else SeededBitsForTestsOnly(int(given))
+        seed = secrets.randbits(64) if given is None else int(given)
         partition = slot_partition(len(X), parts, overlap, bits=bits)
         voters = []
         for j, i in product(range(overlap), range(parts)):
             members = partition.members(j, i)
-            voters.append(self._one(X[members], y[members], None if seed is None else (int(seed), j, i)))
+            voters.append(self._one(X[members], y[members], (seed, j, i)))
         return voters
 
-    def _one(self, X: Any, y: NDArray[Any], place: tuple[int, ...] | None) -> Any:
+    def _one(self, X: Any, y: NDArray[Any], place: tuple[int, int, int]) -> Any:
         """Train one voter on its part, with randomness that depends on its place alone."""
         private = self.voter_privacy is not None
         if not private and (y == y[0]).all():
@@ -205,7 +207,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         voter = clone(LogisticRegression() if self.estimator is None else self.estimator)
         given = voter.get_params()
         settings: dict[str, Any] = {}
-        if place is not None and not private:
+        if not private:
             state = int(np.random.SeedSequence(place).generate_state(1)[0])
             settings = {
                 name: state for name, value in given.items() if name.split("__")[-1] == "random_state" and value is None

@@ -14,7 +14,7 @@ from api.cli.declared import Option
 if TYPE_CHECKING:
     from darrm_opt.problem import Problem
 
-_PROBLEM = "The problem"
+PROBLEM = "The problem"
 _DESIGN = "The design"
 
 AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
@@ -24,14 +24,14 @@ AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; e
 class ProblemOptions:
     """What is asked, as typed."""
 
-    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", _PROBLEM)] = None
+    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", PROBLEM)] = None
     m: Annotated[
         str | None,
         Option(
             "--m",
             "Privacy allowance: the release may cost m times one voter's ε. A real number above 0.",
             "NUMBER",
-            _PROBLEM,
+            PROBLEM,
         ),
     ] = None
     epsilon: Annotated[
@@ -40,18 +40,18 @@ class ProblemOptions:
             "--epsilon",
             "ε of one voter; inf: the voter is not private (give --target-epsilon instead of --m).",
             "NATS",
-            _PROBLEM,
+            PROBLEM,
         ),
     ] = None
-    Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", _PROBLEM)] = "0"
+    Delta: Annotated[str, Option("--Delta", "Δ of one voter, in [0, 1).", "PROBABILITY", PROBLEM)] = "0"
     delta: Annotated[
-        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", _PROBLEM, "1 − (1−Δ)^m")
+        str | None, Option("--delta", "δ of the release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m")
     ] = None
     affected: Annotated[
-        str | None, Option("--affected", "How many voters one record can influence.", "COUNT", _PROBLEM, "all K")
+        str | None, Option("--affected", "How many voters one record can influence.", "COUNT", PROBLEM, "all K")
     ] = None
     target_epsilon: Annotated[
-        str | None, Option("--target-epsilon", "ε of the release, instead of --m.", "NATS", _PROBLEM)
+        str | None, Option("--target-epsilon", "ε of the release, instead of --m.", "NATS", PROBLEM)
     ] = None
 
     @property

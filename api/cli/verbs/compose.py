@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Option
-from api.cli.options import AsJson, DesignOptions, ProblemOptions, number
+from api.cli.options import PROBLEM, AsJson, DesignOptions, ProblemOptions, number
 from api.cli.outcome import answer
 
 if TYPE_CHECKING:
@@ -13,8 +14,27 @@ if TYPE_CHECKING:
     from darrm_opt.problem import Privacy
 
 
+@dataclass(frozen=True)
+class Releases(ProblemOptions):
+    """A problem, or (ε, δ) of one release where no K is given."""
+
+    epsilon: Annotated[
+        str | None,
+        Option(
+            "--epsilon",
+            "With --K: ε of one voter, as everywhere. Without --K: ε of one release, and --delta is its δ.",
+            "NATS",
+            PROBLEM,
+        ),
+    ] = None
+    delta: Annotated[
+        str | None,
+        Option("--delta", "δ of one release, in [0, 1).", "PROBABILITY", PROBLEM, "1 − (1−Δ)^m; without --K 0"),
+    ] = None
+
+
 def compose(
-    asked: ProblemOptions,
+    asked: Releases,
     design: DesignOptions,
     queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
     slack: Annotated[str, Option("--slack", "δ′ of the closed form, in [0, 1).", "PROBABILITY")] = "1e-4",

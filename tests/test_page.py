@@ -612,3 +612,21 @@ def test_comparison_tells_bad_input_at_its_field(visit: Visit) -> None:
     visit.tab.wait_for_selector("#queries-error:not([hidden])")
     assert "queries = 0.5 is not valid" in visit.text("#queries-error")
     _expected_complaint(visit, 422)
+
+
+def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
+    solving = _served(Settings(cache_url=place))
+    _api(next(solving), "K=5&m=2&epsilon=0.1")
+    solving.close()  # type: ignore[attr-defined]  # a generator
+    keeping = _served(Settings(cache_url=place, solve="off"))
+    try:
+        visit = visiting(next(keeping))
+        visit.go("?K=5&m=2.5&epsilon=0.1")
+        label = _api(visit.server, "K=5&m=2.5&epsilon=0.1")["nearest"]["label"]
+        assert label in visit.text("#warnings")
+        visit.fill("K", "7")
+        assert "not kept" in visit.text("#trouble")
+        _expected_complaint(visit, 404)
+    finally:
+        keeping.close()  # type: ignore[attr-defined]  # a generator

@@ -1,11 +1,10 @@
 // Every way of releasing a majority within one budget: the same voters, the same total privacy, the same number of releases.
 
-import { Refused } from "./ask.js";
 import { label, swatch } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { guarantee, plain } from "./numbers.js";
+import { guarantee, percent, plain } from "./numbers.js";
 
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const LEAST_DELTA = 1e-9;
@@ -73,32 +72,31 @@ async function workOut() {
 
 function refuse(form, error) {
   const { first, rest } = fields.show(form, error.fields ?? {});
-  const missing = error instanceof Refused && error.status === 404;
-  byId("compare-status").textContent = missing ? "This server makes no comparisons." : first ? rest.join(" ") : error.message;
+  byId("compare-status").textContent = first ? rest.join(" ") : error.message;
   first?.focus();
 }
 
 function present({ rows, total, queries, not_compared: left }) {
-  const most = Math.max(...rows.map(({ disagreement }) => disagreement ?? 0));
-  const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most accurate first`;
+  const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
-    row.value === null ? "nothing fits" : `${row.knob} = ${plain(row.value)}`,
+    row.value === null ? "nothing fits" : `${row.knob.replaceAll("_", " ")} = ${plain(row.value)}`,
     plain(row.epsilon),
-    bar(row.disagreement, most),
+    bar(row.utility),
+    plain(row.disagreement, 3),
     plain(row.tv_error, 3),
   ]);
   const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
   byId("compared").replaceChildren(
     make("p", { class: "about" }, `${said}.`),
-    scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Disagreement", "tv error"], cells)),
+    scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );
 }
 
-function bar(value, most) {
-  if (value === null) return "–";
+function bar(share) {
+  if (share === null) return "–";
   const filled = make("span", { class: "bar", "aria-hidden": "true" });
-  filled.style.width = `${(6 * value) / (most || 1)}rem`;
-  return make("span", { class: "barred" }, make("span", {}, plain(value, 3)), filled);
+  filled.style.width = `${3 * Math.max(0, share)}rem`;
+  return make("span", { class: "barred" }, make("span", {}, percent(share, 1)), filled);
 }

@@ -110,6 +110,7 @@ async function design(focus = false) {
     shown = found;
     present();
     say(`Done: the best γ keeps ${tiles(found.answer)[0][1]} of the utility.`);
+    if (focus) reveal();
   } catch (error) {
     if (signal === running.signal) refuse(signal.aborted ? signal.reason : error, focus); // else something newer was asked
   } finally {
@@ -155,6 +156,13 @@ function settle() {
   byId("answer").removeAttribute("aria-busy");
 }
 
+/** Brings the answer into view where it stands below the form. */
+function reveal() {
+  const { top } = byId("status").getBoundingClientRect();
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  if (top > innerHeight * 0.7) byId("answer").scrollIntoView({ behavior: calm ? "instant" : "smooth" });
+}
+
 function refuse(error, focus) {
   say("");
   if (error instanceof Cancelled) {
@@ -171,7 +179,7 @@ function refuse(error, focus) {
   const { first, rest } = fields.show(form, error.fields ?? {});
   const again = make("button", { type: "button" }, "Try again");
   again.addEventListener("click", () => design());
-  const whole = first ? [`Something in the form is not valid. ${rest.join(" ")}`] : [error.message, " ", again];
+  const whole = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", again];
   byId("trouble").replaceChildren(make("p", {}, ...whole));
   byId("trouble").hidden = false;
   if (focus) first?.focus();

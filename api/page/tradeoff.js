@@ -1,6 +1,5 @@
 // Utility and error over the privacy of the release: the same voters, other targets.
 
-import { Refused } from "./ask.js";
 import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import { Cancelled, answered } from "./follow.js";
@@ -24,7 +23,7 @@ export function prepare() {
 }
 
 /** Offers the trade-off around an answer, and works it out at once if that costs little. */
-export async function offer(answer, state) {
+export function offer(answer, state) {
   offered = { answer, state };
   running?.abort(new DOMException("Asked for something else.", "AbortError"));
   if (found && found.of === JSON.stringify(request())) {
@@ -37,7 +36,7 @@ export async function offer(answer, state) {
   byId("tradeoff-ask").hidden = false;
   byId("tradeoff-hint").textContent =
     "The best γ at other targets, for the same voters: how much utility each step of privacy costs.";
-  if (costsLittle()) await workOut();
+  if (costsLittle()) workOut();
 }
 
 /** Shows what was found in another way. */
@@ -83,9 +82,7 @@ async function workOut() {
 }
 
 function refuse(error) {
-  if (error instanceof Cancelled) byId("tradeoff-status").textContent = "Cancelled.";
-  else if (error instanceof Refused && error.status === 404) byId("tradeoff-status").textContent = "This server has no trade-offs to give.";
-  else byId("tradeoff-status").textContent = error.message;
+  byId("tradeoff-status").textContent = error instanceof Cancelled ? "Cancelled." : error.message;
 }
 
 function present() {

@@ -9,6 +9,8 @@ import { guarantee, percent, plain } from "./numbers.js";
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const LEAST_DELTA = 1e-9;
 
+const KNOBS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
+
 const NAMES = ["queries", "total_epsilon", "total_delta"];
 
 let offered = null; // {answer, state}
@@ -80,7 +82,7 @@ function present({ rows, total, queries, not_compared: left }) {
   const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
-    row.value === null ? "nothing fits" : `${row.knob.replaceAll("_", " ")} = ${plain(row.value)}`,
+    row.value === null ? "nothing fits" : `${KNOBS[row.knob] ?? row.knob} = ${plain(row.value)}`,
     plain(row.epsilon),
     bar(row.utility),
     plain(row.disagreement, 3),

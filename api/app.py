@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from api import edge, problems
+from api.describing import describe
 from api.desk import Desk
 from api.routes import ROUTERS
 from api.served import Served
@@ -69,28 +68,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     problems.install(app)
     edge.install(app, chosen)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, made once."""
-    if app.openapi_schema is None:
-        made = get_openapi(
-            title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
-        )
-        app.openapi_schema = _with_keys(problems.document(made))
-    return app.openapi_schema
-
-
-def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with what a server may ask of those who call it: a key, in one of two headers, or none."""
-    schema["components"]["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, where the server asks for one."},
-        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
-    }
-    for path, operations in schema["paths"].items():
-        if path.startswith("/v1/") or path == "/metrics":
-            for operation in operations.values():
-                operation["security"] = [{}, {"bearer": []}, {"key": []}]
-    return schema

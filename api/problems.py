@@ -98,8 +98,8 @@ def document(schema: dict[str, Any]) -> dict[str, Any]:
     for path in schema.get("paths", {}).values():
         for operation in path.values():
             for status, answer in operation.get("responses", {}).items():
-                if status >= "400" and "application/json" in answer.get("content", {}):
-                    answer["content"] = {MEDIA_TYPE: answer["content"]["application/json"]}
+                if status >= "400" and answer.get("content"):
+                    answer["content"] = {MEDIA_TYPE: next(iter(answer["content"].values()))}
     return schema
 
 
@@ -213,8 +213,6 @@ def _told(error: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is not a field of this request."
     if error["type"] == "repeated":
         return field, f"{field} is given more than once."
-    if where == "path":
-        return field, f"There is no such {field}."
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."
@@ -223,8 +221,10 @@ def _told(error: dict[str, Any]) -> tuple[str, str]:
 
 def _methods(request: Request) -> list[str]:
     """Return the methods that a path has, in all the routes that it fits: the first alone would not name them all."""
-    paths = request.app.openapi()["paths"]
-    fitting = [operations for path, operations in paths.items() if compile_path(path)[0].match(request.url.path)]
+    paths, asked = request.app.openapi()["paths"], request.url.path
+    if asked in paths:  # its own, though it may fit a pattern too
+        return sorted(method.upper() for method in paths[asked])
+    fitting = [operations for path, operations in paths.items() if compile_path(path)[0].match(asked)]
     return sorted({method.upper() for operations in fitting for method in operations})
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import solver_tasks
 import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-import api.designing
-from api import work
 from api.app import create_app
-from api.problems import MEDIA_TYPE, ProblemDetails
-from api.schemas import ACCEPTED, CurveRequest, DesignRequest, ErrorCurveAnswer, GammaAnswer, field_of
+from api.desk import Desk
+from api.problem_details import MEDIA_TYPE, ProblemDetails
+from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown, TooMuchAsked
+from api.schemas import ACCEPTED, CurveRequest, GammaAnswer, field_of
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
+from darrm_opt.errors import BackendUnavailable
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache import CacheError, Request
 
@@ -264,18 +263,6 @@ def test_a_body_that_is_no_request(client: TestClient, body: bytes, kind: str, t
     assert text in details["detail"]
 
 
-@pytest.mark.parametrize("backend", ["gurobi", "cvxpy"])
-def test_a_solver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    with TestClient(create_app(SETTINGS)) as fresh:
-        with monkeypatch.context() as patch:
-            patch.setattr(work, "gamma", solver_tasks.without_solver)
-            details = problem_of(fresh.get("/v1/gamma", params={**MNIST, "backend": backend}), 422)
-        assert details["type"] == "urn:darrm-opt:problem:backend-unavailable"
-        assert details["field"] == "backend"
-        assert backend in details["detail"]
-        assert not fresh.get("/v1/gamma", params=MNIST).json()["cached"]  # nothing was left behind
-
-
 VALUES = (
     st.none()
     | st.booleans()
@@ -318,17 +305,27 @@ def test_a_method_that_is_not_there(client: TestClient, method: str) -> None:
     assert answer.headers["allow"]
 
 
-def broken(error: Exception) -> Any:
-    def raise_it(*_: object, **__: object) -> None:
-        raise error
+def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Exception) -> None:
+    """Have every desk answer with this, or fail with it."""
 
-    return raise_it
+    async def gamma(*_: object) -> dict[str, Any]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(Desk, "gamma", gamma)
 
 
 @pytest.mark.parametrize(
     ("error", "status", "name", "text"),
     [
         (CacheError("sqlite:////secret/place", "disk I/O error", ""), 503, "cache-unavailable", "the server's log"),
+        (ShuttingDown("The server is shutting down."), 503, "shutting-down", "The server is shutting down."),
+        (Busy("Many jobs wait."), 503, "busy", "Many jobs wait."),
+        (TooMuchAsked("Too much.", 1e6), 422, "too-much-work", "Too much."),
+        (BackendUnavailable("gurobi is not installed."), 422, "backend-unavailable", "gurobi is not installed."),
+        (NotKept("It is not kept."), 404, "not-kept", "It is not kept."),
+        (JobCancelled("It was cancelled."), 409, "cancelled", "It was cancelled."),
         (SolveFailed("The solver gave up."), 500, "solve-failed", "The solver gave up."),
         (ZeroDivisionError("a secret"), 500, "internal-error", "The server's log has the details."),
     ],
@@ -336,17 +333,22 @@ def broken(error: Exception) -> Any:
 def test_a_failure_is_a_problem_that_tells_no_secrets(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, name: str, text: str
 ) -> None:
-    monkeypatch.setattr(api.designing, "recall", broken(error))
-    details = problem_of(client.get("/v1/gamma", params={**MNIST, "K": 13}), status)  # which nobody has asked yet
+    answering(monkeypatch, error)
+    answer = client.get("/v1/gamma", params={**MNIST, "m": 1.25})
+    details = problem_of(answer, status)
     assert details["type"] == f"urn:darrm-opt:problem:{name}"
     assert text in details["detail"]
     assert "secret" not in json.dumps(details)
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert details.get("field") == ("backend" if name == "backend-unavailable" else None)
+    assert details.get("estimated_seconds") == (1e6 if name == "too-much-work" else None)
 
 
-def test_a_number_that_is_not_finite_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "gamma", solver_tasks.infinite_gamma)
-    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as fresh:
-        assert problem_of(fresh.get("/v1/gamma", params=MNIST), 500)["type"].endswith("internal-error")
+def test_a_number_that_is_not_finite_never_leaves(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = client.get("/v1/gamma", params=MNIST).json()
+    answering(monkeypatch, {**told, "utility": math.inf})
+    details = problem_of(client.get("/v1/gamma", params={**MNIST, "m": 1.25}), 500)
+    assert details["type"].endswith("internal-error")
 
 
 def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
@@ -366,88 +368,11 @@ def test_answers_outlive_the_app(tmp_path: Path) -> None:
     assert told[0]["gamma"] == told[1]["gamma"]
 
 
-def test_a_long_solve_holds_up_nobody_and_stops_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "gamma", solver_tasks.endless_gamma)
-    answers: list[Any] = []
-    with TestClient(create_app(SETTINGS)) as client:
-        asking = threading.Thread(target=lambda: answers.append(client.get("/v1/gamma", params=MNIST)))
-        asking.start()
-        end = time.monotonic() + 60
-        while not client.get("/v1/jobs", params={"state": "running"}).json()["jobs"]:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        assert client.get("/healthz").status_code == 200
-        client.app.state.stopping.begin()  # type: ignore[attr-defined]  # as at shutdown, while its client still listens
-        asking.join(60)
-    details = problem_of(answers[0], 503)
-    assert details["detail"] == "The server is shutting down; ask again when it is back."
-
-
-# ------------------------------------------------------------------------------------------------- the description
-
-
-def test_every_error_is_described_with_the_type_it_is_sent_as(client: TestClient) -> None:
-    schema = client.get("/openapi.json").json()
-    assert set(schema["paths"]) == {"/v1/gamma", "/v1/error-curve", "/healthz"}
-    for path in ("/v1/gamma", "/v1/error-curve"):
-        for operation in schema["paths"][path].values():
-            assert set(operation["responses"]) == {"200", "422", "500", "503"}
-            for status, answer in operation["responses"].items():
-                [(media_type, content)] = answer["content"].items()
-                expected = "application/json" if status == "200" else MEDIA_TYPE
-                assert media_type == expected
-                assert (content["schema"]["$ref"] == "#/components/schemas/ProblemDetails") == (status != "200")
-
-
-def test_every_field_is_described_with_its_unit_and_range(client: TestClient) -> None:
-    schema = client.get("/openapi.json").json()
-    units = ("[voters]", "[nats]", "[probability]", "[s]", "[points]")
-    unitless = {"m", "objective", "shape", "method", "backend"}
-    body = schema["components"]["schemas"]["CurveRequest"]["properties"]
-    for name, about in body.items():
-        assert any(unit in about["description"] for unit in units) != (name in unitless), name
-        assert name in unitless - {"m"} or {"minimum", "exclusiveMinimum"} & set(about), name
-    for path, model in (("/v1/gamma", DesignRequest), ("/v1/error-curve", CurveRequest)):
-        parameters = {about["name"]: about for about in schema["paths"][path]["get"]["parameters"]}
-        assert set(parameters) == set(model.model_fields) <= set(ACCEPTED)
-        assert {name for name, about in parameters.items() if about["required"]} == {"K", "epsilon"}
-        assert "null" not in json.dumps(parameters)
-        assert all(about["description"] for about in parameters.values())
-    for answer in ("GammaAnswer", "ErrorCurveAnswer", "CertificateAnswer", "ProblemAnswer", "ProblemDetails"):
-        properties = schema["components"]["schemas"][answer]["properties"]
-        bare = {name for name, about in properties.items() if "description" not in about}
-        assert bare <= {"problem", "certificate", "statistics", "over"}
-
-
-PASSING = {"cached", "statistics", "margin", "error_bound", "gap", "worst_corners", "version"}
-"""What two solves of one problem may tell differently: rounding, ties, time and age."""
-
-
-def same(value: Any, expected: Any) -> None:
-    """Assert that two answers are one, but for `PASSING`."""
-    if isinstance(expected, dict):
-        assert set(value) == set(expected)
-        for name in set(expected) - PASSING:
-            same(value[name], expected[name])
-    elif isinstance(expected, float) or (isinstance(expected, list) and expected and isinstance(expected[0], float)):
-        assert value == pytest.approx(expected, abs=1e-6)
-    else:
-        assert value == expected
-
-
-def test_the_examples_are_true(client: TestClient) -> None:
-    schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    [gamma], [curve] = (schemas[name]["examples"] for name in ("GammaAnswer", "ErrorCurveAnswer"))
-    GammaAnswer.model_validate(gamma)
-    ErrorCurveAnswer.model_validate(curve)
-    asked = {name: gamma["problem"][name] for name in ("K", "m", "epsilon", "Delta")}
-    same(client.get("/v1/gamma", params=asked).json(), gamma)
-    same(client.get("/v1/error-curve", params={**asked, "points": len(curve["p"])}).json(), curve)
-    for request in schemas["DesignRequest"]["examples"]:
-        assert client.post("/v1/gamma", json=request).status_code == 200
-    [example] = schemas["ProblemDetails"]["examples"]
-    refused = client.get("/v1/gamma", params={**MNIST, "K": 0})
-    assert refused.json() == {**example, "request_id": refused.headers["x-request-id"]}
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/error-curve", "/v1/profile", "/v1/estimate", "/v1/jobs"])
+def test_what_is_wrong_in_an_objective_is_a_fault_of_the_objective(client: TestClient, path: str) -> None:
+    for objective in ("minimax(points=1)", "expected_error(seed=-1)", "rectangular(lower=2)", "histogram(1,2)"):
+        details = problem_of(client.post(path, json={**MNIST, "objective": objective}), 422)
+        assert details["field"] == "objective", objective
 
 
 def test_arguments_of_the_core_are_named_as_fields() -> None:

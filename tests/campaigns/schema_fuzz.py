@@ -1,0 +1,159 @@
+"""Schemathesis against a running service, with all of its checks on.
+
+    PYTHONPATH=tests python -m campaigns.schema_fuzz --examples 60 --write docs/fuzzing.md
+
+Starts `darrm serve` with small bounds, so that no case takes long, and has Schemathesis read its /openapi.json and send
+what fits that description, what lies on its edges, and what breaks it: wrong types, missing and unknown fields, malformed
+bodies, undescribed methods. A 5xx, an undescribed status, header or media type, an answer that does not fit its schema, or
+an invalid request that is accepted is a failure. The only configuration is `schemathesis.toml` beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+BOUNDS = {
+    "DARRM_CACHE_URL": "memory",
+    "DARRM_MOST_VOTERS": "9",
+    "DARRM_BATCH_LENGTH": "5",
+    "DARRM_TIME_LIMIT": "5",
+    "DARRM_PATIENCE": "5",
+    "DARRM_SOLVERS": "1",
+    "DARRM_RATE": "0",
+    "DARRM_BURST": "1000000",
+    "DARRM_LOG_LEVEL": "error",
+}
+"""Settings of the service under test: small problems, and no limit on how often it is asked."""
+
+WIDTH = 400
+"""Longest line of what Schemathesis says that is repeated [characters]; some requests are very long."""
+
+PHASES = ("examples", "coverage", "fuzzing")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to.
+
+    Attributes:
+        cases: requests that were generated.
+        operations: of the API, tested.
+        passed: whether nothing was found.
+        text: what Schemathesis said.
+        log: what the service logged: nothing, unless it made a mistake.
+    """
+
+    cases: int
+    operations: int
+    passed: bool
+    text: str
+    log: str
+
+
+@contextmanager
+def service() -> Iterator[tuple[str, Path]]:
+    """Run the service on loopback, at any free port; yield its URL and its log."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("DARRM_")}
+        command = [sys.executable, "-c", "from api.cli import main; main()", "serve", "--port", "0", "--json"]
+        with log.open("w", encoding="utf-8") as errors:
+            server = subprocess.Popen(
+                command, cwd=ROOT, env=environment | BOUNDS, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        try:
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            assert line, log.read_text(encoding="utf-8")
+            yield json.loads(line)["url"], log
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str = "") -> Report:
+    """Run Schemathesis against a service of its own.
+
+    Args:
+        examples: generated requests for each operation in the fuzzing phase, of each kind.
+        phases: which of Schemathesis's phases.
+        seed: of all that is generated.
+        only: a regular expression for the paths; "" for all of them.
+    """
+    script = Path(sys.executable).with_name("schemathesis")
+    with service() as (url, log):
+        command = [str(script), "--config-file", str(HERE / "schemathesis.toml"), "run", f"{url}/openapi.json"]
+        options = ["--checks", "all", "--phases", ",".join(phases), "--max-examples", str(examples), "--workers", "1"]
+        steady = ["--seed", str(seed), "--generation-database", "none", "--continue-on-failure", "--no-color"]
+        chosen = ["--include-path-regex", only] if only else []
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                command + options + steady + chosen, cwd=folder, capture_output=True, text=True, check=False
+            )
+        told = log.read_text(encoding="utf-8")
+    found = re.search(r"([\d,]+) generated", done.stdout)
+    tested = re.search(r"Tested: (\d+)", done.stdout)
+    cases = int(found[1].replace(",", "")) if found else 0
+    text = "\n".join(line[:WIDTH] for line in (done.stdout + done.stderr).splitlines()) + "\n"
+    return Report(cases, int(tested[1]) if tested else 0, done.returncode == 0, text, told)
+
+
+def page(report: Report, command: str) -> str:
+    """Return the report as a page of the documentation."""
+    day = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    return f"""# The API under fuzzing
+
+Schemathesis reads the service's own description and sends what fits it, what lies on its edges and what breaks it, with
+all of its checks on: no 5xx, no status, header or media type that is not described, every answer as its schema says, every
+invalid request refused. `tests/campaigns/schema_fuzz.py` does it, against `darrm serve` with small bounds; a short form is
+in the test suite (`tests/test_schema_fuzz.py`). Two things are configured (`tests/campaigns/schemathesis.toml`): a request
+that fits the schema may be refused with 422, since relations between fields (`affected` at most `K`, `m` or
+`target_epsilon`, a `gamma` of K + 1 entries) and the server's own bounds are beyond a schema; and what is too long to be
+read may be refused with 413 or 431.
+
+| date | command | operations | cases | found |
+|---|---|---|---|---|
+| {day} | `{command}` | {report.operations} | {report.cases:,} | {"nothing" if report.passed else "failures"} |
+
+Python {platform.python_version()}, Schemathesis {version("schemathesis")}, FastAPI {version("fastapi")}.
+
+What it found while the API was being built, and is mended: an `Allow` header that named the methods of one route alone; a
+query value without a text of its own for what is accepted, which ended as a 500; errors that took seconds to be logged.
+"""
+
+
+def main() -> None:
+    """Run the campaign from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=60, help="generated requests for each operation and kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="regular expression for paths")
+    parser.add_argument("--phases", default=",".join(PHASES))
+    parser.add_argument("--write", type=Path, help="page of the documentation to write")
+    asked = parser.parse_args()
+    report = run(asked.examples, asked.phases.split(","), asked.seed, asked.only)
+    sys.stdout.write(report.text + report.log[-5000:])
+    if asked.write is not None:
+        given = f"PYTHONPATH=tests python -m campaigns.schema_fuzz --examples {asked.examples} --seed {asked.seed}"
+        asked.write.write_text(page(report, given), encoding="utf-8")
+    sys.exit(0 if report.passed else 1)
+
+
+if __name__ == "__main__":
+    main()

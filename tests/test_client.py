@@ -622,6 +622,46 @@ def test_waiting_for_a_job_ends_in_time() -> None:
             client.jobs.wait(PROBLEM)
 
 
+def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over() -> None:
+    label = {"exact": False, "designed_for": problem_record(STRONGER), "designed_shape": "free", "id": "", "label": ""}
+    near = {**RECORD, **solution_record(solve(STRONGER)), "nearest": label}
+
+    def rule(method: str, _path: str, _body: Any) -> tuple[int, Any]:
+        job = {"id": RECORD["id"], "state": "running"}
+        return (202, {**job, "nearest": near}) if method == "POST" else (200, job)
+
+    with client_of(Ruled(rule), timeout=0.5) as client:
+        found = client.gamma(PROBLEM)
+        assert (found.exact, found.designed_for) == (False, STRONGER)
+        with pytest.raises(TimedOut):  # the answer to this question, or none
+            client.error_curve(PROBLEM)
+
+
+def test_a_result_that_is_gone_is_waited_for_again() -> None:
+    answers = iter([(202, {"id": RECORD["id"], "state": "queued"}), (200, RECORD)])
+
+    def rule(_method: str, path: str, _body: Any) -> tuple[int, Any]:
+        return next(answers) if path.endswith("/result") else (200, {"id": RECORD["id"], "state": "done"})
+
+    with client_of(Ruled(rule), timeout=20) as client:
+        assert client.jobs.wait(PROBLEM).exact
+
+
+def test_jobs_are_listed_page_after_page() -> None:
+    queries: list[str] = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        queries.append(scope["query_string"].decode())
+        page = len(queries)
+        told = {"jobs": [{"id": f"{page}", "state": "done"}], "next": f"{page}" if page < 3 else None}
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+
+    with client_of(app, timeout=20) as client:
+        assert [job.id for job in client.jobs.list("done")] == ["1", "2", "3"]
+    assert queries == ["state=done", "state=done&after=1", "state=done&after=2"]
+
+
 def test_jobs_are_submitted_seen_waited_for_and_cancelled() -> None:
     with client_of(Office(), timeout=20) as client:
         job = client.jobs.submit(PROBLEM)

@@ -217,45 +217,48 @@ def report(kind: str, tally: Tally) -> Iterator[str]:
     )
 
 
+PAGE = """# Faults
+
+Writers of a store, killed by `kill -9` at random moments: `PYTHONPATH=tests {command}`,
+{date}, Python {python}, {cores} cores. How far a writer comes before it is killed depends on what else the machine does.
+What each column counts stands in `tests/campaigns/kill_store.py`.
+
+| store | killed | before it was open | answers kept | jobs done | jobs taken over | lost or wrong |
+|---|---|---|---|---|---|---|
+{rows}
+
+After every kill the store is opened by another process: the file is whole by SQLite's own check, each answer that
+was acknowledged is there and is proved private again, each job that was acknowledged as done is done with its
+result, and each that was only submitted is taken over and finished. A quarter of the rounds begin with a new
+place or one of an earlier release, so that making and migrating is cut short too.
+
+Other faults, each in the tests of the store:
+
+| fault | what is shown | test |
+|---|---|---|
+| a disk that is full: a limit on file sizes, a small file system | answers are given and not kept, with the reason; \
+what was kept is read; all is well once there is room | `test_cache_faults.py` |
+| bytes overwritten anywhere, files cut anywhere | an answer that is proved again, a miss, or a message that says \
+that the file is damaged | `test_cache_faults.py`, `test_cache_database.py` |
+| processes that make or migrate one place at once | all succeed | `test_cache_database.py`, `test_postgresql.py` |
+| PostgreSQL stopped, killed and started under load | every refusal is a `CacheError`; what was acknowledged is there; \
+the program needs no restart | `test_postgresql.py` |
+| clocks that jump, ahead or back | a job may be done twice; none waits for more than an hour, none is lost | \
+`test_jobs.py` |
+| a file system, or an owner, that lets nobody write | `?mode=ro` reads and leaves no trace | \
+`test_cache_read_only.py` |
+"""
+
+
 def written(tallies: dict[str, Tally], command: str) -> str:
     """Return the page that says what came of it."""
-    lines = [
-        "# Faults",
-        "",
-        "Writers of a store, killed by `kill -9` at random moments:",
-        f"`PYTHONPATH=tests {command}`,",
-        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, Python {sys.version.split()[0]}, {os.cpu_count()} cores, on a busy machine "
-        "or not: how far a writer comes before it is killed says nothing of its speed. What each column counts stands in "
-        "`tests/campaigns/kill_store.py`.",
-        "",
-        "| store | killed | before it was open | answers kept | jobs done | jobs taken over | lost or wrong |",
-        "|---|---|---|---|---|---|---|",
-        *(line for kind, tally in tallies.items() for line in report(kind, tally)),
-        "",
-        "After every kill the store is opened by another process: the file is whole by SQLite's own check, each answer that",
-        "was acknowledged is there and is proved private again, each job that was acknowledged as done is done with its",
-        "result, and each that was only submitted is taken over and finished. A quarter of the rounds begin with a new",
-        "place or one of an earlier release, so that making and migrating is cut short too.",
-        "",
-        "Other faults, each in the tests:",
-        "",
-        "| fault | what is shown | test |",
-        "|---|---|---|",
-        "| disk full (a limit on file sizes; a small file system) | answers are given and not kept, with the reason; what "
-        "was kept is read; all is well once there is room | `test_cache_faults.py` |",
-        "| bytes overwritten anywhere, files cut anywhere | an answer that is proved again, a miss, or a message that says "
-        "that the file is damaged | `test_cache_faults.py`, `test_cache_database.py` |",
-        "| many processes that make or migrate one place at once | all succeed | `test_cache_database.py`, "
-        "`test_postgresql.py` |",
-        "| PostgreSQL stopped, killed and started under load | every refusal is a `CacheError`; what was acknowledged is "
-        "there; no restart of the program is needed | `test_postgresql.py` |",
-        "| clocks that jump, ahead or back | a job may be done twice, none waits for more than an hour, none is lost | "
-        "`test_jobs.py` |",
-        "| a file system or an owner that lets nobody write | `?mode=ro` reads and leaves no trace | "
-        "`test_cache_read_only.py` |",
-        "",
-    ]
-    return "\n".join(lines)
+    return PAGE.format(
+        command=command,
+        date=f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
+        python=sys.version.split()[0],
+        cores=os.cpu_count(),
+        rows="\n".join(line for kind, tally in tallies.items() for line in report(kind, tally)),
+    )
 
 
 def main() -> None:

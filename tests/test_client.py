@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from live import Flaky, Ruled, Switch, raw, serving
 
 from api.client import (
@@ -36,6 +38,7 @@ from api.client import (
     Unreachable,
 )
 from api.client.errors import error_of
+from api.client.received import proved
 from api.client.transport import waiting
 from darrm_opt import (
     BackendUnavailable,
@@ -468,6 +471,43 @@ def test_what_is_no_answer_is_refused(body: bytes) -> None:
         received_from(Ruled(lambda _method, _path, _body: (200, body)))
 
 
+def paths(content: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for name, inner in items:
+        yield from paths(inner, (*at, name))
+
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, -0.0, 1e308, -1e308, 5e-324, 2**80])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+LABEL = {"exact": False, "designed_for": problem_record(STRONGER), "designed_shape": "free", "id": "", "label": ""}
+LABELLED = {**RECORD, "nearest": LABEL}
+
+
+@given(st.sampled_from([(RECORD, at) for at in paths(RECORD)] + [(LABELLED, at) for at in paths(LABELLED)]), ANYTHING)
+def test_whatever_stands_where_in_an_answer_it_is_proved_or_refused(place: tuple[Any, Any], instead: Any) -> None:
+    whole, path = place
+    told = copy.deepcopy(whole)
+    inner = told
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = instead
+    try:
+        found = proved(told, Request(PROBLEM))
+    except (Distrusted, NotPrivate):
+        return
+    assert found.gamma.tolist() == told["gamma"]
+    assert found.certificate == verify(PROBLEM, found.gamma)
+    assert (found.problem, found.shape) == (PROBLEM, "free")
+    assert found.utility == pytest.approx(SOLUTION.utility, abs=1e-9)
+    assert found.utility <= found.upper_bound + 1e-9 <= 1 + 2e-9
+
+
 def test_a_problem_with_weaker_privacy_is_refused_even_if_labelled() -> None:
     weaker = Problem.from_allowance(K=11, m=4, epsilon=0.0892, Delta=1e-4)
     told = {**solution_record(solve(weaker)), "nearest": {"designed_for": problem_record(weaker), "note": ""}}
@@ -484,6 +524,13 @@ def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
     assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
     assert found.gap >= solve(PROBLEM).utility - found.utility > 0
     assert any("nearest kept answer" in text for text in found.warnings)
+
+
+def test_a_label_does_not_make_another_number_of_voters_right() -> None:
+    other = Problem.from_allowance(K=13, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
+    told = {**solution_record(solve(other)), "nearest": {**LABEL, "designed_for": problem_record(other)}}
+    with pytest.raises(Distrusted, match="another problem"):
+        proved(told, Request(PROBLEM))
 
 
 def test_a_certificate_of_another_version_is_replaced() -> None:

@@ -80,7 +80,7 @@ def proved(told: Any, request: Request) -> Received:
     problem = request.problem
     if (str(solution.objective), solution.shape) != (str(request.objective), request.shape):
         raise Distrusted(f"The answer maximises {solution.objective}, {solution.shape}, which was not asked.")
-    if solution.problem not in ((problem,) if label is None else (problem, label)):
+    if solution.problem.K != problem.K or solution.problem not in {problem, label}:
         raise Distrusted("The answer is for another problem than the one that was asked, and does not say so.")
     proof = verify(problem, solution.noise)
     described = proof if solution.problem == problem else verify(solution.problem, solution.noise)

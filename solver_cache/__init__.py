@@ -18,7 +18,7 @@ from solver_cache.key import CORE, Request
 from solver_cache.nearest import Nearest, nearest
 from solver_cache.place import cache_url
 from solver_cache.row import Row
-from solver_cache.solve import CachedSolution, cached_solve, recall
+from solver_cache.solve import CachedSolution, cached_solve, keep, recall
 from solver_cache.store import MemoryStore, NoStore, Store, open_store
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "check",
     "examine",
     "inspect",
+    "keep",
     "nearest",
     "open_jobs",
     "open_store",

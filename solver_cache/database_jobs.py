@@ -150,16 +150,17 @@ class DatabaseJobs:
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time, as `Jobs.prune` says."""
-        old = and_(JOBS.c.state.in_(OVER), JOBS.c.updated < before)
-        last, forgotten = "", 0
-        while True:
-            page = select(JOBS.c.id).where(old, JOBS.c.id > last).order_by(JOBS.c.id).limit(PRUNED)
-            with self._database.writing() as connection:
-                found = list(connection.execute(page).scalars())
-                forgotten += connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
-            if len(found) < PRUNED:
-                return forgotten
-            last = found[-1]
+        forgotten = 0
+        for state in OVER:
+            old = and_(JOBS.c.state == state, JOBS.c.updated < before)
+            page = select(JOBS.c.id).where(old).order_by(JOBS.c.updated, JOBS.c.id).limit(PRUNED)
+            found, gone = [""] * PRUNED, PRUNED
+            while len(found) == PRUNED and gone:  # `gone` is 0 where a damaged file forgets nothing
+                with self._database.writing() as connection:
+                    found = list(connection.execute(page).scalars())
+                    gone = connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
+                    forgotten += gone
+        return forgotten
 
     def free(self, ids: Collection[str] | None = None, kind: str | None = None) -> Iterator[Select[tuple[str]]]:
         """Yield the queries for the id of a job that can be claimed, in the order in which they are asked."""

@@ -18,7 +18,7 @@ from typing import Any
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Problem, a_problem
 from darrm_opt.record import FORMAT, problem_record
 
 CORE = 1
@@ -48,8 +48,7 @@ class Request:
     shape: Shape
 
     def __init__(self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free") -> None:
-        if not isinstance(problem, Problem):
-            raise InvalidInput("problem", problem, "a Problem")
+        a_problem(problem)
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")

@@ -85,6 +85,7 @@ def _second(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)"))
     connection.execute(text("CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)"))
     connection.execute(text("CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)"))  # what is pruned
     connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
 
 

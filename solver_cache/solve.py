@@ -97,6 +97,25 @@ def recall(request: Request, store: Store) -> Solution | None:
     return _look(request, store)[1].solution
 
 
+def keep(solution: Solution, store: Store) -> CachedSolution:
+    """Keep an answer that was solved elsewhere, such as in another process; return the one that then stands.
+
+    Its ``found`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
+    answer takes its place). An answer that is not optimal is not kept. The store's tally counts nothing: nobody asked.
+
+    Raises:
+        CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
+    """
+    request = Request(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
+    row = store.get(request.key)
+    found = examine(row, request)
+    if found.solution is not None:
+        return CachedSolution(found.solution, found.decision, kept=True)
+    if solution.status is not Status.OPTIMAL:
+        return CachedSolution(solution, found.decision, kept=False)
+    return _keep(solution, request, store, row, found.decision)
+
+
 def _look(request: Request, store: Store) -> tuple[Row | None, Found]:
     """Look into the store, count, and report what is wrong."""
     row = store.get(request.key)

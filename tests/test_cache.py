@@ -36,6 +36,7 @@ from solver_cache import (
     check,
     examine,
     inspect,
+    keep,
     open_store,
     recall,
 )
@@ -516,6 +517,36 @@ def test_the_place_is_the_users_cache_unless_it_is_set() -> None:
     assert cache_url({}) == cache_url({"DARRM_CACHE_URL": "  "})
     assert cache_url({}).startswith("sqlite:////")
     assert cache_url({}).endswith("/darrm-opt/cache.sqlite")
+
+
+def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
+    mine = solve(PROBLEM)
+    answer = keep(mine, store)
+    assert (answer.found, answer.kept, answer.trouble) == ("miss", True, "")
+    assert keep(replace(mine, backend="gurobi"), store).solution.backend == mine.backend  # the first one stands
+    assert keep(mine, store).found == "hit"
+    assert set(store.tally.counts.values()) == {0}
+    assert cached_solve(PROBLEM, store=store).hit
+
+
+@pytest.mark.parametrize(("bad", "decision"), [(edited(scaled_gamma), "damaged"), (replace(GOOD, core=0), "stale")])
+def test_what_was_solved_elsewhere_takes_the_place_of_a_bad_row(store: Store, bad: Row, decision: str) -> None:
+    store.put(bad)
+    answer = keep(solve(PROBLEM), store)
+    assert (answer.found, answer.kept) == (decision, True)
+    assert cached_solve(PROBLEM, store=store).hit
+
+
+def test_what_was_cut_short_elsewhere_is_not_kept(store: Store) -> None:
+    answer = keep(solve(PROBLEM, time_limit=1e-9), store)
+    assert (answer.found, answer.kept) == ("miss", False)
+    assert list(store.rows()) == []
+
+
+def test_what_cannot_be_kept_is_given_back() -> None:
+    answer = keep(solve(PROBLEM), FullStore())
+    assert not answer.kept
+    assert "database or disk is full" in answer.trouble
 
 
 def test_a_cached_solution_is_a_frozen_noun() -> None:

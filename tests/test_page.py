@@ -260,6 +260,20 @@ def test_url_is_the_state(drawing: Visit) -> None:
     assert drawing.tab.locator("#gamma-figure .scatterlayer .trace").count() == 3
 
 
+def test_target_is_translated_when_it_is_given_the_other_way(visit: Visit) -> None:
+    visit.go()
+    visit.tab.check("input[name=target][value=target_epsilon]")
+    visit.settled()
+    assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "0.1"}
+    assert "0.3-DP" in visit.text("#headline")
+    visit.fill("epsilon", "inf")
+    assert visit.tab.is_disabled("input[name=target][value=m]")
+    assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "inf"}
+    visit.fill("target_epsilon", "")
+    assert "target_epsilon is missing" in visit.text("#target_epsilon-error")
+    _expected_complaint(visit, 422)
+
+
 def test_back_and_forward(visit: Visit) -> None:
     visit.go()
     first = visit.text("#headline")

@@ -15,7 +15,8 @@ const NAMES = ["queries", "total_epsilon", "total_delta"];
 
 let offered = null; // {answer, state}
 let shown = ""; // the request whose answer is on the page
-let running = null;
+let running = null; // controls the asking that is under way
+let asking = ""; // the text of its request
 
 /** Prepares the controls; `state` gives the page's, `change` alters it. To be called once. */
 export function prepare(state, change) {
@@ -32,7 +33,10 @@ export function offer(answer, state) {
   const { target_epsilon: target, delta } = answer.problem;
   byId("total_epsilon").placeholder = plain(target);
   byId("total_delta").placeholder = plain(delta || LEAST_DELTA, 3);
-  if (JSON.stringify(request()) === shown) return;
+  const now = JSON.stringify(request());
+  if (now === shown || (running && now === asking)) return;
+  running?.abort(new DOMException("Asked for something else.", "AbortError"));
+  running = null;
   shown = "";
   byId("compared").replaceChildren();
   byId("compare-status").textContent = "";
@@ -54,21 +58,25 @@ function number(text) {
 }
 
 async function workOut() {
+  const body = request();
+  if (running && asking === JSON.stringify(body)) return;
   running?.abort(new DOMException("Asked for something else.", "AbortError"));
   running = new AbortController();
+  asking = JSON.stringify(body);
   const { signal } = running;
   const form = byId("compare");
   fields.clear(form);
   try {
     const say = (text) => (byId("compare-status").textContent = text);
     say("Working …");
-    const body = request();
     const answer = await (await answered("v1/compare", { body, signal, onProgress: say, onWait: (_, why) => say(why) })).json();
     shown = JSON.stringify(body);
     say("");
     present(answer);
   } catch (error) {
-    if (signal === running.signal) refuse(form, error);
+    if (signal === running?.signal) refuse(form, error);
+  } finally {
+    if (signal === running?.signal) running = null;
   }
 }
 

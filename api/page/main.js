@@ -1,6 +1,6 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
-import { Refused, Unreachable, ask, useKey } from "./ask.js";
+import { ask, useKey } from "./ask.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
 import { draw, plotly } from "./draw.js";
@@ -33,6 +33,7 @@ function start() {
   });
   form.addEventListener("change", () => {
     arrange();
+    translate();
     change(read(state));
   });
   form.addEventListener("input", arrange);
@@ -93,6 +94,14 @@ function arrange() {
   form.querySelector("[data-field=m]").hidden = chosen("target") !== "m";
   form.querySelector("[data-field=target_epsilon]").hidden = chosen("target") === "m";
   objective.arrange();
+}
+
+/** Says the target that was shown in the other way, where nothing is said in that way yet. */
+function translate() {
+  const target = chosen("target");
+  const field = byId(target);
+  const value = shown?.answer.problem[target];
+  if (field.value.trim() === "" && state[target] === "" && value) field.value = String(value);
 }
 
 async function design(focus = false) {
@@ -169,20 +178,24 @@ function refuse(error, focus) {
     say(shown ? "Cancelled; what is shown is the answer before." : "Cancelled.");
     return;
   }
-  if (!(error instanceof Refused || error instanceof Unreachable)) throw error;
   if (error.status === 401) {
     byId("key-form").hidden = false;
     byId("key").focus();
     return;
   }
   byId("result").classList.add("stale"); // what stands there answers something else
-  const { first, rest } = fields.show(form, error.fields ?? {});
+  const { first, rest } = fields.show(form, complaints(error));
   const again = make("button", { type: "button" }, "Try again");
   again.addEventListener("click", () => design());
   const whole = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", again];
   byId("trouble").replaceChildren(make("p", {}, ...whole));
   byId("trouble").hidden = false;
   if (focus) first?.focus();
+}
+
+function complaints({ fields: found = {} }) {
+  const { m, ...others } = found; // the API speaks of m where neither way of giving the target was used
+  return m && chosen("target") !== "m" ? { ...others, target_epsilon: m } : found;
 }
 
 function present() {

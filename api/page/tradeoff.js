@@ -12,7 +12,8 @@ const STEPS = 8; // targets where m has no meaning
 let offered = null; // {answer, state}
 let found = null; // {of: the text of the request, answer}
 let way = { hidden: new Set(), measure: "tv_error" };
-let running = null;
+let running = null; // controls the asking that is under way
+let asking = ""; // the text of its request
 
 /** Prepares the controls; to be called once. */
 export function prepare() {
@@ -25,8 +26,11 @@ export function prepare() {
 /** Offers the trade-off around an answer, and works it out at once if that costs little. */
 export function offer(answer, state) {
   offered = { answer, state };
+  const of = JSON.stringify(request());
+  if (running && asking === of) return;
   running?.abort(new DOMException("Asked for something else.", "AbortError"));
-  if (found && found.of === JSON.stringify(request())) {
+  running = null;
+  if (found && found.of === of) {
     present();
     return;
   }
@@ -69,7 +73,7 @@ async function workOut() {
   try {
     const onProgress = (text) => (byId("tradeoff-status").textContent = text);
     onProgress("Working …");
-    const of = JSON.stringify(request());
+    const of = (asking = JSON.stringify(request()));
     const answer = await (await answered("v1/tradeoff", { body: request().asked, signal, onProgress })).json();
     found = { of, answer };
     present();

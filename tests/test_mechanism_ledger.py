@@ -121,6 +121,8 @@ def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
         ledger.once(3, breaks)
     with pytest.raises(InvalidInput, match=r"draw = \(2,\)"):
         ledger.once(3, lambda: np.zeros(2, dtype=np.uint8))
+    with pytest.raises(RuntimeError, match="cannot be used from within one of its own releases"):
+        ledger.once(1, lambda: np.full(1, ledger.spent, dtype=np.uint8))
     assert ledger.spent == 0
     assert ledger.once(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
 
@@ -411,7 +413,7 @@ def test_a_killed_process_leaves_a_ledger_that_counts_all_it_released(tmp_path: 
         assert process.stdout is not None
         assert process.stderr is not None
         for _ in range(int(rng.integers(1, 40))):
-            process.stdout.readline()
+            assert process.stdout.readline(), process.stderr.read()
         time.sleep(float(rng.random()) * 0.002)
         process.kill()
         lines = process.stdout.read().splitlines()

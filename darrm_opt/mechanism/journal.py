@@ -49,6 +49,7 @@ class Journal:
         self._chain = ""
         self._identity: tuple[int, int] | None = None
         self._thread = threading.RLock()
+        self._held = False
 
     @property
     def path(self) -> Path:
@@ -64,6 +65,8 @@ class Journal:
             LedgerDamaged: a line is not as it was written, or the file was replaced or cut while in use.
         """
         with self._thread:
+            if self._held:  # a second lock of the same file would wait for the first, forever
+                raise RuntimeError("a ledger cannot be used from within one of its own releases")
             try:
                 file = self._path.open("r+b", buffering=0)
             except OSError as err:
@@ -72,7 +75,11 @@ class Journal:
                 fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed, or the process dies
                 self._same_file(file)
                 self._catch_up(file)
-                yield Open(self, file)
+                self._held = True
+                try:
+                    yield Open(self, file)
+                finally:
+                    self._held = False
 
     def _same_file(self, file: BinaryIO) -> None:
         state = os.fstat(file.fileno())

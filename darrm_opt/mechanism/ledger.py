@@ -24,10 +24,10 @@ from darrm_opt._version import __version__
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.refusals import LedgerUnreadable
 from darrm_opt.accounting.release import Released
-from darrm_opt.design.certificate import verify
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanism.allowance import Allowance, most_releases, still_proved
 from darrm_opt.mechanism.journal import Journal, Open, Record, create
+from darrm_opt.mechanism.proof import proved
 from darrm_opt.mechanism.refusals import BudgetSpent, LedgerDamaged, ReleaseIdTaken
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, whole_number
@@ -103,7 +103,7 @@ class ReleaseLedger:
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")
         release = Release.of(released)
-        verify(release.problem, release.noise)
+        proved(NoiseFunction(release.noise), release.problem)
         if budget is None:
             allowance = Allowance(whole_number(queries, "queries", _COUNT, least=0), "queries")
         else:
@@ -249,7 +249,7 @@ class ReleaseLedger:
             )
         problem = problem_from_record(header["problem"])
         noise = NoiseFunction(header["gamma"], problem.K)
-        verify(problem, noise)
+        proved(noise, problem)
         self._release = Release(noise, problem)
         self._allowance = Allowance(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]

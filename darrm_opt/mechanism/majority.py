@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting import Ledger, Release
 from darrm_opt.accounting.release import Released
-from darrm_opt.design.certificate import Certificate, verify
+from darrm_opt.design.certificate import Certificate
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.coin import Bits, ExactCoins, SystemWords, Words
 from darrm_opt.mechanism.ledger import ReleaseLedger
+from darrm_opt.mechanism.proof import proved
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -62,7 +63,7 @@ class PrivateMajority:
         given = Release.of(solution)
         noise = NoiseFunction(given.noise, given.problem.K)
         self._release = Release(noise, given.problem)
-        self._certificate = verify(given.problem, noise)
+        self._certificate = proved(noise, given.problem)
         if isinstance(budget, ReleaseLedger):
             if budget.release != self._release:
                 raise InvalidInput(

@@ -292,6 +292,7 @@ def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Se
 # ------------------------------------------------------------------------------------------------------ working, stopping
 
 
+@pytest.mark.slow
 def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):
@@ -314,6 +315,7 @@ def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) 
     assert service.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_workers_share_the_rate_of_a_client_and_none_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2", DARRM_RATE="0.01", DARRM_BURST="6") as service:
         assert service.ask("/healthz").status == 200

@@ -1,0 +1,42 @@
+"""What may become of a worker, each as a function that a process can be made of. The socket is theirs, the folder ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+
+from uvicorn.config import STARTUP_FAILURE
+
+from api.settings import Settings
+
+
+def born(settings: Settings) -> int:
+    """Note a birth; return how many there have been."""
+    assert settings.run_folder is not None
+    (settings.run_folder / f"{os.getpid()}").touch()
+    return len(list(settings.run_folder.iterdir()))
+
+
+def cannot_start(settings: Settings, _: socket.socket) -> None:
+    """End as uvicorn does where the application does not start."""
+    born(settings)
+    sys.exit(STARTUP_FAILURE)
+
+
+def dies_once(settings: Settings, _: socket.socket) -> None:
+    """Die the first time; the second time ask for the end of all."""
+    if born(settings) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(60)
+
+
+def hangs(settings: Settings, _: socket.socket) -> None:
+    """Hear no signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    born(settings)
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)

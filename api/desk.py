@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,9 +14,10 @@ from api.answering import error_curve
 from api.board import Board, News
 from api.bounds import check_design, check_voters
 from api.designing import GAMMA, OVERTIME, Designer
+from api.intake import Intake
 from api.kept import nearest_record
 from api.pool import Pool, PoolState
-from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown
+from api.refusals import JobCancelled, NotKept, ShuttingDown
 from api.runner import Progress, Runner
 from api.schemas import ACCEPTED, LARGEST_POINTS, CurveRequest, DesignRequest
 from api.settings import Settings
@@ -25,7 +25,6 @@ from api.solver_process import Task
 from api.stopping import Stopping
 from darrm_opt.design.solver import check_choices
 from darrm_opt.errors import InvalidInput, SolveFailed
-from solver_cache.errors import CacheError
 from solver_cache.jobs import LISTED, Job, State, open_jobs
 from solver_cache.key import Request, canonical_json
 from solver_cache.store import Store
@@ -36,17 +35,6 @@ Result = TypeVar("Result")
 
 THREADS = 4
 """Looks into the store at once."""
-
-COUNTED = 0.5
-"""How long a count of the queue is believed [s]."""
-
-PRUNED = 3600.0
-"""How often jobs that were over long ago are forgotten [s]."""
-
-REMEMBERED = {"off": 600.0, "memory": 3600.0}
-"""How long a job that is over is kept [s], by store; in a database `DAYS`."""
-
-DAYS = 30 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class Desk:
         self._jobs = open_jobs(store)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._asking: dict[str, asyncio.Task[Any]] = {}
-        self._counted, self._waiting = 0.0, 0
+        self._intake = Intake(self._jobs, settings.queue_length)
         self._chores: list[asyncio.Task[None]] = []
         self._closing = False
 
@@ -116,7 +104,10 @@ class Desk:
             if self._settings.warm:
                 await asyncio.gather(self._solvers.warm(), self._errands.warm())
             self._runner.start()
-        self._chores = [asyncio.create_task(self._prune()), asyncio.create_task(self._leave(stopping))]
+        self._chores = [
+            asyncio.create_task(self._intake.prune(self.apart, self._store.url)),
+            asyncio.create_task(self._leave(stopping)),
+        ]
 
     async def _leave(self, stopping: Stopping) -> None:
         await stopping.wait()
@@ -279,43 +270,32 @@ class Desk:
         if self._settings.solve == "off":
             raise NotKept("This answer is not kept, and solving is off on this server.")
 
-    async def _submitted(self, request: Request, asked: DesignRequest, *, afresh: bool = False) -> Job:
+    async def _submitted(self, request: Request, asked: DesignRequest) -> Job:
         text = canonical_json(work.gamma_argument(request, asked.method, asked.backend))
-        return await self._queued(request.key, text, afresh=afresh)
+        return await self._queued(request.key, text)
 
     async def _queued(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        job = await self.apart(self._submit, id, text, afresh)
+        job = await self.apart(self._intake.submit, id, text, afresh)
         self._runner.poke()
         return job
-
-    def _submit(self, id: str, text: str, afresh: bool) -> Job:  # noqa: A002, FBT001 — called through a thread
-        there = self._jobs.get(id)
-        if there is None or there.state in {"failed", "cancelled"} or (afresh and there.state == "done"):
-            self._check_queue()
-        return self._jobs.submit(id, GAMMA, text, afresh=afresh)
-
-    def _check_queue(self) -> None:
-        full = self._waiting >= self._settings.queue_length
-        if full or time.monotonic() - self._counted > COUNTED:
-            self._waiting, self._counted = self._jobs.counts()["queued"], time.monotonic()
-        if self._waiting >= self._settings.queue_length:
-            raise Busy(f"{self._waiting} jobs wait to be solved already, and more than that are not taken.")
-        self._waiting += 1
 
     async def _awaited(
         self, job: Job, request: Request, asked: DesignRequest, patience: float | None
     ) -> dict[str, Any] | Pending:
         patience = self._settings.patience if patience is None else patience
-        for _ in range(2):
+        text = canonical_json(work.gamma_argument(request, asked.method, asked.backend))
+        for attempt in range(2):
             news = await self._board.over(job, patience)
             match news.job.state:
                 case "done":
                     answer = news.answer or await self._designer.result(news.job)
                     if answer is not None:
                         return dict(answer)
-                    job = await self._submitted(request, asked, afresh=True)
+                    job = await self._queued(request.key, text, afresh=True)
+                case "failed" if attempt == 0 and news.job.request != text:  # another had asked, for another solver
+                    job = await self._queued(request.key, text)
                 case "failed":
                     raise news.error or SolveFailed(news.job.reason)
                 case "cancelled":
@@ -323,13 +303,3 @@ class Desk:
                 case _:
                     break
         return Pending(news.job)
-
-    async def _prune(self) -> None:
-        """Forget jobs that were over long ago, now and then."""
-        keep = REMEMBERED.get(self._store.url, DAYS)
-        while True:
-            try:
-                await self.apart(self._jobs.prune, time.time() - keep)
-            except CacheError as err:
-                _LOG.warning("old jobs cannot be forgotten: %s", err)
-            await asyncio.sleep(min(keep, PRUNED))

@@ -134,3 +134,11 @@ def infinite_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Solve, and come to a number that is none; in place of `api.work.gamma`."""
     found = work.gamma(argument, report)
     return {**found, "record": {**found["record"], "utility": float("inf")}}
+
+
+def highs_alone(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Solve where no other solver than HiGHS is installed; in place of `api.work.gamma`."""
+    if argument["backend"] == "highs":
+        return work.gamma(argument, report)
+    time.sleep(1.0)
+    return without_solver(argument, report)

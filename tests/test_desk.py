@@ -279,6 +279,20 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
+def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "gamma", tasks.highs_alone)
+
+    async def test() -> None:
+        async with desk(settings()) as opened:
+            absent = asyncio.create_task(opened.gamma(ASKED.model_copy(update={"backend": "gurobi"})))
+            await running(opened, ASKED.request().key)
+            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"
+            with pytest.raises(BackendUnavailable):
+                await absent
+
+    run(test)
+
+
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "gamma", tasks.endless_gamma)
 

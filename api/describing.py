@@ -19,7 +19,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         made = get_openapi(
             title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
         )
-        app.openapi_schema = _with_keys(_with_examples(problems.document(made)))
+        app.openapi_schema = _with_links(_with_keys(_with_examples(problems.document(made))))
     return app.openapi_schema
 
 
@@ -49,4 +49,25 @@ def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
         if path.startswith("/v1/") or path == "/metrics":
             for operation in operations.values():
                 operation["security"] = [{}, {"bearer": []}, {"key": []}]
+    return schema
+
+
+_LINKS = {
+    "get_gamma_by_id": {"get_gamma": ("200",), "post_gamma": ("200",)},
+    **dict.fromkeys(
+        ("get_job", "get_job_result", "get_job_events", "cancel_job"),
+        {"submit_job": ("200", "202"), "get_gamma": ("202",), "post_gamma": ("202",)},
+    ),
+}
+"""What can be asked by the id of an answer: by operation, those whose answers have it, and with which status."""
+
+
+def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with what leads where: from an answer's id to all that takes one."""
+    operations = {one["operationId"]: one for methods in schema["paths"].values() for one in methods.values()}
+    for target, sources in _LINKS.items():
+        for source, statuses in sources.items():
+            for status in statuses:
+                links = operations[source]["responses"][status].setdefault("links", {})
+                links[target] = {"operationId": target, "parameters": {"id": "$response.body#/id"}}
     return schema

@@ -133,6 +133,17 @@ def test_a_query_has_the_fields_of_the_body(schema: dict[str, Any], path: str) -
             assert "maxItems" in about["schema"], name
 
 
+def test_what_takes_an_id_is_linked_from_what_gives_one(schema: dict[str, Any]) -> None:
+    taking = {about["operationId"] for path, _, about in operations(schema) if "{id}" in path}
+    linked = {
+        link["operationId"]
+        for _, _, about in operations(schema)
+        for answer in about["responses"].values()
+        for link in answer.get("links", {}).values()
+    }
+    assert linked == taking
+
+
 def test_every_answer_has_words_for_its_fields(schema: dict[str, Any]) -> None:
     nouns = {"problem", "certificate", "statistics", "over", "private", "status", "voters", "each", "nearest"}
     for name, about in schema["components"]["schemas"].items():

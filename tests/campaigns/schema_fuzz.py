@@ -44,6 +44,9 @@ BOUNDS = {
 WIDTH = 400
 """Longest line of what Schemathesis says that is repeated [characters]; some requests are very long."""
 
+PATIENCE = 60
+"""Longest time of an answer [s]; a solver process that is begun anew on a busy machine takes ten."""
+
 PHASES = ("examples", "coverage", "fuzzing")
 
 
@@ -100,11 +103,12 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
     with service() as (url, log):
         command = [str(script), "--config-file", str(HERE / "schemathesis.toml"), "run", f"{url}/openapi.json"]
         options = ["--checks", "all", "--phases", ",".join(phases), "--max-examples", str(examples), "--workers", "1"]
+        patient = ["--max-response-time", str(PATIENCE), "--request-timeout", str(2 * PATIENCE)]
         steady = ["--seed", str(seed), "--generation-database", "none", "--continue-on-failure", "--no-color"]
         chosen = ["--include-path-regex", only] if only else []
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                command + options + steady + chosen, cwd=folder, capture_output=True, text=True, check=False
+                command + options + patient + steady + chosen, cwd=folder, capture_output=True, text=True, check=False
             )
         told = log.read_text(encoding="utf-8")
     found = re.search(r"([\d,]+) generated", done.stdout)

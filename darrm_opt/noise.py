@@ -71,6 +71,9 @@ class NoiseFunction:
     def __hash__(self) -> int:
         return hash(self.values.tobytes())
 
+    def __reduce__(self) -> tuple[type[NoiseFunction], tuple[Array]]:
+        return NoiseFunction, (self.values,)  # an unpickled array alone would forget that it is read-only
+
     @classmethod
     def from_upper_half(cls, upper: Array, K: int) -> NoiseFunction:
         """Return γ from its values at l = ⌊K/2⌋+1..K; a tie (even K) gets 0."""
@@ -104,5 +107,6 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
             f"gamma[{l}] = gamma[{array.size - 1 - l}] = {array[-1 - l]!r} exactly",
             "The noise function must treat both answers alike: γ(l) = γ(K−l).",
         )
+    array += 0.0  # −0.0 becomes 0.0: what is equal has the same bytes
     array.setflags(write=False)
     return array

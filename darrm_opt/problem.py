@@ -180,6 +180,13 @@ class Problem:
         return ()
 
 
+def a_problem(value: Any) -> Problem:
+    """Return ``value`` if it is a problem."""
+    if not isinstance(value, Problem):
+        raise InvalidInput("problem", value, "a Problem")
+    return value
+
+
 def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
     """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
@@ -189,9 +196,15 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
     """Return ``value`` as a float; refuse booleans, NaN and text."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidInput(argument, value, accepted)
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError as err:  # a whole number beyond every double
+        raise InvalidInput(argument, value, accepted) from err
+    if math.isnan(number):
+        raise InvalidInput(argument, value, accepted)
+    return number
 
 
 def _epsilon(value: Any, argument: str) -> float:

@@ -7,7 +7,7 @@ shape of the data and rebuilds every noun through its own validation; it does no
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import as_objective
@@ -15,7 +15,9 @@ from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution, Statistics
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+
+Kind = TypeVar("Kind")
 
 FORMAT = 1
 """Version of the record's layout; part of every cache key."""
@@ -105,17 +107,30 @@ def solution_from_record(record: dict[str, Any]) -> Solution:
         took = Statistics(**statistics)
     except (TypeError, ValueError) as err:
         raise InvalidInput("record", record, "a complete record as written by darrm-opt", str(err)) from err
+    for name in ("method", "version"):
+        _of_kind(certificate, name, str, "a text")
+    for name in ("bound", "limit", "margin", "error_bound", "worst_value"):
+        real_number(certificate[name], name, "a number")
+    for name in ("rows", "rounds", "iterations"):
+        whole_number(statistics[name], name, "a whole number, at least 0", least=0)
+    for name, count in _of_kind(certificate, "worst_corners", dict, "voters by corner").items():
+        whole_number(count, f"worst_corners[{name}]", "a whole number of voters, at least 0", least=0)
+    for name, seconds in _of_kind(statistics, "seconds", dict, "seconds by phase").items():
+        real_number(seconds, f"seconds[{name}]", "a number of seconds")
+    shape = _field(record, "shape")
+    if shape not in ("free", "monotone"):
+        raise InvalidInput("shape", shape, "'free' or 'monotone'")
     return Solution(
         problem=problem,
         objective=as_objective(_field(record, "objective")),
-        shape=_field(record, "shape"),
+        shape=shape,
         noise=NoiseFunction(_field(record, "gamma"), problem.K),
-        utility=_number(record, "utility"),
-        upper_bound=_number(record, "upper_bound"),
+        utility=real_number(_field(record, "utility"), "utility", "a number"),
+        upper_bound=real_number(_field(record, "upper_bound"), "upper_bound", "a number"),
         status=status,
         certificate=proof,
-        method=_field(record, "method"),
-        backend=_field(record, "backend"),
+        method=_of_kind(record, "method", str, "a text"),
+        backend=_of_kind(record, "backend", str, "a text"),
         statistics=took,
     )
 
@@ -124,6 +139,13 @@ def _field(record: Any, name: str) -> Any:
     if not isinstance(record, dict) or name not in record:
         raise InvalidInput(name, None, "a value", "The record lacks this field.")
     return record[name]
+
+
+def _of_kind(record: Any, name: str, kind: type[Kind], accepted: str) -> Kind:
+    value = _field(record, name)
+    if not isinstance(value, kind):
+        raise InvalidInput(name, value, accepted)
+    return value
 
 
 def _number(record: dict[str, Any], name: str) -> Any:

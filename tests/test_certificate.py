@@ -261,7 +261,6 @@ def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
         certify(problem, NoiseFunction(np.ones(5)))
 
 
-@pytest.mark.xfail(raises=AttributeError, strict=True, reason="only solve looks whether it is given a problem")
 @pytest.mark.parametrize("prove", [verify, certify])
 def test_what_is_no_problem(prove: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match=r"^problem = 3 is not valid: expected a Problem\.$"):

@@ -50,7 +50,6 @@ def test_equal_means_every_bit() -> None:
     assert one != [0.3, 0.3]
 
 
-@pytest.mark.xfail(strict=True, reason="−0.0 == 0.0, but their bytes are hashed")
 def test_equal_noise_functions_hash_alike() -> None:
     negative, positive = NoiseFunction([-0.0, -0.0]), NoiseFunction([0.0, 0.0])
     assert negative != positive or hash(negative) == hash(positive)
@@ -61,7 +60,6 @@ def pickled(noise: NoiseFunction) -> NoiseFunction:
     return cast("NoiseFunction", pickle.loads(pickle.dumps(noise)))  # noqa: S301 - what was pickled a moment ago
 
 
-@pytest.mark.xfail(strict=True, reason="an unpickled array forgets that it is read-only")
 @pytest.mark.parametrize("again", [pickled, copy.deepcopy])
 def test_a_copy_is_as_read_only_as_its_original(again: Callable[[NoiseFunction], NoiseFunction]) -> None:
     noise = NoiseFunction([1.0, 0.5, 0.5, 1.0])

@@ -325,10 +325,9 @@ def test_the_refusal_carries_its_parts() -> None:
     assert error.advice == "A record cannot influence more voters than there are."
 
 
-@pytest.mark.xfail(raises=OverflowError, strict=True, reason="a whole number beyond every double")
 @pytest.mark.parametrize("name", ["epsilon", "m", "delta"])
 def test_a_number_beyond_every_double(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"^{name} = 1000"):
+    with pytest.raises(InvalidInput, match=f"^{name} = 1000.* is not valid"):
         problem(**{name: 10**400})
 
 

@@ -18,7 +18,7 @@ from darrm_opt.design.pruned import search_error
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Problem, a_problem
 
 Arithmetic = Literal["float", "ball"]
 
@@ -74,7 +74,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
 
     Source: Lemma 3.4 of the paper; Section "Certificate" of the documentation.
     """
-    noise = NoiseFunction(gamma, problem.K)
+    noise = NoiseFunction(gamma, a_problem(problem).K)
     constraint = PrivacyConstraint.of(problem)
     if arithmetic == "float":
         found = worst_case(noise, constraint)
@@ -139,7 +139,7 @@ def certify(problem: Problem, noise: NoiseFunction) -> tuple[NoiseFunction, Cert
 
     Source: ours; linearity of f in γ.
     """
-    noise = NoiseFunction(noise, problem.K)
+    noise = NoiseFunction(noise, a_problem(problem).K)
     constraint = PrivacyConstraint.of(problem)
     return repair(noise, worst_case(noise, constraint), constraint)
 

@@ -42,7 +42,7 @@ from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Problem, real_number
+from darrm_opt.problem import Problem, a_problem, real_number
 
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
@@ -456,8 +456,7 @@ def check_choices(
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
     """
-    if not isinstance(problem, Problem):
-        raise InvalidInput("problem", problem, "a Problem")
+    a_problem(problem)
     if shape not in ("free", "monotone"):
         raise InvalidInput("shape", shape, "'free' or 'monotone'")
     if method not in ("auto", "enumerate", "cuts"):

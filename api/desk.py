@@ -100,14 +100,14 @@ class Desk:
         self._designer = Designer(self._store, self._settings, self.apart, self._solvers)
         doers = {GAMMA: self._designer.do}
         self._runner = Runner(self._jobs, self._board, self.apart, doers, size=many, lease=self._settings.lease)
-        if self._settings.solve == "on":
-            if self._settings.warm:
-                await asyncio.gather(self._solvers.warm(), self._errands.warm())
-            self._runner.start()
         self._chores = [
             asyncio.create_task(self._intake.prune(self.apart, self._store.url)),
             asyncio.create_task(self._leave(stopping)),
         ]
+        if self._settings.solve == "on":
+            if self._settings.warm:
+                await asyncio.gather(self._solvers.warm(), self._errands.warm())
+            self._runner.start()
 
     async def _leave(self, stopping: Stopping) -> None:
         await stopping.wait()

@@ -52,22 +52,23 @@ def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+_FROM_JOBS = (("submit_job", "200"), ("submit_job", "202"), ("get_gamma", "202"), ("post_gamma", "202"))
+
 _LINKS = {
-    "get_gamma_by_id": {"get_gamma": ("200",), "post_gamma": ("200",)},
-    **dict.fromkeys(
-        ("get_job", "get_job_result", "get_job_events", "cancel_job"),
-        {"submit_job": ("200", "202"), "get_gamma": ("202",), "post_gamma": ("202",)},
-    ),
+    "get_gamma_by_id": (("get_gamma", "200"), ("post_gamma", "200")),
+    "get_job": _FROM_JOBS,
+    "get_job_result": _FROM_JOBS,
+    "get_job_events": _FROM_JOBS,
+    "cancel_job": _FROM_JOBS,
 }
-"""What can be asked by the id of an answer: by operation, those whose answers have it, and with which status."""
+"""What can be asked by the id of an answer: by operation, those whose answers have it, each with the status."""
 
 
 def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the description with what leads where: from an answer's id to all that takes one."""
     operations = {one["operationId"]: one for methods in schema["paths"].values() for one in methods.values()}
     for target, sources in _LINKS.items():
-        for source, statuses in sources.items():
-            for status in statuses:
-                links = operations[source]["responses"][status].setdefault("links", {})
-                links[target] = {"operationId": target, "parameters": {"id": "$response.body#/id"}}
+        for source, status in sources:
+            links = operations[source]["responses"][status].setdefault("links", {})
+            links[target] = {"operationId": target, "parameters": {"id": "$response.body#/id"}}
     return schema

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from api import work
+from api import metrics, work
 from api.answering import error_curve
 from api.board import Board, News
 from api.bounds import check_design, check_voters
@@ -183,7 +183,10 @@ class Desk:
 
     async def _nearest(self, request: Request) -> dict[str, Any] | None:
         """Return the best kept answer whose guarantee implies the one that is asked, labelled; None if there is none."""
-        return await self._once(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
+        found = await self._once(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
+        if found is not None:
+            metrics.looked("nearest")
+        return found
 
     async def submit(self, asked: DesignRequest) -> Job:
         """Return the job that designs γ_opt, queued now unless it is there already; raises as `gamma`.

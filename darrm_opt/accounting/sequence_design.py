@@ -35,7 +35,8 @@ from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.program import Status
-from darrm_opt.design.solver import CUT_TOLERANCE, KAPPA, binding_family
+from darrm_opt.design.run import CUT_TOLERANCE, KAPPA
+from darrm_opt.design.stages import binding_family
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number

@@ -103,6 +103,16 @@ def test_the_systems_own_randomness_has_these_frequencies_too() -> None:
         assert stats.binom.ppf(5e-13, n, p) <= ones <= stats.binom.isf(5e-13, n, p)
 
 
+def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
+    # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
+    gamma = solved(EVEN).noise.values.copy()
+    gamma[3] = 1.0
+    release, n = PrivateMajority((gamma, EVEN), words=SeededWordsForTestsOnly(4)), 200_000
+    ones = int(release.release_many(with_ones(3, 6, n)).sum())
+    low, high = critical(n, 0.5)
+    assert low <= ones <= high
+
+
 def test_what_is_released_depends_on_the_number_of_ones_alone() -> None:
     rng = np.random.default_rng(5)
     votes = rng.integers(0, 2, (4000, 11), dtype=np.uint8)

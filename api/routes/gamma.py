@@ -76,7 +76,7 @@ async def post_gamma(asked: DesignRequest, request: Request) -> Response:
             "headers": TAG | {"Cache-Control": {"description": "It never changes.", "schema": {"type": "string"}}},
         },
         **UNCHANGED,
-        **problems.responses(404, 406),
+        **problems.responses(404, 406, 422),
     },
 )
 async def get_gamma_by_id(

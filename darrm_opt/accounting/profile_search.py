@@ -15,7 +15,7 @@ import numpy as np
 from darrm_opt.design.blossom import stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.profile import WORTH
-from darrm_opt.design.solver import binding_family
+from darrm_opt.design.stages import binding_family
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem

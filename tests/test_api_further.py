@@ -362,7 +362,9 @@ def test_an_estimate_solves_nothing(client: TestClient) -> None:
     large = client.get("/v1/estimate", params={**MNIST, "K": 100_000}).json()
     assert (large["allowed"], large["constraints"]) == (False, math.comb(100_007, 7))
     assert refused(client.get("/v1/estimate", params={**MNIST, "K": 100_001}))["field"] == "K"
-    assert refused(client.get("/v1/estimate", params={**MNIST, "K": 16, "objective": "minimax"}))["field"] == "K"
+    many = refused(client.get("/v1/estimate", params={**MNIST, "objective": "minimax(points=10000)"}))
+    assert (many["type"], many["field"]) == ("urn:darrm-opt:problem:too-much-work", "objective")
+    assert "at most 9090 scenarios or points for 11 voters" in many["detail"]
     assert refused(client.get("/v1/estimate", params={**MNIST, "K": 101, "method": "enumerate"}))["field"] == "method"
 
 
@@ -381,6 +383,12 @@ def test_more_of_anything_is_expected_to_take_longer() -> None:
     assert seconds() < seconds(objective="minimax(points=1000)")
     assert seconds(11) < seconds(11, method="enumerate")
     assert 0.01 < seconds(35) < 1  # measured: 0.05 s
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])
+def test_scenarios_are_bounded_before_they_are_drawn(client: TestClient, path: str) -> None:
+    asked = {**MNIST, "objective": "expected_error(scenarios=9091)"}
+    assert refused(client.post(path, json=asked))["type"] == "urn:darrm-opt:problem:too-much-work"
 
 
 # ----------------------------------------------------------------------------------------- whatever is sent to them

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from api import kept, problems
 from api.desk import Desk
 from api.estimating import estimate
-from api.refusals import TooMuchAsked
 from api.routes.at import AtDesk
 from api.routes.rendering import jsoned, plain
 from api.schemas import DesignRequest, EstimateAnswer, from_query, query_parameters
@@ -24,8 +23,6 @@ _ESTIMATE: dict[str, Any] = {
     "response_model": EstimateAnswer,
     "responses": problems.responses(406, 422),
 }
-
-_OVER_SCENARIOS = ("expected_error", "minimax")
 
 
 @router.get("/estimate", openapi_extra=query_parameters(DesignRequest), **_ESTIMATE)
@@ -47,9 +44,6 @@ async def _estimate(asked: DesignRequest, request: Request, desk: Desk) -> Respo
 
 def _estimated(asked: DesignRequest, desk: Desk) -> EstimateAnswer:
     settings = desk.settings
-    if settings.most_voters < asked.K and asked.objective.strip().startswith(_OVER_SCENARIOS):
-        told = f"K = {asked.K} is not valid: expected at most {settings.most_voters} voters for such an objective."
-        raise TooMuchAsked(told, field="K")  # its scenarios would have to be drawn to see whether it is one
     asked.check_estimable()
     question = asked.request()
     found, there = estimate(question, asked.method), kept.is_kept(question.key, desk.store)

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.estimating import LARGEST_K
 from api.examples import GAMMA_EXAMPLE, REQUEST_EXAMPLES
+from api.refusals import TooMuchAsked
 from api.schemas.fields import (
     Affected,
     Allowance,
@@ -25,6 +26,7 @@ from api.schemas.fields import (
     Voters,
 )
 from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
 from solver_cache.key import Request
@@ -40,6 +42,11 @@ class InField(DarrmError):
     def __init__(self, field: str, complaint: InvalidInput) -> None:
         self.field = field
         super().__init__(str(complaint))
+
+
+MOST_DRAWN = 100_000
+"""Most scenarios times voters of an objective over scenarios: what drawing them may take before anything is queued, a
+tenth of a second."""
 
 
 class ProblemRequest(Asked):
@@ -86,10 +93,12 @@ class DesignRequest(ProblemRequest):
         Raises:
             InvalidInput: a number is out of its range.
             InField: the text of the objective is none, or none for this K.
+            TooMuchAsked: more scenarios than can be looked at while others wait.
         """
-        problem = self.problem()
+        problem, chosen = self.problem(), goal(self.objective)
+        _check_scenarios(chosen, problem.K)
         try:
-            return Request(problem, goal(self.objective), self.shape)
+            return Request(problem, chosen, self.shape)
         except InvalidInput as err:
             raise InField("objective", err) from err
 
@@ -101,6 +110,15 @@ class DesignRequest(ProblemRequest):
         """
         if self.K > LARGEST_K:
             raise InvalidInput("K", self.K, f"at most {LARGEST_K} voters")
+
+
+def _check_scenarios(chosen: AnyObjective, K: int) -> None:
+    if isinstance(chosen, ScenarioObjective):
+        asked = dict(chosen.parameters)
+        many = int(asked.get("points", asked.get("scenarios", 0)))
+        if many * K > MOST_DRAWN:
+            told = f"objective = '{chosen}' is not valid: expected at most {MOST_DRAWN // K} scenarios or points for {K} voters."
+            raise TooMuchAsked(told, field="objective")
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:

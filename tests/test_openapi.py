@@ -65,6 +65,15 @@ def test_the_repository_has_the_description() -> None:
     assert KEPT.read_text(encoding="utf-8") == wanted, told
 
 
+def test_the_documentation_names_every_route_with_its_methods(schema: dict[str, Any]) -> None:
+    lines = (KEPT.parent / "api.md").read_text(encoding="utf-8").splitlines()
+    told = {
+        (cells[1].strip(" `"), frozenset(cells[2].strip().lower().split(", ")))
+        for cells in (line.split("|") for line in lines if line.startswith("| `/"))
+    }
+    assert told == {(path, frozenset(methods)) for path, methods in schema["paths"].items()}
+
+
 def test_every_route_is_described(schema: dict[str, Any]) -> None:
     paths = {
         route.path  # type: ignore[attr-defined]  # every one of ours has it

@@ -18,5 +18,6 @@ def test_nothing_is_lost_or_wrong_after_some_kills(tmp_path: Path) -> None:
     outcome = Campaign(tmp_path, seed=2).run(kills=8, seconds=120)
     assert outcome.wrong == []
     assert sum(outcome.kills.values()) >= 4
+    assert outcome.answers > 0
     assert outcome.rows >= outcome.jobs["done"] > 0
     assert set(outcome.jobs) <= {"done", "failed"}

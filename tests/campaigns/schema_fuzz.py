@@ -87,7 +87,7 @@ def service() -> Iterator[tuple[str, Path]]:
             yield json.loads(line)["url"], log
         finally:
             server.terminate()
-            server.wait(60)
+            server.communicate(timeout=60)
 
 
 def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str = "") -> Report:

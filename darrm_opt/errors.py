@@ -34,6 +34,9 @@ class InvalidInput(DarrmError, ValueError):
         text = f"{argument} = {shown} is not valid: expected {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.argument, self.value, self.accepted, self.advice)  # Exception would pass on the text alone
+
 
 _SHOWN_CHARACTERS = 80
 """Longest piece of a rejected value that an error message repeats."""
@@ -51,6 +54,9 @@ class NotPrivate(DarrmError):
         self.worst = worst
         self.excess = excess
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.worst, self.excess)
 
 
 class NotProven(NotPrivate):

@@ -130,7 +130,7 @@ def _proved(row: Row, request: Request) -> Nearest:
         kept, problem=request.problem, shape=request.shape, noise=noise, certificate=certificate, utility=utility
     )
     if (problem, shape) != (request.problem, request.shape):
-        mine = replace(mine, upper_bound=1.0, status=Status.TIME_LIMIT)
+        mine = replace(mine, upper_bound=1.0, status=Status.NEAREST)
     return Nearest(mine, problem, shape, row.key)
 
 

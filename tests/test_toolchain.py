@@ -18,8 +18,14 @@ import darrm_opt
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-IMPORTED_AS = {"flint": "python-flint", "dp_accounting": "dp-accounting", "pydantic_settings": "pydantic-settings"}
-BROUGHT_ALONG = {"starlette": "fastapi", "click": "typer"}  # part of the public interface of what brings them
+IMPORTED_AS = {
+    "flint": "python-flint",
+    "dp_accounting": "dp-accounting",
+    "prometheus_client": "prometheus-client",
+    "pydantic_settings": "pydantic-settings",
+    "sklearn": "scikit-learn",
+}
+BROUGHT_ALONG = {"starlette": "fastapi", "click": "typer", "uvloop": "uvicorn", "httptools": "uvicorn"}  # part of the public interface of what brings them
 
 
 def text(name: str) -> str:

@@ -33,6 +33,7 @@ class Status(enum.Enum):
     UNBOUNDED = "unbounded"
     NUMERICAL = "numerical trouble"
     INTERRUPTED = "interrupted"
+    NEAREST = "nearest"
 
     @property
     def advice(self) -> str:
@@ -48,6 +49,7 @@ _ADVICE = {
     Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
     Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
     Status.INTERRUPTED: "Interrupted on request: nothing was stored.",
+    Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 
 

@@ -32,8 +32,10 @@ RENEW = 0.5
 IDLE = 1.0
 """How often the queue is looked at when nothing hints at a job in it [s]."""
 
-MOST_ATTEMPTS = 20
-"""A job that was taken so often and never ended takes its process down with it, and is given up."""
+MOST_ATTEMPTS = 5
+"""A job that was taken so often and never ended takes its server down with it, and is given up. Not to be confused with a
+solver process that crashes: that is noticed, and its task begun once more and no more (`api.pool`). Here nobody was left to
+notice, which on a machine that is restarted again and again is seldom the job's fault."""
 
 SAVING = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses before each attempt to write down how a job ended [s]. After the last one its lease runs out."""

@@ -87,8 +87,8 @@ def gamma_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | No
         BackendUnavailable: matplotlib is not installed.
     """
     figure, (axes,) = _figure(solution.problem, 1)
-    _draw_gamma(axes, _curves(solution, baselines))
-    _legend(figure)
+    draw_gamma(axes, _curves(solution, baselines))
+    draw_legend(figure)
     return figure
 
 
@@ -106,8 +106,8 @@ def error_figure(
         BackendUnavailable: matplotlib is not installed.
     """
     figure, (axes,) = _figure(solution.problem, 1)
-    _draw_error(axes, _curves(solution, baselines), measure)
-    _legend(figure)
+    draw_error(axes, _curves(solution, baselines), measure)
+    draw_legend(figure)
     return figure
 
 
@@ -120,9 +120,9 @@ def comparison_figure(solution: Solution, baselines: Mapping[str, NoiseFunction]
         BackendUnavailable: matplotlib is not installed.
     """
     figure, (left, right) = _figure(solution.problem, 2)
-    _draw_gamma(left, _curves(solution, baselines))
-    _draw_error(right, _curves(solution, baselines), "tv_error")
-    _legend(figure)
+    draw_gamma(left, _curves(solution, baselines))
+    draw_error(right, _curves(solution, baselines), "tv_error")
+    draw_legend(figure)
     return figure
 
 
@@ -134,8 +134,8 @@ def errors_figure(solution: Solution, baselines: Mapping[str, NoiseFunction] | N
     """
     figure, panels = _figure(solution.problem, 2)
     for axes, measure in zip(panels, MEASURES, strict=True):
-        _draw_error(axes, _curves(solution, baselines), measure)
-    _legend(figure)
+        draw_error(axes, _curves(solution, baselines), measure)
+    draw_legend(figure)
     return figure
 
 
@@ -160,7 +160,7 @@ def allowance_figure(problem: Problem, ms: Sequence[float], errors: Mapping[str,
             xlabel=r"privacy allowance $m$  (the release may cost $m\varepsilon$)", ylabel=f"mean {_ERROR[measure]}"
         )
         axes.set_ylim(bottom=0)
-    _legend(figure)
+    draw_legend(figure)
     return figure
 
 
@@ -194,7 +194,7 @@ def ways_figure(comparison: Comparison) -> Figure:
     widest = max((error for error in errors if error is not None), default=0.5)
     left.set(xlabel=f"mean {_ERROR[comparison.measure]}", xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(rows) - 0.3))
     left.grid(visible=False, axis="y")
-    _draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
+    draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
     return figure
 
 
@@ -243,15 +243,21 @@ def _figure(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, 
 
     figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
     figure.suptitle(title or f"{_voters(problem)}; release {_guarantee(problem.target)}", fontsize=11)
-    axes = list(np.atleast_1d(figure.subplots(1, panels)))
-    for each in axes:
+    return figure, styled(figure.subplots(1, panels))
+
+
+def styled(axes: Any) -> list[Axes]:
+    """Return panels as a list, each with the grid and the frame that all figures have."""
+    panels = list(np.atleast_1d(axes).ravel())
+    for each in panels:
         each.grid(visible=True, color="0.88", linewidth=0.7)
         each.set_axisbelow(True)
         each.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    return panels
 
 
-def _draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
+def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
+    """Draw γ(l) over l on one panel."""
     from matplotlib.ticker import MaxNLocator
 
     for name in _ordered(curves):
@@ -265,7 +271,8 @@ def _draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure) -> None:
+def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure) -> None:
+    """Draw an error over the p that all voters share on one panel."""
     p = np.linspace(0.5, 1.0, POINTS)
     for name in _ordered(curves):
         _line(axes, p, getattr(error_curve(curves[name], p), measure), name, marked=False)
@@ -289,7 +296,7 @@ def _line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
     )
 
 
-def _legend(figure: Figure) -> None:
+def draw_legend(figure: Figure) -> None:
     """One legend below all panels, this design first."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(

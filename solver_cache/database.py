@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,9 @@ from solver_cache.tally import Tally
 
 PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""
+
+ASKED = 500
+"""Keys looked up in one query; SQLite takes 999 values in its oldest builds."""
 
 FEW = 4
 """Rows read at a time when the first good one is wanted."""
@@ -51,6 +54,16 @@ class DatabaseStore:
         """Return the row kept under ``key``."""
         with self._database.reading() as connection:
             return _row(connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none())
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Return keys as `solver_cache.store.Store.present` says."""
+        wanted, found = list(keys), set[str]()
+        with self._database.reading() as connection:
+            for start in range(0, len(wanted), ASKED):
+                some = wanted[start : start + ASKED]
+                query = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key.in_(some), SOLUTIONS.c.core == CORE)
+                found.update(str(key) for key in connection.execute(query).scalars())
+        return found
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""

@@ -7,7 +7,7 @@ every store to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from solver_cache.asked import asked_in
@@ -38,6 +38,13 @@ class Store(Protocol):
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``, as it stands: unexamined.
+
+        Raises:
+            CacheError: the place cannot be read.
+        """
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Return those of ``keys`` under which a row of this version stands, unexamined: one look for many.
 
         Raises:
             CacheError: the place cannot be read.
@@ -93,6 +100,10 @@ class NoStore:
         """Return None."""
         return None
 
+    def present(self, keys: Collection[str]) -> set[str]:  # noqa: ARG002 — the protocol's argument
+        """Return nothing."""
+        return set()
+
     def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
         """Return ``row``, kept nowhere."""
         return row
@@ -135,6 +146,10 @@ class MemoryStore:
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``."""
         return self._rows.get(key)
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Return keys as `Store.present` says."""
+        return {key for key in keys if (row := self._rows.get(key)) is not None and row.core == CORE}
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `Store.put` says."""

@@ -136,3 +136,12 @@ def test_off_keeps_nothing() -> None:
 def test_memory_is_forgotten_with_its_store() -> None:
     open_store("memory").put(row("a"))
     assert MemoryStore().get("a") is None
+
+
+def test_many_keys_are_looked_up_at_once(store: Store) -> None:
+    for number in range(3):
+        store.put(row(f"{number:04}"))
+    store.put(row("0003", core=99))  # of another version: no answer
+    asked = [f"{number:04}" for number in range(1200)]
+    assert store.present(asked) == {"0000", "0001", "0002"}
+    assert store.present([]) == set()

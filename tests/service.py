@@ -50,12 +50,12 @@ class Service:
         line = self.process.stdout.readline()
         assert line, self.log.read_text(encoding="utf-8")
         self.url = json.loads(line)["url"]
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=300)
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers."""
-        end = time.monotonic() + 60
+        """Wait until it answers; for minutes, where the machine is busy with much else."""
+        end = time.monotonic() + 300
         while True:
             try:
                 if self.client.get("/healthz").status_code == 200:
@@ -100,7 +100,7 @@ class Service:
         """End it in order; return its exit code and what it logged."""
         self.client.close()
         self.process.terminate()
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=300)
         return self.process.returncode, self.log.read_text(encoding="utf-8")
 
 

@@ -139,12 +139,14 @@ class Campaign:
     def run(self, kills: int, seconds: float) -> Outcome:
         """Kill so many times, or for so long; then look at what is left."""
         began = time.monotonic()
-        while sum(self.outcome.kills.values()) < kills and time.monotonic() - began < seconds:
-            time.sleep(self.random.uniform(0, PAUSE))
-            self._kill(self.random.choice(VICTIMS))
-        for process in self.clients:
-            process.kill()
-            process.wait()
+        try:
+            while sum(self.outcome.kills.values()) < kills and time.monotonic() - began < seconds:
+                time.sleep(self.random.uniform(0, PAUSE))
+                self._kill(self.random.choice(VICTIMS))
+        finally:
+            for process in self.clients:
+                process.kill()
+                process.wait()
         self._settle()
         self._look()
         if not self.outcome.answers:

@@ -25,7 +25,7 @@ class NoiseFunction:
     """γ(0..K): the probability of releasing the true majority, for each number of ones.
 
     Args:
-        values: shape (K+1,), each in [0, 1] [probability], exactly symmetric: γ(l) = γ(K−l).
+        values: shape (K+1,), each a probability in [0, 1], exactly symmetric: γ(l) = γ(K−l).
 
     Guarantees:
         Read-only float64; equal when equal bit by bit.

@@ -142,7 +142,7 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
         An upper bound on `compose_bits` for every order, and what an adversary attains who may choose it adaptively.
 
     Raises:
-        As `compose_bits`.
+        DarrmError: what `compose_bits` raises, for the same reasons.
     """
     runs, points = _checked(parts, points)
     runs.sort(key=lambda run: run[0].moves.tobytes())

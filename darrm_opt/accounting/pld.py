@@ -94,7 +94,7 @@ def pld_sequence(events: Events, total_delta: float, discretisation: float | Non
         Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
 
     Raises:
-        As `pld`.
+        DarrmError: what `pld` raises, for the same reasons.
     """
     counts = counted(events)
     total_delta = Privacy(0.0, total_delta).delta
@@ -156,7 +156,7 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
         profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones, for
             both orders of a pair of neighbours. See `mirrored` for a profile known at ε ≥ 0 only.
         discretisation: h [nats], > 0.
-        reach: the PLD has finite losses in [−reach, reach] [nats]; what is lost beyond counts as infinite, so choose it
+        reach: the PLD has finite losses [nats] in [−reach, reach]; what is lost beyond counts as infinite, so choose it
             where the profile has become flat.
 
     Returns:

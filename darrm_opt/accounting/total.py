@@ -98,7 +98,7 @@ def best_sequence(parts: Iterable[tuple[Released | Release, int]], total_delta: 
         As `best`, which it equals where all γ are equal.
 
     Raises:
-        As `best`.
+        DarrmError: what `best` raises, for the same reasons.
     """
     total_delta = probability(total_delta, "total_delta")
     counts: Counter[Release] = Counter()

@@ -105,8 +105,11 @@ class PrivateMajority:
             votes: K votes, each 0 or 1.
             release_id: as in `release_many`.
 
+        Returns:
+            0 or 1; written and charged before it is returned.
+
         Raises:
-            As `release_many`.
+            DarrmError: what `release_many` raises, for the same reasons.
         """
         row = np.asarray(votes)
         if row.shape != (self.problem.K,):

@@ -1,0 +1,147 @@
+"""One quantity of a grid: the values that it takes, read from a value, a list, a range or a formula.
+
+K = 11                                        one value
+K = [11, 35, 101]                             a list; a text in it is a formula
+m = { from = 1, to = 5, step = 0.5 }          linear, by its step ...
+m = { from = 1, to = 5, points = 9 }          ... or by how many
+epsilon = { from = 0.01, to = 1, factor = 10 }               geometric, by its factor ...
+epsilon = { from = 0.01, to = 1, points = 5, spacing = "geometric" }    ... or by how many
+delta = "1-(1-Delta)^m"                       a link to other quantities
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_opt.errors import InvalidInput
+from solver_cache.precompute.expression import Expression, Values, parse
+
+MOST_VALUES = 1_000_000
+"""Values of one quantity: a range with more is a slip."""
+
+NEARLY = 1e-9
+"""A range's last value may miss its end by this share of a step: 0.1 + 2·0.1 is not 0.3."""
+
+_RANGE = ("from", "to", "step", "factor", "points", "spacing")
+_AXIS = "a number, a formula, a list of them, or a range { from, to, step | factor | points }"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values of one quantity, some of them formulas of other quantities."""
+
+    values: tuple[float | Expression, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The quantities that its formulas need."""
+        return frozenset().union(*(value.names for value in self.values if isinstance(value, Expression)))
+
+    def at(self, values: Values) -> Iterator[float]:
+        """Yield its values where other quantities have theirs."""
+        for value in self.values:
+            yield value(values) if isinstance(value, Expression) else value
+
+
+def axis(content: Any, path: str, known: set[str]) -> Axis:
+    """Return the axis that plain data stands for.
+
+    Args:
+        content: a value, a list or a range.
+        path: where it stands in the file, for messages.
+        known: names that may stand in formulas.
+
+    Raises:
+        InvalidInput: naming the path.
+    """
+    if isinstance(content, Mapping):
+        return Axis(tuple(_range(content, path)))
+    if isinstance(content, list):
+        if not content:
+            raise InvalidInput(path, content, "at least one value")
+        return Axis(tuple(_value(one, f"{path}[{i}]", known) for i, one in enumerate(content)))
+    return Axis((_value(content, path, known),))
+
+
+def words(content: Any, path: str) -> tuple[str, ...]:
+    """Return the texts that plain data stands for: one, or a list of them."""
+    listed = content if isinstance(content, list) else [content]
+    if not listed or not all(isinstance(one, str) for one in listed):
+        raise InvalidInput(path, content, "a text, or a list of texts")
+    return tuple(listed)
+
+
+def _value(content: Any, path: str, known: set[str]) -> float | Expression:
+    if isinstance(content, str):
+        try:
+            return parse(content, known)
+        except InvalidInput as err:
+            raise InvalidInput(path, content, err.accepted, err.advice) from err
+    return _number(content, path, _AXIS)
+
+
+def _number(content: Any, path: str, accepted: str) -> float:
+    # whole numbers stay whole: K = 11.0 is not a count
+    if isinstance(content, bool) or not isinstance(content, int | float) or math.isnan(content):
+        raise InvalidInput(path, content, accepted)
+    return content
+
+
+def _range(content: Mapping[str, Any], path: str) -> Iterator[float]:
+    start, end = _ends(content, path)
+    ways = [name for name in ("step", "factor", "points") if name in content]
+    if len(ways) != 1:
+        raise InvalidInput(path, dict(content), "exactly one of step, factor and points")
+    spacing = content.get("spacing", "geometric" if ways == ["factor"] else "linear")
+    fits = {"step": ("linear",), "factor": ("geometric",), "points": ("linear", "geometric")}[ways[0]]
+    if spacing not in fits:
+        raise InvalidInput(f"{path}.spacing", spacing, " or ".join(map(repr, fits)))
+    if spacing == "geometric" and start <= 0:
+        raise InvalidInput(f"{path}.from", start, "above 0, for geometric steps")
+    at = f"{path}.{ways[0]}"
+    if ways == ["points"]:
+        return _by_points(start, end, content["points"], at, geometric=spacing == "geometric")
+    return _by_steps(start, end, _number(content[ways[0]], at, _FINITE), at, geometric=spacing == "geometric")
+
+
+_FINITE = "a finite number"
+
+
+def _ends(content: Mapping[str, Any], path: str) -> tuple[float, float]:
+    unknown = [name for name in content if name not in _RANGE]
+    if unknown:
+        raise InvalidInput(f"{path}.{unknown[0]}", content[unknown[0]], "one of " + ", ".join(_RANGE))
+    ends = []
+    for name in ("from", "to"):
+        ends.append(_number(content.get(name), f"{path}.{name}", _FINITE))
+        if not math.isfinite(ends[-1]):
+            raise InvalidInput(f"{path}.{name}", ends[-1], _FINITE)
+    if ends[1] < ends[0]:
+        raise InvalidInput(f"{path}.to", ends[1], f"at least {ends[0]:g}, where the range begins")
+    return ends[0], ends[1]
+
+
+def _by_points(start: float, end: float, points: Any, path: str, *, geometric: bool) -> Iterator[float]:
+    if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= MOST_VALUES:
+        raise InvalidInput(path, points, f"a whole number, 2 to {MOST_VALUES}")
+    for i in range(points):
+        if i in {0, points - 1}:
+            yield end if i else start  # exact ends
+        elif geometric:
+            yield start * (end / start) ** (i / (points - 1))
+        else:
+            yield start + (end - start) * i / (points - 1)
+
+
+def _by_steps(start: float, end: float, step: float, path: str, *, geometric: bool) -> Iterator[float]:
+    least = 1 if geometric else 0
+    if not (math.isfinite(step) and step > least):
+        raise InvalidInput(path, step, f"a finite number above {least}")
+    steps = math.log(end / start) / math.log(step) if geometric else (end - start) / step
+    if not steps < MOST_VALUES:
+        raise InvalidInput(path, step, f"steps that make at most {MOST_VALUES} values")
+    for i in range(math.floor(steps + NEARLY) + 1):
+        yield start * step**i if geometric else start + i * step

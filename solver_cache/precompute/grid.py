@@ -1,0 +1,235 @@
+"""A grid file: the problems whose γ are wanted.
+
+    objective = ["rectangular", "shared(1,1) agreement"]     # what stands at the top is for every part
+
+    [[grid]]
+    K = [11, 35]
+    epsilon = 0.1
+    Delta = [0, 1e-5]
+    m = { from = 1, to = 5, step = 1 }
+    delta = "1-(1-Delta)^m"          # what it is without the line, too
+    where = "m < (K+1)/2"            # else no noise is needed
+
+A file without ``[[grid]]`` is one part. Quantities are those of a problem (K, m or target_epsilon, epsilon, Delta, delta,
+affected), each a value, a list, a range or a formula of the others (`axes`); every combination for which ``where`` holds
+is a problem, for each ``objective`` and ``shape``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any, cast
+
+from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.solver import Shape
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Problem
+from solver_cache.key import Request
+from solver_cache.precompute.axes import Axis, axis, words
+from solver_cache.precompute.expression import Expression, parse
+
+QUANTITIES = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
+"""In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm
+starts want."""
+
+_OTHERS = ("objective", "shape", "where")
+SHAPES = ("free", "monotone")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table of a grid file.
+
+    Attributes:
+        path: where it stands, for messages; empty for a file of one part.
+        axes: the quantities in an order in which each formula finds what it needs.
+        objectives: what is maximised.
+        shapes: "free", "monotone".
+        where: which combinations count; None: all.
+    """
+
+    path: str
+    axes: tuple[tuple[str, Axis], ...]
+    objectives: tuple[AnyObjective, ...]
+    shapes: tuple[Shape, ...]
+    where: Expression | None
+
+    def requests(self) -> Iterator[Request]:
+        """Yield every request, those that differ in their target only one after another.
+
+        Raises:
+            InvalidInput: a combination is no problem; the message names the part and the combination.
+        """
+        for objective, shape in itertools.product(self.objectives, self.shapes):
+            for values in self._points(0, {}):
+                yield self._request(values, objective, shape)
+
+    def _points(self, depth: int, values: dict[str, float]) -> Iterator[dict[str, float]]:
+        if depth == len(self.axes):
+            if self._counts(values):
+                yield dict(values)
+            return
+        name, along = self.axes[depth]
+        try:
+            for value in along.at(values):
+                values[name] = value
+                yield from self._points(depth + 1, values)
+        except InvalidInput as err:
+            if err.argument != "formula":
+                raise
+            raise InvalidInput(_under(self.path, name), err.value, err.accepted, err.advice) from err
+        values.pop(name, None)
+
+    def _counts(self, values: Mapping[str, float]) -> bool:
+        try:
+            return self.where is None or bool(self.where(values))
+        except InvalidInput as err:
+            raise InvalidInput(_under(self.path, "where"), err.value, err.accepted, err.advice) from err
+
+    def _request(self, values: Mapping[str, float], objective: AnyObjective, shape: Shape) -> Request:
+        given: dict[str, Any] = {
+            name: _whole(value) if name in {"K", "affected"} else value for name, value in values.items()
+        }
+        try:
+            return Request(Problem.from_allowance(**{"m": None} | given), objective, shape)
+        except InvalidInput as err:
+            where = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+            advice = f"At {where}; {objective}. {err.advice}".rstrip()
+            raise InvalidInput(_under(self.path, err.argument), err.value, err.accepted, advice) from err
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The problems of a grid file."""
+
+    parts: tuple[Part, ...]
+
+    def requests(self) -> Iterator[Request]:
+        """Yield every request of every part."""
+        for part in self.parts:
+            yield from part.requests()
+
+
+def read_grid(path: str | Path) -> Grid:
+    """Return what a grid file says.
+
+    Args:
+        path: ``.toml`` or ``.json``.
+
+    Raises:
+        InvalidInput: it cannot be read, or something in it is not accepted: the message names the place in the file.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as err:
+        raise InvalidInput("GRID", str(path), "a file that can be read", str(err)) from err
+    try:
+        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as err:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise InvalidInput("GRID", str(path), f"a file in {kind}", f"{err}.") from err
+    return grid_of(content)
+
+
+def grid_of(content: Any) -> Grid:
+    """Return the grid that plain data stands for; raises as `read_grid`.
+
+    >>> grid = grid_of({"K": [5, 7], "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 2, "step": 0.5}})
+    >>> [(request.problem.K, request.problem.m) for request in grid.requests()]
+    [(5, 1.0), (5, 1.5), (5, 2.0), (7, 1.0), (7, 1.5), (7, 2.0)]
+    """
+    if not isinstance(content, Mapping):
+        raise InvalidInput("GRID", content, "a table of quantities")
+    tables = content.get("grid")
+    if tables is None:
+        return Grid((_part(content, ""),))
+    if not isinstance(tables, list) or not tables or not all(isinstance(one, Mapping) for one in tables):
+        raise InvalidInput("grid", tables, "tables, [[grid]]")
+    common = {name: value for name, value in content.items() if name != "grid"}
+    for name, value in common.items():
+        _known(name, value, "")
+    return Grid(tuple(_part({**common, **table}, f"grid[{i}]") for i, table in enumerate(tables)))
+
+
+def _part(content: Mapping[str, Any], path: str) -> Part:
+    for name, value in content.items():
+        _known(name, value, path)
+    for name in ("K", "epsilon"):
+        if name not in content:
+            raise InvalidInput(_under(path, name), None, "a value, a list, a range or a formula")
+    if ("m" in content) == ("target_epsilon" in content):
+        raise InvalidInput(_under(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
+    given = {name for name in QUANTITIES if name in content}
+    axes = {name: axis(content[name], _under(path, name), given) for name in QUANTITIES if name in given}
+    ordered = tuple((name, axes[name]) for name in _order(axes, path))
+    return Part(path, ordered, _objectives(content, path), _shapes(content, path), _where(content, path, given))
+
+
+def _where(content: Mapping[str, Any], path: str, given: set[str]) -> Expression | None:
+    text, at = content.get("where"), _under(path, "where")
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInput(at, text, "a condition such as 'm < (K+1)/2'")
+    try:
+        return parse(text, given)
+    except InvalidInput as err:
+        raise InvalidInput(at, text, err.accepted, err.advice) from err
+
+
+def _shapes(content: Mapping[str, Any], path: str) -> tuple[Shape, ...]:
+    shapes = words(content.get("shape", "free"), _under(path, "shape"))
+    for shape in shapes:
+        if shape not in SHAPES:
+            raise InvalidInput(_under(path, "shape"), shape, "'free' or 'monotone'")
+    return cast("tuple[Shape, ...]", shapes)
+
+
+def _objectives(content: Mapping[str, Any], path: str) -> tuple[AnyObjective, ...]:
+    at, found = _under(path, "objective"), []
+    for text in words(content.get("objective", "rectangular"), at):
+        try:
+            found.append(as_objective(text))
+        except InvalidInput as err:
+            raise InvalidInput(at, text, "an objective", str(err)) from err
+    return tuple(found)
+
+
+def _order(axes: Mapping[str, Axis], path: str) -> list[str]:
+    """Return the quantities in an order in which formulas find what they need, and else in that of `QUANTITIES`."""
+    sorter = TopologicalSorter({name: along.names for name, along in axes.items()})
+    try:
+        sorter.prepare()
+    except CycleError as err:
+        round_ = " -> ".join(map(str, err.args[1]))
+        raise InvalidInput(path or "GRID", round_, "formulas that do not need each other in a circle") from err
+    order: list[str] = []
+    ready: list[str] = []
+    while sorter.is_active():
+        ready = sorted([*ready, *sorter.get_ready()], key=QUANTITIES.index)
+        order.append(ready.pop(0))
+        sorter.done(order[-1])
+    return order
+
+
+def _known(name: str, value: Any, path: str) -> None:
+    if name not in QUANTITIES and name not in _OTHERS:
+        accepted = "one of " + ", ".join((*QUANTITIES, *_OTHERS))
+        raise InvalidInput(_under(path, name), value, f"another name: {accepted}")
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _whole(value: float) -> float:
+    """Return a count that a formula or a range came to as a whole number, if it is one."""
+    return int(value) if math.isfinite(value) and value == int(value) else value

@@ -1,7 +1,7 @@
 """The log on stderr: one line an event, for people or as JSON. Never a body, a query or a key.
 
 Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
-every line, uvicorn's included, the same form.
+every line, uvicorn's included, the same form. Nobody who logs waits for whoever reads (`api.lines`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import logging
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TextIO
 
 import structlog
 
+from api.lines import Lines
 from api.request_id import REQUEST_ID
 from api.settings import Settings
 
@@ -50,11 +52,14 @@ def answered(about: Answered) -> None:
     if _line_of is None:
         _REQUESTS.log(level, "request", extra=about._asdict())
     else:  # a log record takes longer to make than a kept answer to send: this line is written by hand
-        sys.stderr.write(_line_of(about, "error" if level == logging.ERROR else "info"))
+        _out.write(_line_of(about, "error" if level == logging.ERROR else "info"))
 
 
 _line_of: Callable[[Answered, str], str] | None = None
 """How the line of a request is written, once the log is configured."""
+
+_out: TextIO | Lines = sys.stderr
+"""Where it is written."""
 
 
 def _json_line(about: Answered, level: str) -> str:
@@ -83,9 +88,10 @@ def _now() -> str:
 
 def configure(settings: Settings) -> None:
     """Send every log line of this process to stderr in the form that the settings ask for."""
-    global _line_of  # noqa: PLW0603 — as the logging of a process is one
+    global _line_of, _out  # noqa: PLW0603 — as the logging of a process is one
     _line_of = _json_line if settings.log_format == "json" else _console_line
-    handler = logging.StreamHandler(sys.stderr)
+    _out = _stream()
+    handler = logging.StreamHandler(_out)
     handler.setFormatter(_formatter(settings.log_format))
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -96,6 +102,31 @@ def configure(settings: Settings) -> None:
         logger.propagate = True
     logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
     logging.captureWarnings(capture=True)
+
+
+def drain() -> None:
+    """Wait, not for long, until what was logged is written: for the end of a process."""
+    if isinstance(_out, Lines):
+        _out.drain()
+
+
+def _stream() -> TextIO | Lines:
+    try:
+        return _lines_to(sys.stderr.fileno())
+    except (AttributeError, OSError):  # none at all, or one of this process's memory, which makes nobody wait
+        return sys.stderr
+
+
+@cache  # one thread for a process, however often its log is configured
+def _lines_to(descriptor: int) -> Lines:
+    def dropped(number: int) -> str:
+        told = f"{number} lines of the log were dropped: nobody read it in time"
+        if _line_of is _json_line:
+            line = {"event": told, "level": "warning", "logger": "api.logs", "timestamp": _now()}
+            return f"{json.dumps(line)}\n"
+        return f"{_now()} [warning  ] {told} [api.logs]\n"
+
+    return Lines(descriptor, dropped)
 
 
 def _formatter(kind: str) -> logging.Formatter:

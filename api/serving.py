@@ -105,8 +105,11 @@ def serve(settings: Settings, listening: socket.socket) -> None:
         if settings.workers > 1:
             from api.supervisor import supervise
 
-            if not supervise(shared, listening):
-                raise CannotListen(_NOT_STARTED)
+            try:
+                if not supervise(shared, listening):
+                    raise CannotListen(_NOT_STARTED)
+            finally:
+                logs.drain()
             return
         from api.worker import work
 

@@ -66,8 +66,11 @@ def work(settings: Settings, listening: socket.socket) -> None:
         SystemExit: the application did not start.
     """
     logs.configure(settings)
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
-        uvicorn.Server(configuration(settings)).run(sockets=[listening])
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
+            uvicorn.Server(configuration(settings)).run(sockets=[listening])
+    finally:
+        logs.drain()
 
 
 def application(settings: Settings) -> FastAPI:

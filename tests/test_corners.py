@@ -253,6 +253,7 @@ def test_35_voters_stream_in_little_memory() -> None:
     assert peak < 50e6
 
 
+@pytest.mark.slow
 def test_all_26_978_328_vectors_of_35_voters() -> None:
     of = generator(35, Delta=1e-5)
     rows, last = 0, -1

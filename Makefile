@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness build container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,9 +58,19 @@ bench: $(READY) ## measure, and write the table in benchmarks/
 soundness: $(READY) ## hold certificates against exact arithmetic on random problems (10,000: half an hour)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.soundness --write docs/soundness.md $(ARGS)
 
+docs: $(READY) ## write the pages that are made, and build the site into site/, strictly
+	$(BIN)/python -m tools
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --quiet $(ARGS)
+
 build: $(READY) ## build the wheel and the source archive into dist/
 	rm -rf dist
 	$(BIN)/python -m hatchling build
+
+release: $(READY) ## make a release in dist/release/, from what is committed (docs/releasing.md)
+	$(BIN)/python -m tools.release $(ARGS)
+
+audit: $(READY) ## ask for known vulnerabilities in what is pinned; says aloud when nobody can be asked
+	@$(BIN)/python -m tools.audit || test $$? -eq 77
 
 container: $(READY) ## build the image and run it hardened: Linux, root, podman, buildah (docs/container.md)
 	PYTHON=$(BIN)/python tests/container/run.sh $(ARGS)

@@ -1,0 +1,10 @@
+"""What is done with the repository rather than by the program: pages that are made, the site, releases.
+
+reference   the pages about commands and routes, made from the commands and from the service's description
+locked      what a lock file pins, and the licences of what is installed
+licences    the page about licences
+sbom        the bill of materials (CycloneDX)
+audit       known vulnerabilities, where the list of them can be reached
+site        how the pages become a site that needs nothing from elsewhere
+release     a version, made and checked in a local folder
+"""

@@ -1,0 +1,56 @@
+"""``make audit``: are there known vulnerabilities in what the lock files pin?
+
+pip-audit knows where to ask. It is no dependency of this project: where it is not installed, or the list cannot be
+reached, this says so and is no success: exit status 77, "skipped", which the caller may accept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from tools.locked import ROOT, RUNTIME
+
+SKIPPED = 77
+"""What test harnesses take for "could not be done here"."""
+
+MINUTES = 5
+"""Longest wait for an answer."""
+
+
+def main() -> int:
+    """Return 0 if nothing is known against what is pinned, 1 if something is, `SKIPPED` if nobody could be asked."""
+    lock = str(ROOT / RUNTIME)
+    program = shutil.which("pip-audit")
+    if program is None:
+        return _skipped("pip-audit is not installed (pip install pip-audit)")
+    command = [program, "--require-hashes", "--disable-pip", "--progress-spinner", "off", "-f", "json", "-r", lock]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES)  # noqa: S603 - a fixed command
+    except subprocess.TimeoutExpired:
+        return _skipped(f"no answer within {MINUTES} minutes")
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return _skipped(f"pip-audit could not ask: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+    known = [(each["name"], each["version"], bad) for each in found["dependencies"] for bad in each.get("vulns", ())]
+    for name, version, bad in known:
+        _say(f"{name} {version}: {bad['id']}, mended in {', '.join(bad['fix_versions']) or 'no version yet'}")
+    _say(f"{len(found['dependencies'])} packages asked for, {len(known)} known vulnerabilities")
+    return 1 if known else 0
+
+
+def _skipped(why: str) -> int:
+    _say(f"SKIPPED, so nothing is known about vulnerabilities: {why}")
+    return SKIPPED
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"audit: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

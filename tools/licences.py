@@ -1,0 +1,67 @@
+"""The page about licences, from the lock files and what the installed packages say of themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tools.locked import DEV, RUNTIME, Pinned, direct, licence, pinned
+
+HEAD = """\
+<!-- made by `make docs` (tools/licences.py): edits are lost -->
+
+# Licences
+
+darrm-opt is Apache-2.0 ([LICENSE](../LICENSE)). It is installed beside the packages below, and neither copies nor bundles any of
+them; the container image does carry them. What each licence asks of you is between you and its text: this page says what the
+packages state in their own metadata, at the versions of the lock files.
+
+What deserves a second look before you redistribute an image:
+
+- `gurobipy` is proprietary; it is optional (extra `gurobi`), and the image does not have it.
+- `psycopg` and `psycopg-binary` (extra `postgres`) and a part of `python-flint` (extra `exact`) are LGPL: use them as they are,
+  replaceable, which a Python installation is. The image has the first two.
+- `certifi` is MPL-2.0: a change of *its files* must be offered.
+"""
+
+ABSENT = "(not installed here)"
+"""Where a marker of the lock leaves a package out."""
+
+
+def page() -> str:
+    """Return the page's text."""
+    runtime = pinned(RUNTIME)
+    tools = [package for package in pinned(DEV) if package.name not in {each.name for each in runtime}]
+    return "\n".join(
+        [
+            HEAD,
+            "## What a user installs",
+            "",
+            f"All extras included. {_count(runtime)}",
+            "",
+            *_table(runtime, direct(RUNTIME)),
+            "",
+            "## Tools of those who work on it",
+            "",
+            *_table(tools, direct(DEV)),
+            "",
+        ]
+    )
+
+
+def row(package: Pinned, asked_for: set[str]) -> str:
+    """Return a package's line of the table."""
+    by = "darrm-opt" if package.name in asked_for else ", ".join(package.wanted_by)
+    where = f" ({package.marker})" if package.marker else ""
+    return f"| `{package.name}` | {package.version} | {licence(package.name) or ABSENT} | {by}{where} |"
+
+
+def _table(packages: list[Pinned], asked_for: set[str]) -> list[str]:
+    return ["| package | version | licence | asked for by |", "|---|---|---|---|"] + [
+        row(package, asked_for) for package in packages
+    ]
+
+
+def _count(packages: list[Pinned]) -> str:
+    found = Counter(licence(package.name) or ABSENT for package in packages)
+    counted = ", ".join(f"{name} {many}" for name, many in sorted(found.items(), key=lambda each: (-each[1], each[0])))
+    return f"{len(packages)} packages: {counted}."

@@ -1,0 +1,87 @@
+"""What a lock file pins, and what the installed packages say of their licences."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
+"""What a user of every extra installs; the same and the tools."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One line of a lock file.
+
+    Attributes:
+        name: as the lock spells it, normalised.
+        version: exact.
+        hashes: SHA-256 of each file that may be installed, in order.
+        marker: where it is needed; empty for everywhere.
+        wanted_by: what asks for it; the project itself is "darrm-opt".
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    marker: str
+    wanted_by: tuple[str, ...]
+
+
+def pinned(lock: str = RUNTIME) -> list[Pinned]:
+    """Return what a lock file pins, by name."""
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    found = []
+    for entry in re.split(r"\n(?=[a-z0-9])", text):
+        head = re.match(r"([a-z0-9.-]+)==(\S+)(?: ; (.+?))? \\\n", entry)
+        if head is None:
+            continue  # the file's first lines
+        via = re.sub(r"\(.*?\)|via|#", " ", entry[entry.find("# via") :]).split()
+        hashes = tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})", entry))
+        found.append(Pinned(head[1], head[2], hashes, head[3] or "", tuple(via)))
+    return found
+
+
+def direct(lock: str = RUNTIME) -> set[str]:
+    """Return the names of the packages that pyproject.toml asks for itself."""
+    return {package.name for package in pinned(lock) if "darrm-opt" in package.wanted_by}
+
+
+SPDX = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD": "BSD (unspecified)",
+    "BSD License": "BSD (unspecified)",
+    "ISC License": "ISC",
+    "ISC License (ISCL)": "ISC",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Proprietary": "proprietary",
+    "Python Software Foundation License": "PSF-2.0",
+}
+"""How else a licence is written, and what it is called here."""
+
+LONGEST = 60
+"""A licence field that is longer is the licence's text, not its name."""
+
+
+def licence(name: str) -> str | None:
+    """Return the licence that an installed package states, or None where it is not installed.
+
+    Its licence expression (SPDX) if it has one, else a short licence field, else its classifiers.
+    """
+    try:
+        about = importlib.metadata.metadata(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    expression, field = (str(about[key] or "").strip() for key in ("License-Expression", "License"))
+    if expression:
+        return expression
+    classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]
+    if field and len(field) <= LONGEST and "\n" not in field and field != "UNKNOWN":
+        return SPDX.get(field, field)
+    return " OR ".join(sorted(SPDX.get(c, c) for c in classifiers)) or "not stated"

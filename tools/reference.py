@@ -1,0 +1,167 @@
+"""The pages about commands and routes, made from what is run: the declared verbs, and docs/openapi.json."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from api.cli.declared import Argument, Command, Parameter
+from api.cli.outcome import ExitCode
+from api.cli.verbs import VERBS, load
+from tools.locked import ROOT
+
+MADE = "<!-- made by `make docs` (tools/reference.py): edits are lost -->\n"
+
+
+def commands() -> str:
+    """Return the page about ``darrm``."""
+    lines = [
+        MADE,
+        "# The command line",
+        "",
+        "`darrm VERB [OPTIONS]`; `darrm --help` and `darrm VERB --help` say what follows, `darrm --version` the version. With",
+        "`--json` the answer is JSON on stdout, and everything else goes to stderr.",
+        "",
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {code:d} | {code.meaning} |" for code in ExitCode),
+    ]
+    for name in VERBS:
+        lines += ["", f"## darrm {name}", "", *_verb(Command.of(load(name)))]
+    return "\n".join(lines) + "\n"
+
+
+def _verb(command: Command) -> Iterator[str]:
+    yield _code_as_it_is(inspect.getdoc(command.verb) or "")
+    yield ""
+    yield "| option | value | default | what |"
+    yield "|---|---|---|---|"
+    for parameter in command.parameters:
+        yield "| " + " | ".join(_cell(each) for each in _parameter(parameter)) + " |"
+
+
+def _parameter(parameter: Parameter) -> tuple[str, str, str, str]:
+    declared = parameter.declared
+    if isinstance(declared, Argument):
+        needed = parameter.default is inspect.Parameter.empty
+        return f"*{declared.metavar}*", "", "needed" if needed else "", declared.help
+    usual = declared.otherwise or ("" if parameter.default in {None, False, ""} else f"`{parameter.default}`")
+    return f"`{declared.flag}`", declared.metavar, usual, declared.help
+
+
+def routes() -> str:
+    """Return the page about the HTTP API."""
+    described: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    schemas = described["components"]["schemas"]
+    lines = [
+        MADE,
+        "# HTTP routes",
+        "",
+        "Made from [openapi.json](../openapi.json), which is the service's own `/openapi.json`. How to use them: [the HTTP",
+        "API](../api.md). Errors are problem details (RFC 9457), media type `application/problem+json`.",
+    ]
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            lines += ["", f"## {method.upper()} {path}", "", *_operation(about)]
+    lines += ["", "## Bodies and answers"]
+    for name, schema in sorted(schemas.items()):
+        lines += ["", f"### {name}", "", *_schema(schema)]
+    return "\n".join(lines) + "\n"
+
+
+def _operation(about: dict[str, Any]) -> Iterator[str]:
+    yield f"**{about['summary']}.** {_text(about.get('description', ''))}".rstrip()
+    body = about.get("requestBody", {}).get("content", {})
+    for media, content in body.items():
+        yield ""
+        yield f"Body ({media}): {_type(content['schema'])}"
+    if about.get("parameters"):
+        yield ""
+        yield "| parameter | in | type | default | what |"
+        yield "|---|---|---|---|---|"
+        for each in about["parameters"]:
+            needed = "needed" if each.get("required") else _default(each["schema"])
+            what = each.get("description", "")
+            yield f"| `{each['name']}` | {each['in']} | {_cell(_type(each['schema']))} | {needed} | {_cell(what)} |"
+    yield ""
+    yield "| status | answer | what |"
+    yield "|---|---|---|"
+    for status, answer in sorted(about["responses"].items()):
+        kinds = ", ".join(_answer(media, content) for media, content in answer.get("content", {}).items())
+        yield f"| {status} | {_cell(kinds)} | {_cell(answer.get('description', ''))} |"
+
+
+def _answer(media: str, content: dict[str, Any]) -> str:
+    schema = content.get("schema", {})
+    return f"{_type(schema)} ({media})" if "$ref" in schema else media
+
+
+def _schema(schema: dict[str, Any]) -> Iterator[str]:
+    if schema.get("description"):
+        yield _text(schema["description"])
+        yield ""
+    needed = set(schema.get("required", ()))
+    fields = schema.get("properties", {})
+    if not fields:
+        yield f"Type: {_type(schema)}"
+        return
+    yield "| field | type | default | what |"
+    yield "|---|---|---|---|"
+    for name, field in fields.items():
+        usual = "needed" if name in needed else _default(field)
+        yield f"| `{name}` | {_cell(_type(field))} | {usual} | {_cell(field.get('description', ''))} |"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return a type in words, with its range."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return " or ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(_type(each) for each in schema[several])) + _range(schema)
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}{_range(schema)}"
+    kind = schema.get("type", "anything")
+    return (" or ".join(kind) if isinstance(kind, list) else str(kind)) + _range(schema)
+
+
+_RANGE = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "maxLength": "at most {} characters",
+}
+
+
+def _range(schema: dict[str, Any]) -> str:
+    limits = [said.format(schema[name]) for name, said in _RANGE.items() if name in schema]
+    return f", {', '.join(limits)}" if limits else ""
+
+
+def _default(schema: dict[str, Any]) -> str:
+    return f"`{json.dumps(schema['default'], ensure_ascii=False)}`" if schema.get("default") is not None else ""
+
+
+def _text(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _cell(text: str) -> str:
+    """Return text for a table's cell: on one line, no column of its own."""
+    text = re.sub(r"\](?= \[)", "\\]", _text(text))  # "[a, b] [unit]" would be a link
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _code_as_it_is(text: str) -> str:
+    return text.replace("<", "&lt;")

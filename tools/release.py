@@ -1,0 +1,181 @@
+"""``make release``: a version, made in a local folder from what is committed, and checked. Nothing is uploaded.
+
+    wheel, source archive     built twice from the commit, and equal both times
+    sbom.cdx.json             what a user installs (`tools.sbom`)
+    SHA256SUMS                of all of these
+
+A rehearsal (``--rehearsal``) does the same for a version that has no heading in the changelog yet, from a tree with
+changes: those are not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import email
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tools import sbom
+from tools.locked import ROOT
+
+PACKAGES = {"api", "darrm_opt", "solver_cache"}
+"""What a wheel holds, beside its own metadata."""
+
+NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+"""What a version looks like."""
+
+
+class Refused(Exception):
+    """There is no release, and this is why."""
+
+
+def version_of(source: Path) -> str:
+    """Return the version that the source states.
+
+    Raises:
+        Refused: it is no version.
+    """
+    text = (source / "darrm_opt" / "_version.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if found is None or not NUMBER.fullmatch(found[1]):
+        raise Refused("darrm_opt/_version.py states no version like 1.2.3 or 1.2.3rc1")
+    return found[1]
+
+
+def check_changelog(text: str, version: str) -> None:
+    """Refuse a changelog whose newest heading is not this version, with a date, or that has more to tell.
+
+    Args:
+        text: CHANGELOG.md.
+        version: what is to be released.
+
+    Raises:
+        Refused: with what to write.
+    """
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    wanted = rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d"
+    newest = next((heading for heading in headings if heading != "[Unreleased]"), None)
+    if newest is None or not re.fullmatch(wanted, newest):
+        raise Refused(f"the newest heading of CHANGELOG.md should be '## [{version}] - YYYY-MM-DD', and is {newest!r}")
+    unreleased = re.search(r"^## \[Unreleased\]\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    if unreleased and unreleased[1].strip():
+        raise Refused(f"CHANGELOG.md still has lines under Unreleased: put them under [{version}]")
+
+
+def make(output: Path, *, rehearsal: bool) -> list[Path]:
+    """Make a release of the commit that is checked out.
+
+    Args:
+        output: folder for the files; made, and empty so far.
+        rehearsal: whether the changelog and uncommitted changes are let pass.
+
+    Returns:
+        The files.
+
+    Raises:
+        Refused: something does not fit; nothing is left in ``output``.
+    """
+    if output.exists() and any(output.iterdir()):
+        raise Refused(f"{output} is not empty")
+    changed = _git("status", "--porcelain", "--untracked-files=no").strip()
+    if changed and not rehearsal:
+        raise Refused(f"there are changes that are not committed:\n{changed}")
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "source"
+        _take(source)
+        version = version_of(source)
+        if not rehearsal:
+            check_changelog((source / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+            if _git("tag", "--list", f"v{version}").strip():
+                raise Refused(f"v{version} is tagged already")
+        first, second = (_built(source, Path(scratch) / name) for name in ("first", "second"))
+        if [path.read_bytes() for path in first] != [path.read_bytes() for path in second]:
+            raise Refused("two builds of the same commit differ")
+        for path in first:
+            check_archive(path, version)
+        output.mkdir(parents=True, exist_ok=True)
+        files = [_written(output / path.name, path.read_bytes()) for path in first]
+    files.append(_written(output / "sbom.cdx.json", sbom.text(version).encode()))
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+    return [*files, _written(output / "SHA256SUMS", sums.encode())]
+
+
+def check_archive(path: Path, version: str) -> None:
+    """Refuse a wheel or source archive of another version, or with files that do not belong there.
+
+    Args:
+        path: the archive.
+        version: what it should be.
+
+    Raises:
+        Refused: with what is wrong.
+    """
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            about = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
+        foreign = {name.split("/")[0] for name in names if ".dist-info/" not in name} - PACKAGES
+        if foreign:
+            raise Refused(f"{path.name} holds {', '.join(sorted(foreign))}, which is no package of ours")
+    else:
+        with tarfile.open(path) as archive:
+            (inner,) = [each for each in archive.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each)]
+            member = archive.extractfile(inner)
+            about = member.read().decode() if member else ""
+    stated = email.message_from_string(about)["Version"]
+    if stated != version:
+        raise Refused(f"{path.name} says version {stated}, not {version}")
+
+
+def _take(source: Path) -> None:
+    """Unpack the commit that is checked out."""
+    with tempfile.TemporaryFile() as archive:
+        subprocess.run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, stdout=archive, check=True)  # noqa: S607 - the user's git
+        archive.seek(0)
+        with tarfile.open(fileobj=archive) as taken:
+            taken.extractall(source, filter="data")
+
+
+def _built(source: Path, to: Path) -> list[Path]:
+    epoch = _git("log", "-1", "--format=%ct").strip()  # the archives' only time
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(to)]
+    subprocess.run(  # noqa: S603 - a fixed command
+        command, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, check=True, capture_output=True
+    )
+    return sorted(to.iterdir())
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True, check=True).stdout  # noqa: S603, S607 - the user's git
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def main() -> int:
+    """Read the command line, make the release, and say what is there."""
+    parser = argparse.ArgumentParser(prog="make release", description="Make a release in a local folder.")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", help="an empty folder")
+    parser.add_argument("--rehearsal", action="store_true", help="without the changelog's heading, and with changes")
+    asked = parser.parse_args()
+    try:
+        files = make(asked.output, rehearsal=asked.rehearsal)
+    except Refused as why:
+        sys.stderr.write(f"release: refused: {why}\n")
+        return 1
+    for path in files:
+        sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The bill of materials, as CycloneDX 1.6 in JSON: what a user installs, with versions, hashes and licences.
+
+``python -m tools.sbom FILE`` writes it. It is made from the lock file and the installed packages' metadata alone, with no
+time and no serial number in it, so that the same lock gives the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tools.locked import RUNTIME, Pinned, licence, pinned
+
+EXPRESSION = {"AND", "OR", "WITH"}
+"""Words that make a licence an expression of several."""
+
+
+def bill(version: str, lock: str = RUNTIME) -> dict[str, Any]:
+    """Return the bill of materials for a version of darrm-opt.
+
+    Args:
+        version: of darrm-opt.
+        lock: the lock file that is described.
+    """
+    packages = pinned(lock)
+    ours = f"pkg:pypi/darrm-opt@{version}"
+    urls = {package.name: f"pkg:pypi/{package.name}@{package.version}" for package in packages}
+    needs: dict[str, set[str]] = {ours: set(), **{url: set() for url in urls.values()}}
+    for package in packages:
+        for asking in package.wanted_by:
+            needs[ours if asking == "darrm-opt" else urls.get(asking, ours)].add(urls[package.name])
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "library",
+                "bom-ref": ours,
+                "name": "darrm-opt",
+                "version": version,
+                "purl": ours,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            }
+        },
+        "components": [_component(package, urls[package.name]) for package in packages],
+        "dependencies": [{"ref": url, "dependsOn": sorted(on)} for url, on in sorted(needs.items())],
+    }
+
+
+def _component(package: Pinned, url: str) -> dict[str, Any]:
+    stated = licence(package.name)
+    described: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": url,
+        "name": package.name,
+        "version": package.version,
+        "purl": url,
+        # one hash a file that the lock allows; CycloneDX' "hashes" would be of one and the same file
+        "properties": [{"name": "darrm-opt:sha256", "value": each} for each in package.hashes],
+    }
+    if package.marker:
+        described["properties"].append({"name": "darrm-opt:marker", "value": package.marker})
+    if stated is not None:
+        several = EXPRESSION & set(stated.split())
+        described["licenses"] = [{"expression": stated} if several else {"license": {"name": stated}}]
+    return described
+
+
+def text(version: str) -> str:
+    """Return it as it is written to a file."""
+    return json.dumps(bill(version), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    from darrm_opt._version import __version__
+
+    Path(sys.argv[1]).write_text(text(__version__), encoding="utf-8")

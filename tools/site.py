@@ -1,0 +1,59 @@
+"""How the pages become a site (MkDocs reads this file as a hook).
+
+Pages link to each other and to files of the repository as they do on disk. A few of those files become pages of the site;
+a link to any other becomes the file's name, since the site does not carry it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parent.parent
+
+CARRIED = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/results.md": "benchmarks.md",
+}
+"""Files outside docs/ that are pages of the site, by their path in the repository."""
+
+LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the files that are carried."""
+    for path, page in CARRIED.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return a page with its links leading where the site has them."""
+    here = {page: path for path, page in CARRIED.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    return LINK.sub(lambda link: relinked(link, here), markdown)
+
+
+def relinked(link: re.Match[str], here: str) -> str:
+    """Return a link as the site needs it.
+
+    Args:
+        link: a match of `LINK`.
+        here: path of the page in the repository.
+    """
+    target, anchor = link["target"], link["anchor"] or ""
+    if ":" in target:
+        return link[0]
+    there = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
+    if there.startswith("docs/"):
+        to = there.removeprefix("docs/")
+    elif there in CARRIED:
+        to = CARRIED[there]
+    else:
+        return link["text"] if there in link["text"] else f"{link['text']} (`{there}` in the repository)"
+    start = CARRIED.get(here, here.removeprefix("docs/"))
+    return f"[{link['text']}]({posixpath.relpath(to, posixpath.dirname(start) or '.')}{anchor})"

@@ -30,7 +30,7 @@ LAYERS = (
     {"design"},
     {"record"},
     {"accounting", "ensembles"},
-    {"release", "mechanism", "learning"},
+    {"release", "mechanism", "planning", "learning"},
     {"figures"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )

@@ -1,0 +1,16 @@
+"""What should I do? From voters, queries and a total (ε, δ) to the most accurate release, or to the news that none is needed.
+
+situation  what is asked, and which account of the voters it permits
+option     one way of releasing, a remedy, and the plan, as values
+plain      plain majorities: post-processing of private models, or what fresh answers cost
+noisy      γ_opt, GNMax, SAA, subsampling, randomised response, each as far as the total allows
+remedies   what would make an option of use where none is
+planner    `plan`
+"""
+
+from darrm_opt.planning.option import WAYS, Option, Plan, Remedy, Way
+from darrm_opt.planning.plain import together
+from darrm_opt.planning.planner import LEAST_ACCURACY, plan
+from darrm_opt.planning.situation import Situation
+
+__all__ = ["LEAST_ACCURACY", "WAYS", "Option", "Plan", "Remedy", "Situation", "Way", "plan", "together"]

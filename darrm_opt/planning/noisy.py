@@ -1,0 +1,190 @@
+"""Majorities with noise, each turned up as far as the total allows, by an account of its own γ."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from darrm_opt.accounting.accounts import bits_total, profile_total
+from darrm_opt.accounting.allowance import MOST_PROFILE_QUERIES, largest_allowance
+from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.sequence_design import design_sequence
+from darrm_opt.accounting.turning import turned_up
+from darrm_opt.baselines import subsampling as subsampled
+from darrm_opt.design.certificate import verify
+from darrm_opt.ensembles.compare import most_that_fit
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.errors import BackendUnavailable, NotPrivate
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning.option import Option, Way
+from darrm_opt.planning.situation import Situation
+from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem
+
+POINTS = 2001
+"""Grid points of the accounts while knobs are turned: coarse, hence fast, and sound."""
+
+PRECISION = 5e-3
+"""Share of the budget that a knob may leave unused."""
+
+MANY = 500
+"""Queries beyond which not every way is weighed: each account takes seconds, and γ_opt gains on the others with every query."""
+
+MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
+"""Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
+
+
+def allowance(situation: Situation) -> Option:
+    """Return γ_opt of the best target of one release of which Q fit."""
+    asked = situation.released
+    found = largest_allowance(
+        asked.K, asked.voter, situation.queries, situation.total, asked.affected, situation.objective
+    )
+    each = found.target
+    why = (
+        f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP, the best split of the total over "
+        f"{situation.queries:,} of them. {situation.composing()}"
+    )
+    solution = found.solution
+    accuracy = situation.accuracy(solution.noise)
+    return Option(
+        "allowance",
+        True,  # noqa: FBT003
+        accuracy,
+        situation.queries,
+        found.total,
+        found.account,
+        solution.noise,
+        solution.problem,
+        solution,
+        situation.K,
+        why,
+    )
+
+
+def sequence(situation: Situation, seeds: Sequence[NoiseFunction] = ()) -> Option:
+    """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
+    if situation.queries == 1:
+        return Option.unfit("sequence", situation, "One release is no sequence: see allowance.")
+    found = design_sequence(situation.released, situation.queries, situation.total, situation.objective, seeds=seeds)
+    why = f"Every bit may show what, shown {situation.queries:,} times, costs the total, and no more. {situation.composing()}"
+    return _option("sequence", situation, found.noise, found.total.epsilon, "bits", why)
+
+
+def gnmax(situation: Situation) -> Option:
+    """Return the winner of two counts with Gaussian noise."""
+    return _turned(
+        "gnmax",
+        situation,
+        lambda inverse: noise_function(situation.K, GaussianNoise.of_sigma(1 / inverse)),
+        4.0,
+        lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
+    )
+
+
+def saa(situation: Situation) -> Option:
+    """Return the winner of two counts with Laplace noise."""
+    return _turned(
+        "saa",
+        situation,
+        lambda inverse: noise_function(situation.K, LaplaceNoise(1 / inverse)),
+        8.0,
+        lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
+    )
+
+
+def constant(situation: Situation) -> Option:
+    """Return randomised response: the majority with one probability, whatever the votes."""
+    K = situation.K
+    return _turned(
+        "constant",
+        situation,
+        lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
+        1.0,
+        lambda share: f"The majority with probability {share:.4g}, else a fair coin, however clear the vote is.",
+    )
+
+
+def subsampling(situation: Situation) -> Option:
+    """Return the majority of m voters drawn anew for each query."""
+    K, total = situation.K, situation.total
+    most = most_that_fit(lambda m: _cost(subsampled(K, m), situation)[0] <= total.epsilon, K)
+    if not most:
+        why = "Even the answer of a single voter, drawn anew for each query, costs more than the total."
+        return Option.unfit("subsampling", situation, why)
+    noise = subsampled(K, most)
+    epsilon, account = _cost(noise, situation)
+    drawn = "a single voter" if most == 1 else f"{most} voters"
+    why = f"The majority of {drawn} drawn anew for each query. {situation.composing()}"
+    return _option("subsampling", situation, noise, epsilon, account, why)
+
+
+def _turned(
+    name: Way,
+    situation: Situation,
+    make: Callable[[float], NoiseFunction],
+    most: float,
+    words: Callable[[float], str],
+) -> Option:
+    """Return a way with one knob, turned up as far as the total allows."""
+
+    def made(value: float) -> tuple[NoiseFunction, float]:
+        noise = make(value)
+        return noise, _cost(noise, situation)[0]
+
+    budget = situation.total.epsilon
+    guess = min(most, 1 / situation.K)
+    end = turned_up(made, budget, most, guess=guess, precision=PRECISION)
+    if end is None:
+        return Option.unfit(name, situation, "Even its noisiest setting costs more than the total.")
+    epsilon, account = _cost(end.made, situation)
+    return _option(name, situation, end.made, epsilon, account, f"{words(end.value)} {situation.composing()}")
+
+
+def _cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
+    """Return what Q releases of any γ cost at the total δ, and by which account; ``inf`` where nothing is proved."""
+    counts = Counter({Release(noise, situation.released): situation.queries})
+    try:
+        return bits_total(counts, situation.total.delta, POINTS).epsilon, "bits"
+    except BelowLeakFloor:
+        return math.inf, "none"
+    except TooMuchWork:
+        if situation.queries > MOST_PROFILE_QUERIES:
+            return math.inf, "none"
+    try:
+        return profile_total(counts, situation.total.delta).epsilon, "profile"
+    except (BelowLeakFloor, TooMuchWork, BackendUnavailable):
+        return math.inf, "none"
+
+
+def _option(name: Way, situation: Situation, noise: NoiseFunction, epsilon: float, account: str, why: str) -> Option:
+    """Return an option of a γ that is no γ_opt, with a target for which it is proved; unfit if there is none."""
+    if not epsilon <= situation.total.epsilon:
+        return Option.unfit(name, situation, "It costs more than the total.")
+    problem = proved_for(noise, situation)
+    if problem is None:
+        return Option.unfit(name, situation, "No target is proved for its γ.")
+    spent = Privacy(epsilon, situation.total.delta)
+    accuracy = situation.accuracy(noise)
+    return Option(name, True, accuracy, situation.queries, spent, account, noise, problem, None, situation.K, why)  # noqa: FBT003
+
+
+def proved_for(noise: NoiseFunction, situation: Situation) -> Problem | None:
+    """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
+    asked, delta = situation.released, situation.total.delta
+    try:
+        least = Release(noise, asked).profile.epsilon(delta)
+    except BelowLeakFloor:
+        return None
+    for margin in MARGINS:
+        epsilon = min(least * (1 + margin) + 1e-3 * margin, LARGEST_TARGET_EPSILON)
+        problem = Problem(asked.K, asked.voter, Privacy(epsilon, delta), asked.affected)
+        try:
+            verify(problem, noise)
+        except NotPrivate:
+            continue
+        return problem
+    return None

@@ -1,0 +1,81 @@
+"""Where a run stands, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from solver_cache.key import Request
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        planned: problems that were missing when it began.
+        solved: answers that it kept.
+        elsewhere: answers that another run kept meanwhile.
+        failed: problems that are given up.
+        losses: how often a worker was lost with work in hand.
+        worst_gap: the largest gap among its own answers.
+        work: expected work [s on one processor].
+        done: the part of it that is over.
+        seconds: time since the run began [s].
+    """
+
+    planned: int
+    solved: int
+    elsewhere: int
+    failed: int
+    losses: int
+    worst_gap: float
+    work: float
+    done: float
+    seconds: float
+
+    @property
+    def over(self) -> int:
+        """Problems that nothing is left to be done about."""
+        return self.solved + self.elsewhere + self.failed
+
+    @property
+    def rate(self) -> float:
+        """Answers kept in a second."""
+        return self.solved / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def remaining(self) -> float | None:
+        """Expected time to the end [s], at the pace at which expected work was done so far; None before there is one."""
+        return self.seconds * (self.work - self.done) / self.done if self.done > 0 else None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A problem that was given up.
+
+    Attributes:
+        request: what was asked.
+        key: its key.
+        reason: why, in words.
+    """
+
+    request: Request
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        progress: where it stood at its end.
+        failures: what was given up.
+    """
+
+    progress: Progress
+    failures: tuple[Failure, ...]
+
+
+Watcher = Callable[[Progress], None]

@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness faults fuzz openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,18 @@ bench: $(READY) ## measure, and write the table in benchmarks/
 
 soundness: $(READY) ## hold certificates against exact arithmetic on random problems (10,000: half an hour)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.soundness --write docs/soundness.md $(ARGS)
+
+faults: $(READY) ## kill writers, servers, solvers, clients, label runs at random moments (an hour; docs/faults.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_service $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
+
+fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running service
+	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)
+
+openapi: $(READY) ## write the description of the HTTP API to docs/openapi.json
+	$(BIN)/python -m api.openapi > docs/openapi.json.new
+	mv docs/openapi.json.new docs/openapi.json
 
 docs: $(READY) ## write the pages that are made, and build the site into site/, strictly
 	$(BIN)/python -m tools

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -34,6 +35,19 @@ class Client(NamedTuple):
 
     name: str
     local: bool
+
+
+_ASKING: ContextVar[Client | None] = ContextVar("client", default=None)
+
+
+def let_in(client: Client) -> None:
+    """Note who asks, for as long as the request is answered."""
+    _ASKING.set(client)
+
+
+def asking_now() -> Client | None:
+    """Return who asks; None outside of a request."""
+    return _ASKING.get()
 
 
 def client_of(headers: Headers, address: str | None, ring: Ring | None) -> tuple[Client, Denial | None]:

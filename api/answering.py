@@ -13,6 +13,7 @@ from typing import Any
 
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
+from solver_cache.key import Request
 
 Report = Callable[[Any], None]
 
@@ -62,16 +63,22 @@ def certificate(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 def tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return solutions for the ``problems`` that have none in ``known`` (a record or None each), and the averages.
 
+    "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
+
     They differ in their target only, so each solve starts from the rows of the one before it (`design.tradeoff`); the
     time limit is that of all together.
     """
     import time
 
     from api.curves import over_m
+    from api.work import examined
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.solver import solve_warm
 
-    problems = [problem_from_record(record) for record in argument["problems"]]
+    problems, doubts = (
+        [problem_from_record(record) for record in argument["problems"]],
+        [""] * len(argument["problems"]),
+    )
     solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
     goal, rows = as_objective(argument["objective"]), None
     ends = time.monotonic() + argument["time_limit"]
@@ -79,12 +86,13 @@ def tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         report({"done": sum(solution is not None for solution in solutions), "of": len(problems)})
         if solutions[i] is None:
             left = max(ends - time.monotonic(), 1e-3)
-            solutions[i], rows = solve_warm(
+            solved, rows = solve_warm(
                 problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
             )
+            solutions[i], doubts[i] = solved, examined(solved, Request(problems[i], goal, argument["shape"]))[1]
     found = [solution for solution in solutions if solution is not None]
     averages = over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
-    return {"solutions": [solution_record(solution) for solution in found], "curves": averages}
+    return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}
 
 
 def comparison(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -12,18 +12,16 @@ from typing import Any
 
 from api import metrics, work
 from api.board import Threaded
+from api.kept import keep_record
 from api.pool import Pool
 from api.runner import Progress
 from api.settings import Settings
 from darrm_opt.design.program import Status
 from darrm_opt.record import solution_record
-from solver_cache.errors import CacheError
-from solver_cache.examine import examine
 from solver_cache.jobs import Job
-from solver_cache.key import CORE, Request, canonical_json, digest
-from solver_cache.row import Row
+from solver_cache.key import Request, canonical_json
 from solver_cache.solve import recall
-from solver_cache.store import NoStore, Store
+from solver_cache.store import Store
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -70,28 +68,11 @@ class Designer:
         if trouble:
             _LOG.error("the answer to %s does not pass its own check: %s", job.id, trouble)
         elif record["status"] == Status.OPTIMAL.value:
-            record, kept, trouble = await self._apart(self._keep, request, record)
+            record, kept, trouble = await self._apart(keep_record, request, record, self._store)
         answer = _named(record, request, cached=False)
         if kept:
             return canonical_json({"kept": True}), answer
         return canonical_json({"kept": False, "record": record, "time_limit": limit, "trouble": trouble}), answer
-
-    def _keep(self, request: Request, record: dict[str, Any]) -> tuple[dict[str, Any], bool, str]:
-        """Keep an optimal answer, which its process has examined; return the one that then stands, and whether it does."""
-        text = canonical_json(record)
-        mine = Row(request.key, CORE, text, digest(text))
-        try:
-            seen = self._store.get(request.key)
-            theirs = examine(seen, request).solution
-            if theirs is None:
-                standing = self._store.put(mine, replacing=seen)
-                if standing == mine:
-                    return record, not isinstance(self._store, NoStore), ""
-                theirs = examine(standing, request).solution
-        except CacheError as err:
-            _LOG.warning("the answer to %s is not kept: %s", request.key, err)
-            return record, False, str(err)
-        return (record, False, "another row stands there") if theirs is None else (solution_record(theirs), True, "")
 
     async def result(self, job: Job) -> dict[str, Any] | None:
         """Return what came of a job that is done, proved again; None if that is no longer there or of use."""

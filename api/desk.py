@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from api import metrics, work
-from api.answering import error_curve
+from api.access import asking_now
 from api.board import Board, News
 from api.bounds import check_design, check_voters
 from api.designing import GAMMA, OVERTIME, Designer
 from api.intake import Intake
 from api.kept import nearest_record
+from api.once import Once
 from api.pool import Pool, PoolState
 from api.refusals import JobCancelled, NotKept, ShuttingDown
 from api.runner import Progress, Runner
-from api.schemas import ACCEPTED, LARGEST_POINTS, CurveRequest, DesignRequest
+from api.schemas import DesignRequest
 from api.settings import Settings
 from api.solver_process import Task
 from api.stopping import Stopping
 from darrm_opt.design.solver import check_choices
-from darrm_opt.errors import InvalidInput, SolveFailed
+from darrm_opt.errors import SolveFailed
 from solver_cache.jobs import LISTED, Job, State, open_jobs
 from solver_cache.key import Request, canonical_json
 from solver_cache.store import Store
@@ -67,8 +68,8 @@ class Desk:
         self._store, self._settings = store, settings
         self._jobs = open_jobs(store)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
-        self._asking: dict[str, asyncio.Task[Any]] = {}
-        self._intake = Intake(self._jobs, settings.queue_length)
+        self._once = Once()
+        self._intake = Intake(self._jobs, settings)
         self._chores: list[asyncio.Task[None]] = []
         self._closing = False
 
@@ -163,6 +164,7 @@ class Desk:
             BackendUnavailable: it must be solved, and the solver is not there.
             NotKept: neither it nor one that implies its guarantee is kept, and solving is off.
             Busy: too many jobs wait already.
+            TooManyJobs: whoever asks has had many queued lately.
             JobCancelled: somebody cancelled the job.
             SolveFailed: the solve failed; the text says why.
             ShuttingDown: the server stops.
@@ -170,7 +172,7 @@ class Desk:
         """
         request = self._request(asked)
         try:
-            there = await self._once(request.key, lambda: self._kept_or_queued(request, asked))
+            there = await self._once.do(request.key, lambda: self._kept_or_queued(request, asked))
         except NotKept:
             near = await self._nearest(request)
             if near is None:
@@ -183,7 +185,7 @@ class Desk:
 
     async def _nearest(self, request: Request) -> dict[str, Any] | None:
         """Return the best kept answer whose guarantee implies the one that is asked, labelled; None if there is none."""
-        found = await self._once(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
+        found = await self._once.do(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
         if found is not None:
             metrics.looked("nearest")
         return found
@@ -206,20 +208,6 @@ class Desk:
         """Return a job that is over as queued once more: its result is no longer of use; raises as `gamma`."""
         self._check_solving()
         return await self._queued(job.id, job.request, afresh=True)
-
-    async def error_curve(self, asked: CurveRequest, patience: float | None = None) -> dict[str, Any] | Pending:
-        """Return the errors of γ_opt and of the baselines over p, or what works on that γ; raises as `gamma`."""
-        if not 2 <= asked.points <= LARGEST_POINTS:
-            raise InvalidInput("points", asked.points, ACCEPTED["points"])
-        answer = await self.gamma(asked, patience)
-        if isinstance(answer, Pending):
-            return answer
-        solution = {name: value for name, value in answer.items() if name not in {"id", "cached", "nearest"}}
-        drawn = await self.perform(
-            error_curve, {"solution": solution, "points": asked.points, "baselines": asked.baselines}
-        )
-        told = ("id", "cached", "nearest", "shape", "status", "warnings")
-        return {**{name: answer[name] for name in told}, **drawn}
 
     async def result(self, job: Job) -> dict[str, Any] | None:
         """Return what came of a job that is done, proved again; None if that is no longer there or of use."""
@@ -251,15 +239,6 @@ class Desk:
         check_voters(asked.K, self._settings)
         return asked.request()
 
-    async def _once(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what ``work`` returns, begun once for all who ask under one key while it goes on."""
-        task = self._asking.get(key)
-        if task is None:
-            task = self._asking[key] = asyncio.ensure_future(work())
-            task.add_done_callback(lambda done: (self._asking.pop(key), done.cancelled() or done.exception()))
-        result: Result = await asyncio.shield(task)
-        return result
-
     async def _kept_or_queued(self, request: Request, asked: DesignRequest) -> dict[str, Any] | Job:
         kept = await self._designer.recalled(request)
         if kept is not None:
@@ -280,7 +259,7 @@ class Desk:
     async def _queued(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        job = await self.apart(self._intake.submit, id, text, afresh)
+        job = await self.apart(self._intake.submit, id, text, afresh, asking_now())
         self._runner.poke()
         return job
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.access import UNLIMITED_PATHS, client_of, needs_key, wrong_host
+from api.access import UNLIMITED_PATHS, client_of, let_in, needs_key, wrong_host
 from api.denials import Denial, retry_after
 from api.keys import Ring
 from api.rates import Rates, shared_table
@@ -82,6 +82,7 @@ class Gate:
         asked = self._ring if needs_key(path, settings.metrics) else None
         client, denial = client_of(headers, origin[0] if origin else None, asked)
         scope["darrm.client"] = client
+        let_in(client)
         rate = settings.rate
         if rate is None:
             rate = 0.0 if client.local else RATE_OF_OTHERS

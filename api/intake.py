@@ -6,9 +6,12 @@ import asyncio
 import logging
 import time
 
+from api.access import Client
 from api.board import Threaded
 from api.designing import GAMMA
-from api.refusals import Busy
+from api.rates import Rates, shared_table
+from api.refusals import Busy, TooManyJobs
+from api.settings import Settings
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
 
@@ -27,27 +30,44 @@ DAYS = 30 * 86400.0
 """How long one in a database is kept [s]; its answer stays."""
 
 
+JOBS_OF_OTHERS = 1.0
+"""Jobs that an address or key may have queued in the long run, where nothing is set [1/s]."""
+
+
 class Intake:
-    """Queues jobs as long as there is room.
+    """Queues jobs as long as there is room, and not all of it for one client.
+
+    A job that is there already costs nobody anything. One that is new is charged to who asks for it, by a second bucket
+    beside the one of requests (`api.gate`): a request is answered in a millisecond, a job may take a minute.
 
     Args:
         jobs: where they are kept.
-        most: how many may wait.
+        settings: how many may wait, and how many of them one client may have queued.
     """
 
-    def __init__(self, jobs: Jobs, most: int) -> None:
-        self._jobs, self._most = jobs, most
+    def __init__(self, jobs: Jobs, settings: Settings) -> None:
+        self._jobs, self._most = jobs, settings.queue_length
+        self._rate, self._burst = settings.job_rate, settings.job_burst
+        self._rates = Rates(shared_table(settings.run_folder))
         self._counted, self._waiting = 0.0, 0
 
-    def submit(self, id: str, text: str, afresh: bool) -> Job:  # noqa: A002, FBT001 — called through a thread
+    def submit(self, id: str, text: str, afresh: bool, client: Client | None = None) -> Job:  # noqa: A002, FBT001 — called through a thread
         """Return the job, queued now unless it is there; blocks.
+
+        Args:
+            id: of the job.
+            text: what is asked.
+            afresh: whether to queue it also if it is done.
+            client: who asks; None: nobody is charged.
 
         Raises:
             Busy: it would have to be queued, and the queue is full.
+            TooManyJobs: it would have to be queued, and the client has had many queued lately.
         """
         there = self._jobs.get(id)
         if there is None or there.state in {"failed", "cancelled"} or (afresh and there.state == "done"):
             self._check()
+            self._charge(client)
         return self._jobs.submit(id, GAMMA, text, afresh=afresh)
 
     async def prune(self, apart: Threaded, url: str) -> None:
@@ -59,6 +79,20 @@ class Intake:
             except CacheError as err:
                 _LOG.warning("old jobs cannot be forgotten: %s", err)
             await asyncio.sleep(min(keep, PRUNED))
+
+    def _charge(self, client: Client | None) -> None:
+        if client is None:
+            return
+        rate = self._rate
+        if rate is None:
+            rate = 0.0 if client.local else JOBS_OF_OTHERS
+        if rate > 0:
+            wait = self._rates.take(f"jobs of {client.name}", rate, self._burst)
+            if wait > 0:
+                told = (
+                    f"{rate:g} new problems a second are taken from one client in the long run, {self._burst} at once."
+                )
+                raise TooManyJobs(told, wait)
 
     def _check(self) -> None:
         full = self._waiting >= self._most

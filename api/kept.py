@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from darrm_opt.design.program import Status
-from darrm_opt.record import solution_from_record, solution_record
+from darrm_opt.record import solution_record
 from solver_cache.errors import CacheError
-from solver_cache.examine import inspect
-from solver_cache.key import Request
-from solver_cache.row import row_of
+from solver_cache.examine import examine, inspect
+from solver_cache.key import CORE, Request, canonical_json, digest
+from solver_cache.row import Row
 from solver_cache.solve import recall
-from solver_cache.store import Store
+from solver_cache.store import NoStore, Store
 
 _LOG = logging.getLogger("api")
 
@@ -40,14 +40,33 @@ def kept_records(requests: Sequence[Request], store: Store) -> list[dict[str, An
     return [None if solution is None else solution_record(solution) for solution in solutions]
 
 
-def keep_records(records: Sequence[dict[str, Any]], store: Store) -> None:
-    """Keep those records of new answers that are optimal. That it cannot be done is logged: the answers are there."""
+def keep_record(request: Request, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+    """Keep an optimal answer that its solver process has examined; return the one that then stands, and whether it does.
+
+    A bad row that stood in its place is replaced; a good one stays, and is what is returned. The third value says why the
+    answer is not kept, in words, which is logged as well; usually it is empty.
+    """
+    text = canonical_json(record)
+    mine = Row(request.key, CORE, text, digest(text))
     try:
-        for record in records:
-            if record["status"] == Status.OPTIMAL.value:
-                store.put(row_of(solution_from_record(record)))
+        seen = store.get(request.key)
+        theirs = examine(seen, request).solution
+        if theirs is None:
+            standing = store.put(mine, replacing=seen)
+            if standing == mine:
+                return record, not isinstance(store, NoStore), ""
+            theirs = examine(standing, request).solution
     except CacheError as err:
-        _LOG.warning("answers are not kept: %s", err)
+        _LOG.warning("the answer to %s is not kept: %s", request.key, err)
+        return record, False, str(err)
+    return (record, False, "another row stands there") if theirs is None else (solution_record(theirs), True, "")
+
+
+def keep_records(answers: Sequence[tuple[Request, dict[str, Any]]], store: Store) -> None:
+    """Keep those new answers that are optimal, as `keep_record` does; whether it succeeds changes no answer given now."""
+    for request, record in answers:
+        if record["status"] == Status.OPTIMAL.value:
+            keep_record(request, record, store)
 
 
 def nearest_record(request: Request, store: Store) -> dict[str, Any] | None:

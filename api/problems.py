@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from api.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
-from api.refusals import ShuttingDown, TooMuchAsked
+from api.refusals import ShuttingDown, TooManyJobs, TooMuchAsked
 from api.schemas.design import InField
 from api.schemas.fields import ACCEPTED, field_of
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
@@ -41,6 +42,7 @@ _TITLES = {
     "not-kept": "No such answer is kept.",
     "not-acceptable": "The answer has none of the forms that were asked for.",
     "busy": "The server has more to do than it takes.",
+    "too-many-jobs": "Too many new problems from one client.",
     "cancelled": "The job was cancelled.",
     "cache-unavailable": "The place where answers are kept cannot be used.",
     "shutting-down": "The server is shutting down.",
@@ -86,7 +88,7 @@ _DESCRIPTIONS = {
     422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not installed "
     "here or for more work than this server gives to one request; or a posted γ is not private.",
     421: "The server is not called by that name.",
-    429: "Too many requests.",
+    429: "Too many requests, or too many new problems, from one client.",
     431: "The request line and headers are too large.",
     500: "Something unforeseen went wrong, or the solver failed.",
     503: "The place where answers are kept cannot be used at the moment, or the server is busy or shutting down.",
@@ -127,6 +129,7 @@ _KINDS = {
     "NotAcceptable": (406, "not-acceptable"),
     "JobCancelled": (409, "cancelled"),
     "Busy": (503, "busy"),
+    "TooManyJobs": (429, "too-many-jobs"),
     "ShuttingDown": (503, "shutting-down"),
     "PoolClosed": (503, "shutting-down"),
     "CacheError": (503, "cache-unavailable"),
@@ -146,7 +149,7 @@ def _field(err: DarrmError) -> str:
             return "backend"
         case NotPrivate():
             return "gamma"
-    return ""
+    return "total_delta" if type(err).__name__ == "BelowLeakFloor" else ""
 
 
 def _more(err: DarrmError) -> dict[str, Any]:
@@ -184,6 +187,8 @@ async def _refused(_: Request, err: Exception) -> JSONResponse:
     details = details_of(err)
     if details.type.endswith(("solve-failed", "cache-unavailable")):
         _LOG.error("%s", err)
+    if isinstance(err, TooManyJobs):
+        return _rendered(details, {"Retry-After": str(math.ceil(err.seconds))})
     return _rendered(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
 
 

@@ -13,6 +13,18 @@ class Busy(DarrmError):
     """More work waits already than this server takes; it helps to ask again later."""
 
 
+class TooManyJobs(DarrmError):
+    """One client has had many jobs queued lately; it helps to ask again later.
+
+    Attributes:
+        seconds: when [s].
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(message)
+
+
 class JobCancelled(DarrmError):
     """Somebody cancelled the job that one waited for."""
 

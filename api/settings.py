@@ -114,6 +114,15 @@ class Settings(BaseSettings):
     burst: Count = Field(
         default=200, description="Requests that may come at once before the rate counts; a whole number, at least 1."
     )
+    job_rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None,
+        description="New problems that a key, or an address without one, may have solved in the long run [1/s]; from 0 "
+        "(no limit) to 1000000; unless set, 1 for others than this machine's own programs without a key.",
+    )
+    job_burst: Count = Field(
+        default=500,
+        description="New problems that may come at once before that rate counts; a whole number, at least 1.",
+    )
 
     # ------------------------------------------------------------------------------------------- access
 

@@ -60,7 +60,7 @@ def gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         time_limit=argument["time_limit"],
         progress=lambda told: report(progress(told)),
     )
-    return {"record": solution_record(solution), "doubt": _examined(solution, request)[1]}
+    return {"record": solution_record(solution), "doubt": examined(solution, request)[1]}
 
 
 def proved(argument: dict[str, Any], report: Report) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ def proved(argument: dict[str, Any], report: Report) -> dict[str, Any] | None:
     For an answer that was cut short, which no store keeps, as well.
     """
     report(None)
-    solution, _ = _examined(solution_from_record(argument["record"]), request_of(argument["asked"]))
+    solution, _ = examined(solution_from_record(argument["record"]), request_of(argument["asked"]))
     return None if solution is None else solution_record(solution)
 
 
@@ -86,7 +86,7 @@ def progress(told: Progress) -> dict[str, Any]:
     }
 
 
-def _examined(solution: Solution, request: Request) -> tuple[Solution | None, str]:
+def examined(solution: Solution, request: Request) -> tuple[Solution | None, str]:
     """Examine a solution as one that is read from a store, whatever its status; return it under the new certificate."""
     found = examine(row_of(replace(solution, status=Status.OPTIMAL)), request)
     return None if found.solution is None else replace(found.solution, status=solution.status), found.reason

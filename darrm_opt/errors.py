@@ -31,7 +31,8 @@ class InvalidInput(DarrmError, ValueError):
         shown = repr(value)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[:_SHOWN_CHARACTERS] + "…"
-        text = f"{argument} = {shown} is not valid: expected {accepted}."
+        said = "is missing" if value is None else f"= {shown} is not valid"  # None is Python's word for an empty field
+        text = f"{argument} {said}: expected {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 
     def __reduce__(self) -> tuple[Any, ...]:

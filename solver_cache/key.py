@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, a_problem
@@ -52,7 +53,10 @@ class Request:
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")
-        goal.aim(problem.K)  # refuses a histogram for another K
+        if (
+            not isinstance(goal, ScenarioObjective) or goal.digest
+        ):  # scenarios that will be drawn fit any K, and take long
+            goal.aim(problem.K)  # refuses a histogram, or scenarios at hand, for another K
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)

@@ -169,7 +169,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"epsilon": 0}, "m", "expected no m with epsilon = 0. The allowance m has no meaning for such voters"),
     ({"epsilon": "inf"}, "m", "expected no m with epsilon = inf. The allowance m has no meaning for such voters"),
     ({"epsilon": "inf", "m": None}, "target_epsilon", "epsilon = inf leaves m without meaning."),
-    ({"m": None}, "m", "m = None is not valid: expected exactly one of m and target_epsilon."),
+    ({"m": None}, "m", "m is missing: expected exactly one of m and target_epsilon."),
     ({"target_epsilon": 0.3}, "m", "expected exactly one of m and target_epsilon."),
     ({"m": None, "target_epsilon": -1}, "target_epsilon", "is not valid: expected a number of nats, at least 0"),
     ({"m": None, "target_epsilon": 501}, "target_epsilon", "is not valid: expected at most 500 nats."),
@@ -228,7 +228,7 @@ def test_a_body_is_read_strictly(client: TestClient, field: str, literal: str) -
 @pytest.mark.parametrize("field", ["K", "epsilon", "Delta", "objective", "shape", "method", "backend"])
 def test_null_is_not_a_value_for_what_has_one(client: TestClient, field: str) -> None:
     details = problem_of(client.post("/v1/gamma", json={**MNIST, field: None}), 422)
-    assert details["detail"] == f"{field} = None is not valid: expected {ACCEPTED[field]}."
+    assert details["detail"] == f"{field} is missing: expected {ACCEPTED[field]}."
 
 
 def test_every_fault_is_named_and_the_first_stands_out(client: TestClient) -> None:

@@ -330,6 +330,8 @@ def test_every_way_on_one_footing(client: TestClient) -> None:
         ({"total_epsilon": 0}, "total_epsilon"),
         ({"total_epsilon": 501}, "total_epsilon"),
         ({"total_delta": 1}, "total_delta"),
+        ({"total_delta": None}, "total_delta"),
+        ({"total_delta": 0}, "total_delta"),  # the account can promise nothing there
         ({"queries": 0}, "queries"),
         ({"K": 16}, "K"),
         ({"prior": "minimax"}, "prior"),
@@ -342,7 +344,7 @@ def test_every_way_on_one_footing(client: TestClient) -> None:
     ],
 )
 def test_a_comparison_that_cannot_be(client: TestClient, change: dict[str, Any], field: str) -> None:
-    asked = {"K": 5, "epsilon": 0.3, "total_epsilon": 1.0, **change}
+    asked = {"K": 5, "epsilon": 0.3, "total_epsilon": 1.0, "total_delta": 1e-5, **change}
     assert refused(client.post("/v1/compare", json=asked))["field"] == field
 
 

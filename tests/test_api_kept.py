@@ -103,7 +103,8 @@ def test_a_form_that_there_is_not(client: TestClient, told: dict[str, Any]) -> N
         assert (answer.status_code, answer.headers["content-type"]) == (406, MEDIA_TYPE)
 
 
-def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("by_trade_off", [False, True])
+def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any], by_trade_off: bool) -> None:
     import sqlite3
 
     file = tmp_path / "store.sqlite"
@@ -121,6 +122,12 @@ def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any]) -> None:
     connection.close()
     with TestClient(create_app(settings)) as client:
         assert client.get(f"/v1/gamma/{told['id']}").status_code == 404
+        if by_trade_off:
+            asked = {**{name: value for name, value in SMALL.items() if name != "m"}, "ms": [SMALL["m"]]}
+            [point] = client.post("/v1/tradeoff", json=asked).json()["points"]
+            assert (point["id"], point["cached"]) == (told["id"], False)
+            assert client.get("/v1/gamma", params=SMALL).json()["cached"]  # the damaged row was replaced
+            return
         assert not client.get("/v1/gamma", params=SMALL).json()["cached"]  # solved anew
         assert client.get(f"/v1/gamma/{told['id']}").json()["gamma"] == pytest.approx(told["gamma"], abs=1e-9)
 

@@ -218,7 +218,7 @@ def test_baselines_stay_below_the_optimum() -> None:
         ),
         (
             lambda: randomized_response(5, Privacy(0.3), cast("Privacy", None)),
-            r"majority = None is not valid: expected a Privacy",
+            r"majority is missing: expected a Privacy",
         ),
         (lambda: plain_majority(5, Privacy(0.3), affected=6), r"affected = 6 is not valid: expected at most K = 5"),
         (lambda: plain_majority(5, Privacy(0.3), affected=0), r"affected = 0 is not valid"),

@@ -21,6 +21,7 @@ import solver_cache.key
 import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
 from darrm_opt.design.objective import Objective, shared
+from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solver import solve
 from darrm_opt.record import solution_record
 from solver_cache import (
@@ -134,6 +135,14 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
 def test_infinity_has_a_key() -> None:
     request = Request(Problem(5, Privacy(math.inf), Privacy(0.5), affected=1))
     assert request.key != REQUEST.key
+
+
+def test_a_key_draws_no_scenarios() -> None:
+    problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # to draw these, and weigh them, would take hours
+    request = Request(problem, "expected_error(scenarios=10000)")
+    assert request.key != Request(problem, "expected_error(scenarios=9999)").key
+    with pytest.raises(InvalidInput, match=r"scenarios = '3 voters' is not valid: expected K = 11 probabilities"):
+        Request(PROBLEM, over_scenarios([[0.1, 0.2, 0.9]]))
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_file_that_is_no_answer_is_refused(content: str) -> None:
         ({"utility": 0.99}, "utility = 0.99 is not valid: expected 0."),
         ({"utility": "high"}, "utility = 'high' is not valid: expected a number."),
         ({"gamma": [1.0, 1.0]}, "gamma = [1.0, 1.0] is not valid: expected K+1 = 6 numbers. Received 2."),
-        ({"problem": {"K": "5"}}, "epsilon = None is not valid: expected a value. The record lacks this field."),
+        ({"problem": {"K": "5"}}, "epsilon is missing: expected a value. The record lacks this field."),
         ({"objective": "fun"}, "objective = 'fun' is not valid: expected rectangular"),
         ({"status": "splendid"}, "is not valid: expected a complete record as written by darrm-opt."),
         ({"certificate": None}, "argument after ** must be a mapping"),

@@ -134,7 +134,7 @@ def test_votes_are_counted_by_their_ones() -> None:
         measured([votes, votes[:, :3]])
     with pytest.raises(InvalidInput, match="That is the shape of one"):
         measured([votes[0]])
-    with pytest.raises(InvalidInput, match="votes = None is not valid"):
+    with pytest.raises(InvalidInput, match="votes is missing"):
         measured([])
 
 

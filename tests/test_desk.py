@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ import pytest
 import solver_tasks as tasks
 
 from api import work
+from api.access import Client, let_in
 from api.desk import Desk, Pending
-from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown
+from api.intake import Intake
+from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown, TooManyJobs
+from api.runner import MOST_ATTEMPTS
 from api.schemas import CurveRequest, DesignRequest
 from api.settings import Settings
 from api.stopping import Stopping
@@ -26,6 +29,8 @@ from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
+from solver_cache.key import canonical_json
+from solver_cache.memory_jobs import MemoryJobs
 
 ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
@@ -142,7 +147,7 @@ def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> N
             assert job is not None
             assert (job.state, job.attempts) == ("done", 1)
             assert (await opened.result(job) or {})["cached"]
-            assert isinstance(await opened.error_curve(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
+            assert isinstance(await opened.gamma(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
 
     run(test)
 
@@ -308,6 +313,62 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
 
     run(test)
+
+
+def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "gamma", tasks.endless_gamma)
+    problems = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+
+    async def test() -> None:
+        async with desk(settings(job_rate=0.001, job_burst=2)) as opened:
+            let_in(Client("key one", local=False))
+            for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
+                await opened.submit(asked)
+            with pytest.raises(TooManyJobs, match=r"0\.001 new problems a second .*, 2 at once") as refusal:
+                await opened.gamma(problems[2], 0)
+            assert 900 < refusal.value.seconds <= 1000
+            let_in(Client("key two", local=False))
+            assert (await opened.submit(problems[2])).state == "queued"
+
+    run(test)
+
+
+@pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])
+def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
+    intake = Intake(MemoryJobs(), Settings(cache_url="memory", job_burst=1))
+    client = Client("address", local=local)
+    assert intake.submit("a", "{}", False, client).state == "queued"
+    with pytest.raises(TooManyJobs) if charged else nullcontext():
+        intake.submit("b", "{}", False, client)
+    assert intake.submit("c", "{}", False, None).state == "queued"
+
+
+def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
+    async def test() -> None:
+        store = open_store(url)
+        request = ASKED.request()
+        store.jobs.submit(request.key, "gamma", canonical_json(work.gamma_argument(request, "auto", "highs")))
+        for number in range(MOST_ATTEMPTS):
+            assert store.jobs.claim(f"killed {number}", 1e-3) is not None
+            await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
+        store.close()
+        async with desk(settings(url)) as opened:
+            await until(lambda: store_state(url, request.key) == "failed")
+            job = await opened.job(request.key)
+            assert job is not None
+            assert job.reason == f"It was begun {MOST_ATTEMPTS} times, and each time the server died."
+            assert solves(opened) == 0
+
+    run(test)
+
+
+def store_state(url: str, key: str) -> str:
+    store = open_store(url)
+    try:
+        job = store.jobs.get(key)
+    finally:
+        store.close()
+    return "" if job is None else job.state
 
 
 def test_without_solving_only_what_is_kept_is_given(url: str) -> None:

@@ -305,7 +305,7 @@ def test_weights_cannot_be_changed() -> None:
         (lambda: rectangular(wrong("a")), r"lower = 'a' is not valid"),
         (lambda: rectangular(tau=0), r"tau = 0 is not valid: expected a whole number of grid points, at least 1"),
         (lambda: rectangular(tau=wrong(2.5)), r"tau = 2.5 is not valid"),
-        (lambda: rectangular(tau=wrong(None)), r"tau = None is not valid"),
+        (lambda: rectangular(tau=wrong(None)), r"tau is missing"),
         (lambda: rectangular(tau=1), r"measure = 'tv' is not valid: expected agreement for rectangular\(tau=1\)"),
         (lambda: uniform(0.4), r"lower = 0.4 is not valid: expected lower in \[0.5, 1\) for the measure tv.*agreement"),
         (lambda: shared(0, 1), r"a = 0 is not valid: expected a number from 0.001 to 10000"),

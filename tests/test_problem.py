@@ -274,15 +274,15 @@ REFUSED: list[Any] = [
     ({"epsilon": 0, "target_epsilon": 0.3}, "^m = 3 is not valid: expected no m with epsilon = 0."),
     (
         {"epsilon": 0.0, "m": None},
-        "^target_epsilon = None is not valid: expected a number of nats, at least 0. epsilon = 0 leaves m without meaning.$",
+        "^target_epsilon is missing: expected a number of nats, at least 0. epsilon = 0 leaves m without meaning.$",
     ),
     (
         {"epsilon": math.inf, "m": None},
-        "^target_epsilon = None is not valid: .* epsilon = inf leaves m without meaning.$",
+        "^target_epsilon is missing: .* epsilon = inf leaves m without meaning.$",
     ),
     (
         {"m": None},
-        r"^m = None is not valid: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$",
+        r"^m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$",
     ),
     ({"target_epsilon": 0.3}, "^m = 3 is not valid: expected exactly one of m and target_epsilon."),
     ({"m": None, "target_epsilon": -1}, "^target_epsilon = -1 is not valid: expected a number of nats, at least 0"),

@@ -139,7 +139,7 @@ MALFORMED: list[Any] = [
     (with_("K", 0, "problem"), "^K = 0 is not valid: expected a whole number of voters, at least 1"),
     (with_("K", 5.0, "problem"), r"^K = 5\.0 is not valid: expected a whole number of voters, at least 1"),
     (with_("epsilon", "x", "problem"), "^epsilon = 'x' is not valid: expected a number of nats"),
-    (with_("epsilon", None, "problem"), "^epsilon = None is not valid: expected a number of nats"),
+    (with_("epsilon", None, "problem"), "^epsilon is missing: expected a number of nats"),
     (with_("delta", 1.0, "problem"), r"^delta = 1\.0 is not valid: expected a probability in \[0, 1\)"),
     (with_("target_epsilon", "inf", "problem"), "^target_epsilon = inf is not valid: expected at most 500 nats"),
     (with_("affected", 6, "problem"), "^affected = 6 is not valid: expected at most K = 5 voters"),

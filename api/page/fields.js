@@ -24,7 +24,7 @@ function complain(form, name, text) {
   const field = form.querySelector(`[data-field="${CSS.escape(name)}"]`);
   if (!field || field.hidden) return false;
   const error = byId(`${name}-error`);
-  error.textContent = text.replace(" = None is not valid", " is missing"); // None is Python's word for an empty field
+  error.textContent = text;
   error.hidden = !text;
   for (const control of field.querySelectorAll("input:not([type=radio])")) {
     if (text) control.setAttribute("aria-invalid", "true");

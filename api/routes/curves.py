@@ -14,6 +14,8 @@ from api.refusals import NotKept
 from api.routes.at import AtDesk
 from api.routes.rendering import ACCEPTED_LATER, form_of, later, tabled
 from api.schemas import (
+    ACCEPTED,
+    LARGEST_POINTS,
     CurveRequest,
     ErrorCurveAnswer,
     ProfileAnswer,
@@ -23,6 +25,7 @@ from api.schemas import (
     from_query,
     query_parameters,
 )
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 from solver_cache.key import Request as Question
@@ -102,17 +105,27 @@ async def post_profile(asked: ProfileRequest, request: Request, desk: AtDesk) ->
 
 async def _error_curve(asked: CurveRequest, request: Request, desk: Desk) -> Response:
     form = form_of(request)
-    found = await desk.error_curve(asked)
+    if not 2 <= asked.points <= LARGEST_POINTS:
+        raise InvalidInput("points", asked.points, ACCEPTED["points"])
+    found = await desk.gamma(asked)
     if isinstance(found, Pending):
         return later(found)
+    solution = {name: value for name, value in found.items() if name not in {"id", "cached", "nearest"}}
+    drawn = await desk.perform(
+        answering.error_curve, {"solution": solution, "points": asked.points, "baselines": asked.baselines}
+    )
     rows = [
         (name, p, tv, both)
-        for name, curve in found["curves"].items()
-        for p, tv, both in zip(found["p"], curve["tv_error"], curve["disagreement"], strict=True)
+        for name, curve in drawn["curves"].items()
+        for p, tv, both in zip(drawn["p"], curve["tv_error"], curve["disagreement"], strict=True)
     ]
     names = ("curve", "p", "tv_error", "disagreement")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    return tabled(ErrorCurveAnswer.model_validate(found), form, "error-curve", columns)
+    told = {name: found[name] for name in _OF_A_CURVE} | drawn
+    return tabled(ErrorCurveAnswer.model_validate(told), form, "error-curve", columns)
+
+
+_OF_A_CURVE = ("id", "cached", "nearest", "shape", "status", "warnings")
 
 
 async def _tradeoff(asked: TradeoffRequest, request: Request, desk: Desk) -> Response:
@@ -132,7 +145,11 @@ async def _tradeoff(asked: TradeoffRequest, request: Request, desk: Desk) -> Res
         },
     )
     records: list[dict[str, Any]] = found["solutions"]
-    new = [record for record, old in zip(records, known, strict=True) if old is None]
+    new = [
+        (question, record)
+        for question, record, old, doubt in zip(questions, records, known, found["doubts"], strict=True)
+        if old is None and not doubt
+    ]
     await desk.apart(kept.keep_records, new, desk.store)
     points = [
         {"id": question.key, "cached": old is not None, **{name: record[name] for name in _OF_A_POINT}}

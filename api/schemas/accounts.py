@@ -177,8 +177,13 @@ class CompareRequest(Asked):
         FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
     ]
     total_delta: Annotated[
-        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
-    ] = 0.0
+        FiniteFloat,
+        described(
+            "δ of all releases together [probability]; above 0, as ways like gnmax, and rounding, leak a little.",
+            minimum=0,
+            exclusiveMaximum=1,
+        ),
+    ]
     objective: ObjectiveText = "rectangular"
     prior: Annotated[
         str | None,

@@ -1,0 +1,114 @@
+"""Which format a file has, and the two things to do with it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from darrm_opt.errors import InvalidInput
+from solver_cache.row import Row
+from solver_cache.tables import csv, jsonl, parquet, sqlite
+from solver_cache.tables.check import Entry, TableError
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        name: as in ``--format``.
+        suffixes: ends of the names of its files.
+        write: writes rows to a new file; returns how many.
+        read: yields what is in a file.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    write: Callable[[Path, Iterable[Row]], int]
+    read: Callable[[Path], Iterator[Entry]]
+
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format("parquet", (".parquet", ".pq"), parquet.write, parquet.read),
+        Format("csv", (".csv",), csv.write, csv.read),
+        Format("jsonl", (".jsonl", ".ndjson"), jsonl.write, jsonl.read),
+        Format("sqlite", (".sqlite", ".sqlite3", ".db"), sqlite.write, sqlite.read),
+    )
+}
+
+
+def format_of(path: str | Path, name: str | None = None) -> Format:
+    """Return the format that is named, else the one that a file's name ends in.
+
+    Raises:
+        InvalidInput: there is no such format, or the name says none.
+
+    >>> format_of("gamma.parquet").name, format_of("gamma.txt", "csv").name
+    ('parquet', 'csv')
+    """
+    if name is not None:
+        if name not in FORMATS:
+            raise InvalidInput("format", name, "one of " + ", ".join(FORMATS))
+        return FORMATS[name]
+    suffix = Path(path).suffix.lower()
+    for one in FORMATS.values():
+        if suffix in one.suffixes:
+            return one
+    ends = ", ".join(suffix for one in FORMATS.values() for suffix in one.suffixes)
+    raise InvalidInput("format", None, "one of " + ", ".join(FORMATS), f"Or a file whose name ends in {ends}.")
+
+
+def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) -> int:
+    """Write a table, whole or not at all; return how many rows.
+
+    Args:
+        path: file to be written; one that is there is replaced, in one step.
+        rows: in the order in which they are to stand.
+        name: format; None: as the file's name says.
+
+    Raises:
+        InvalidInput: as `format_of`.
+        TableError: a row that is no answer, or a place that cannot be written.
+        BackendUnavailable: what the format needs is not installed.
+    """
+    path = Path(path)
+    chosen = format_of(path, name)
+    try:
+        descriptor, beside = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(descriptor)
+        draft = Path(beside)
+        try:
+            number = chosen.write(draft, rows)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+            draft.chmod(0o644)
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except OSError as err:
+        raise TableError(f"{path} cannot be written: {err}") from err
+    return number
+
+
+def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
+    """Yield what stands in a table, row by row, unproved.
+
+    Raises:
+        InvalidInput: as `format_of`, or there is no such file.
+        TableError: the file as a whole is no table, or not to its end.
+        BackendUnavailable: what the format needs is not installed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInput("FILE", str(path), "a table file that exists")
+    chosen = format_of(path, name)
+    try:
+        yield from chosen.read(path)
+    except OSError as err:
+        raise TableError(f"{path} cannot be read: {err}") from err

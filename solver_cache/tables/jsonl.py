@@ -1,0 +1,83 @@
+"""JSON Lines: the head, a row a line, and an end that counts them, so that a file that was cut is known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from solver_cache.key import canonical_json
+from solver_cache.row import Row
+from solver_cache.tables.check import Entry, TableError, check_head, columns_of, entry, head, record_text
+
+
+def write(path: Path, rows: Iterable[Row]) -> int:
+    """Write rows, records as JSON; return how many.
+
+    Raises:
+        TableError: a row's record is not in its one spelling, and would not come back to the letter.
+    """
+    number, total = 0, hashlib.sha256()
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(canonical_json(head()) + "\n")
+        for number, row in enumerate(rows, start=1):  # noqa: B007 — counted
+            columns_of(row)
+            record = json.loads(row.record)
+            if record_text(record) != row.record:
+                raise TableError(f"{row.key}: its record is not spelt as this program spells it")
+            line = canonical_json({"id": row.key, "core": row.core, "sha256": row.digest, "record": record})
+            total.update(row.digest.encode())
+            file.write(line + "\n")
+        file.write(canonical_json({"end": True, "rows": number, "sha256": total.hexdigest()}) + "\n")
+    return number
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the rows of a table; raises TableError where it is none, or was cut."""
+    number, total, ended = 0, hashlib.sha256(), None
+    with path.open("rb") as file:
+        check_head(_object(file.readline()))
+        for line in file:
+            told = _object(line)
+            if isinstance(told, dict) and "end" in told:
+                ended = told
+                continue
+            number += 1
+            found = _entry(number, told)
+            total.update(str(told.get("sha256") if isinstance(told, dict) else "").encode())
+            yield found
+    check_end(ended, number, total.hexdigest())
+
+
+def check_end(told: Any, number: int, total: str) -> None:
+    """Refuse a table that does not end as it was written.
+
+    Raises:
+        TableError: rows are missing, were added, or changed places.
+    """
+    if not isinstance(told, dict):
+        raise TableError(f"The table was cut: it has no end behind row {number}.")
+    if (told.get("rows"), told.get("sha256")) != (number, total):
+        raise TableError(
+            f"The table was changed: its end tells of {told.get('rows')!r:.20} rows, and {number} are there."
+        )
+
+
+def _entry(number: int, told: Any) -> Entry:
+    if not isinstance(told, dict):
+        return Entry(number, None, "it is not JSON")
+    try:
+        record = record_text(told.get("record"))
+        row = Row(str(told.get("id")), -1, record, "")
+        return entry(number, {**columns_of(row), **told, "record": record})
+    except TableError as err:
+        return Entry(number, None, str(err))
+
+
+def _object(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

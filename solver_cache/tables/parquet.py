@@ -1,0 +1,81 @@
+"""Parquet, through pyarrow: typed columns, γ as a list of doubles, the head in the file's metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from darrm_opt.errors import BackendUnavailable
+from solver_cache.key import canonical_json
+from solver_cache.row import Row
+from solver_cache.tables.check import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.check import head as head_of
+
+GROUP = 1_000
+"""Rows in a row group: what is held in memory at a time."""
+
+_HEAD = b"darrm-opt"
+
+
+def write(path: Path, rows: Iterable[Row]) -> int:
+    """Write rows; return how many.
+
+    Raises:
+        BackendUnavailable: pyarrow is not installed.
+    """
+    pa, pq = _pyarrow()
+    schema = _schema(pa)
+    number, left = 0, iter(rows)
+    with pq.ParquetWriter(path, schema, compression="zstd", version="2.6", write_page_checksum=True) as writer:
+        while group := [columns_of(row) for row in islice(left, GROUP)]:
+            writer.write_table(pa.Table.from_pylist(group, schema=schema), row_group_size=GROUP)
+            number += len(group)
+    return number
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the rows of a table; raises TableError where it is none, or is damaged."""
+    pa, pq = _pyarrow()
+    number = 0
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            told = file.schema_arrow.metadata or {}
+            check_head(_json(told.get(_HEAD, b"")))
+            missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
+            if missing:
+                raise TableError(f"The table has no column {missing[0]!r}.")
+            for batch in file.iter_batches(batch_size=GROUP, columns=list(COLUMNS)):
+                for columns in batch.to_pylist():
+                    number += 1
+                    yield entry(number, columns)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as err:
+        said = str(err).splitlines()[0]
+        raise TableError(f"The table cannot be read behind row {number}: {said}") from err
+
+
+def _schema(pa: Any) -> Any:
+    kinds = {
+        **dict.fromkeys((*NUMBERS, "m"), pa.float64()),
+        **dict.fromkeys(COUNTS, pa.int64()),
+        **dict.fromkeys(LISTS, pa.list_(pa.float64())),
+    }
+    fields = [pa.field(name, kinds.get(name, pa.string()), nullable=name == "m") for name in COLUMNS]
+    return pa.schema(fields, metadata={_HEAD: canonical_json(head_of()).encode()})
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as err:
+        raise BackendUnavailable('pyarrow is not installed: pip install "darrm-opt[parquet]".') from err

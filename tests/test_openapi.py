@@ -29,6 +29,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/profile": schemas.ProfileRequest,
     "/v1/compose": schemas.ComposeRequest,
     "/v1/compare": schemas.CompareRequest,
+    "/v1/plan": schemas.PlanRequest,
 }
 """What comes both by query and by body."""
 
@@ -40,6 +41,7 @@ UNITS = ("[voters]", "[nats]", "[probability]", "[s]", "[points]", "[releases]")
 WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "method", "backend", "baselines"} | {
     "arithmetic",
     "prior",
+    "fresh",
 }
 
 
@@ -207,6 +209,11 @@ SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
         ),
         ("/v1/profile", {**SMALL, "epsilons": [0.0, 0.1, 0.2]}, "ProfileAnswer"),
         ("/v1/compose", {**SMALL, "queries": 10}, "ComposeAnswer"),
+        (
+            "/v1/plan",
+            {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
+            "PlanAnswer",
+        ),
     ],
 )
 def test_the_examples_are_true(

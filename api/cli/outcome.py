@@ -35,7 +35,7 @@ _MEANING = {
     ExitCode.NOT_PRIVATE: "the γ given is not private, or cannot be shown to be",
     ExitCode.BAD_INPUT: "an option or a file is not what is accepted",
     ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped short of the optimum (its gap says how far)",
-    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here",
+    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here, or a budget is spent",
     ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
 }
 

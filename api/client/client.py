@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -275,6 +276,47 @@ class DarrmClient:
         for row in members(member(told, "rows"), list):
             if member(row, "gamma") is not None:
                 noise_of(row["gamma"], problem.K)
+        return dict(told)
+
+    def plan(
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        *,
+        prior: str = "rectangular",
+        fresh: bool = False,
+        least_accuracy: float = 0.6,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+
+        Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
+        are the other side's (`darrm_opt.planning.plan` is the same, here).
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all answers together.
+            prior: how votes fall, as text.
+            fresh: whether every voter draws fresh randomness for every answer; False: models that are trained once.
+            least_accuracy: below this an answer is of no use.
+            timeout: for this call [s]; None for the client's.
+        """
+        asked = numbers(problem)
+        body = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
+        body |= {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+        body |= {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        told = self._ask("plan", body, timeout)
+        as_they_are = not fresh and queries > 1  # models trained once: their own privacy does not count
+        voter = Privacy(math.inf) if as_they_are else problem.voter
+        for option in members(member(told, "options"), list):
+            if member(option, "gamma") is not None:
+                wanted = problem_told(member(option, "problem"))
+                if (wanted.K, wanted.voter, wanted.affected) != (problem.K, voter, problem.affected):
+                    raise Distrusted("The plan has a γ for other voters than those that were asked.")
+                private(option["gamma"], wanted)
+        member(told, "advice")
         return dict(told)
 
     def estimate(

@@ -36,6 +36,7 @@ class Table:
             "profile": self._profile,
             "verify": self._verify,
             "compare": self._compare,
+            "plan": self._plan,
             "estimate": self._estimate,
         }
 
@@ -187,6 +188,13 @@ class Table:
         }  # not used, but a problem has one
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
         return comparison({**body, "problem": {**voters, **target}}, _nobody)
+
+    def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
+        from api.planning import advice
+
+        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+        target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
+        return advice({**body, "problem": {**voters, **target}}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from api.estimating import BASIS, estimate

@@ -14,6 +14,7 @@ from api.schemas.curves import (
 from api.schemas.design import CertificateAnswer, DesignRequest, GammaAnswer, InField, ProblemAnswer, ProblemRequest
 from api.schemas.fields import ACCEPTED, LARGEST_POINTS, field_of
 from api.schemas.planning import BatchAnswer, BatchItem, BatchRequest, EstimateAnswer, HealthAnswer, PendingAnswer
+from api.schemas.plans import PlanAnswer, PlanRequest
 from api.schemas.proofs import VerifyAnswer, VerifyRequest
 from api.schemas.query import from_query, query_parameters
 
@@ -36,6 +37,8 @@ __all__ = [
     "HealthAnswer",
     "InField",
     "PendingAnswer",
+    "PlanAnswer",
+    "PlanRequest",
     "ProblemAnswer",
     "ProblemRequest",
     "ProfileAnswer",

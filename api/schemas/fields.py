@@ -41,6 +41,8 @@ ACCEPTED = {
     "epsilons": f"a list of 1 to {LARGEST_POINTS} numbers of nats",
     "gamma": "a list of K + 1 probabilities, symmetric",
     "arithmetic": "'float' or 'ball'",
+    "fresh": "true (fresh randomness in every answer) or false (trained once)",
+    "least_accuracy": "a probability in [0.5, 1)",
     "problems": "a list of problems",
     "queries": "a whole number of releases, at least 1",
     "slack": "a probability in [0, 1)",

@@ -10,6 +10,7 @@ import numpy as np
 
 from darrm_opt.accounting.accounts import bits_total, profile_total
 from darrm_opt.accounting.allowance import MOST_PROFILE_QUERIES, largest_allowance
+from darrm_opt.accounting.composition import simple
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.sequence_design import design_sequence
@@ -43,7 +44,11 @@ def allowance(situation: Situation) -> Option:
     found = largest_allowance(
         asked.K, asked.voter, situation.queries, situation.total, asked.affected, situation.objective
     )
-    each = found.target
+    each, spent, account = found.target, found.total, found.account
+    if spent.epsilon > situation.total.epsilon:  # it fits by the sums, which the accounts on a grid miss by a little
+        spent, account = simple(each.epsilon, each.delta, situation.queries), "simple"
+        if not (spent.epsilon <= situation.total.epsilon and spent.delta <= situation.total.delta):
+            return Option.unfit("allowance", situation, "No target was found of which all releases are proved to fit.")
     why = (
         f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP, the best split of the total over "
         f"{situation.queries:,} of them. {situation.composing()}"
@@ -55,8 +60,8 @@ def allowance(situation: Situation) -> Option:
         True,  # noqa: FBT003
         accuracy,
         situation.queries,
-        found.total,
-        found.account,
+        spent,
+        account,
         solution.noise,
         solution.problem,
         solution,

@@ -37,7 +37,7 @@ class Option:
         queries: answers allowed; None: without limit.
         spent: (ε, δ) of all of them together, proved; None where it does not fit.
         account: what proves that: "post-processing" of the models, "votes" (the composition of all votes), or of the
-            released bits "bits", "profile" or "optimal". "none" where it does not fit.
+            released bits "bits", "profile", "optimal" or "simple". "none" where it does not fit.
         noise: γ of one release; None where the plain majority (of some voters) is released.
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
         solution: γ with its certificate, where it is the γ_opt of one target.

@@ -98,6 +98,11 @@ class Situation:
         return self.voter.epsilon < math.inf
 
     @property
+    def voters(self) -> Problem:
+        """The voters as they were given; the target is the total."""
+        return Problem(self.K, self.voter, self.total, self.affected)
+
+    @property
     def released(self) -> Problem:
         """The voters as one release of a γ may take them so that all releases compose; the target is the total."""
         as_they_are = self.private and not self.fresh and self.queries > 1

@@ -11,6 +11,7 @@ VERBS = (
     "curve",
     "compose",
     "compare",
+    "plan",
     "profile",
     "bagging",
     "gnmax",

@@ -1,0 +1,93 @@
+"""A plan as plain data, and what working one out would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from darrm_opt.problem import Privacy
+from darrm_opt.record import problem_from_record, problem_record
+
+if TYPE_CHECKING:
+    from darrm_opt.planning import Option, Plan
+
+DESIGNS = 60
+"""About how many γ a plan designs until its budget is met."""
+
+QUERY_SECONDS = 0.03
+"""Time that the accounts of a plan take for one query more [s], up to `MOST_COUNTED`, from where on they are coarser."""
+
+MOST_COUNTED = 1000
+"""Queries beyond which a plan takes no longer."""
+
+
+def expected_seconds(of_a_solve: float, queries: int) -> float:
+    """Return about how long a plan takes [s], from how long one solve does."""
+    return DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MOST_COUNTED)
+
+
+def advice(argument: dict[str, Any], report: Callable[[Any], None]) -> dict[str, Any]:
+    """Return the plan of a ``problem``'s voters: what a solver process does (`api.answering`)."""
+    from darrm_opt.planning import plan
+
+    report(None)
+    voters = problem_from_record(argument["problem"])
+    return planned(
+        plan(
+            voters.K,
+            voters.voter,
+            argument["queries"],
+            Privacy(argument["total_epsilon"], argument["total_delta"]),
+            voters.affected,
+            argument["prior"],
+            fresh=argument["fresh"],
+            least_accuracy=argument["least_accuracy"],
+        )
+    )
+
+
+def planned(found: Plan) -> dict[str, Any]:
+    """Return a plan as plain data: the situation as it was understood, the advice, and a row for each option."""
+    asked = found.situation
+    voters = problem_record(asked.voters)
+    return {
+        "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
+        "fresh": asked.fresh,
+        "queries": asked.queries,
+        "total": _privacy(asked.total),
+        "prior": str(asked.objective),
+        "least_accuracy": asked.least_accuracy,
+        "verdict": found.verdict,
+        "advice": found.advice,
+        "options": [_option(option) for option in found.options],
+        "remedies": [
+            {
+                "change": remedy.change,
+                "queries": remedy.queries,
+                "total": _privacy(remedy.total),
+                "accuracy": remedy.accuracy,
+                "words": remedy.words,
+            }
+            for remedy in found.remedies
+        ],
+        "warnings": list(found.warnings),
+    }
+
+
+def _option(option: Option) -> dict[str, Any]:
+    return {
+        "way": option.way,
+        "fits": option.fits,
+        "accuracy": option.accuracy,
+        "queries": option.queries,
+        "spent": None if option.spent is None else _privacy(option.spent),
+        "account": option.account,
+        "voters": option.voters,
+        "problem": None if option.problem is None else problem_record(option.problem),
+        "gamma": None if option.noise is None else option.noise.values.tolist(),
+        "why": option.why,
+    }
+
+
+def _privacy(privacy: Privacy) -> dict[str, float]:
+    return {"epsilon": privacy.epsilon, "delta": privacy.delta}

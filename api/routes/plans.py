@@ -1,0 +1,58 @@
+"""What should be released."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from api import planning, problems
+from api.bounds import check_voters, check_work
+from api.desk import Desk
+from api.estimating import estimate
+from api.routes.at import AtDesk
+from api.routes.rendering import jsoned, plain
+from api.schemas import PlanAnswer, PlanRequest, from_query, query_parameters
+from darrm_opt.record import problem_record
+
+router = APIRouter(prefix="/v1", tags=["accounting"])
+
+Plan = Annotated[PlanRequest, Depends(from_query(PlanRequest))]
+
+_PLAN: dict[str, Any] = {
+    "summary": "What to release within a total budget, and why",
+    "response_model": PlanAnswer,
+    "responses": problems.responses(406, 422),
+}
+
+
+@router.get("/plan", openapi_extra=query_parameters(PlanRequest), **_PLAN)
+async def get_plan(asked: Plan, request: Request, desk: AtDesk) -> Response:
+    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    return await _plan(asked, request, desk)
+
+
+@router.post("/plan", **_PLAN)
+async def post_plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
+    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    return await _plan(asked, request, desk)
+
+
+async def _plan(asked: PlanRequest, request: Request, desk: Desk) -> Response:
+    plain(request)
+    check_voters(asked.K, desk.settings)
+    question = await desk.apart(asked.question)
+    check_work(planning.expected_seconds(estimate(question).seconds, asked.queries), desk.settings)
+    found = await desk.perform(
+        planning.advice,
+        {
+            "problem": problem_record(question.problem),
+            "queries": asked.queries,
+            "total_epsilon": asked.total_epsilon,
+            "total_delta": asked.total_delta,
+            "prior": asked.prior,
+            "fresh": asked.fresh,
+            "least_accuracy": asked.least_accuracy,
+        },
+    )
+    return jsoned(PlanAnswer.model_validate(found))

@@ -1,0 +1,138 @@
+"""What should be released, of all ways: the question and the plan."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.examples import PLAN_EXAMPLE
+from api.schemas.accounts import EachAnswer, Queries, VotersAnswer, check_queries, probability
+from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
+from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
+from darrm_opt.design.objective import Objective
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from solver_cache.key import Request
+
+
+class PlanRequest(Asked):
+    """Voters, queries and a budget: what should be released?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"K": 11, "epsilon": 0.5, "affected": 1, "queries": 1000, "total_epsilon": 1.0},
+                {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
+            ]
+        }
+    )
+
+    K: Voters
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    affected: Affected = None
+    queries: Queries = 1
+    total_epsilon: Annotated[
+        FiniteFloat, described("ε of all answers together [nats].", exclusiveMinimum=0, maximum=500)
+    ]
+    total_delta: Annotated[
+        FiniteFloat, described("δ of all answers together [probability].", minimum=0, exclusiveMaximum=1)
+    ] = 0.0
+    prior: Annotated[
+        str,
+        Field(
+            max_length=20_000,
+            description="How votes fall: the text of an objective with a prior, such as shared(2,5), or "
+            "histogram(9,1,0,2) for votes that were counted.",
+            examples=["shared(2,5)"],
+        ),
+    ] = "rectangular"
+    fresh: Annotated[
+        bool,
+        Field(
+            description="Whether every voter draws fresh, independent randomness for every answer; false: voters are models "
+            "that are trained once, which is safe for both."
+        ),
+    ] = False
+    least_accuracy: Annotated[
+        FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
+    ] = 0.6
+
+    def question(self) -> Request:
+        """Return a design for these voters, with the total as its target.
+
+        Raises:
+            InvalidInput: a number is out of its range.
+            InField: the prior is none for this K.
+        """
+        check_queries(self.queries)
+        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
+        probability(self.total_delta, "total_delta")
+        if not 0.5 <= self.least_accuracy < 1:
+            raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
+        chosen = goal(self.prior, "prior")
+        if not isinstance(chosen, Objective):
+            raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
+        try:
+            chosen.aim(self.K)
+        except InvalidInput as err:
+            raise InField("prior", err) from err
+        return DesignRequest(
+            K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
+        ).request()
+
+
+class OptionAnswer(Answer):
+    """One way of releasing, as far as the total allows."""
+
+    way: str = Field(
+        description="Which way: majority, fewer_voters, allowance (γ_opt of one target), sequence (a γ for all queries), gnmax, "
+        "saa, subsampling, constant."
+    )
+    fits: bool = Field(description="Whether any amount of it is within the total.")
+    accuracy: FiniteFloat | None = Field(
+        description="Pr[release = majority that was voted] over the prior [probability]; null where it does not fit."
+    )
+    queries: int | None = Field(description="Answers allowed [releases]; null: without limit, or it does not fit.")
+    spent: EachAnswer | None = Field(description="(ε, δ) of all of them together, proved; null where it does not fit.")
+    account: str = Field(
+        description="What proves that: post-processing, votes, bits, profile, optimal or simple; none where it does not fit."
+    )
+    voters: int = Field(description="Whose majority is released [voters].")
+    problem: ProblemAnswer | None = Field(
+        description="The voters and the target of one release for which γ is proved; null where no γ is needed."
+    )
+    gamma: list[FiniteFloat] | None = Field(description="γ(0..K) [probability]; null likewise.")
+    why: str = Field(description="In words.")
+
+
+class RemedyAnswer(Answer):
+    """A change with which an option would be of use; proved."""
+
+    change: Literal["queries", "total"] = Field(description="What would be changed.")
+    queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
+    total: EachAnswer = Field(description="Within which total.")
+    accuracy: FiniteFloat = Field(description="At least this [probability].")
+    words: str = Field(description="The same in words.")
+
+
+class PlanAnswer(Answer):
+    """What to do, and every way that was weighed."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PLAN_EXAMPLE]})
+
+    voters: VotersAnswer
+    fresh: bool = Field(description="Whether every answer was taken to have fresh randomness.")
+    queries: int = Field(description="Answers wanted [releases].")
+    total: EachAnswer = Field(description="(ε, δ) of all answers together.")
+    prior: str = Field(description="How votes fall.")
+    least_accuracy: FiniteFloat = Field(description="Below this an answer is of no use [probability].")
+    verdict: Literal["plain majority", "noisy majority", "none"] = Field(
+        description="plain majority: this mechanism is not needed; none: no option is of use."
+    )
+    advice: str = Field(description="What to do and why, in words.")
+    options: list[OptionAnswer] = Field(description="One a way, the most accurate first; those that do not fit last.")
+    remedies: list[RemedyAnswer] = Field(description="Where no option is of use: what would make one.")
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

@@ -59,7 +59,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-async def until(true: Callable[[], bool], seconds: float = 30) -> float:
+async def until(true: Callable[[], bool], seconds: float = 300) -> float:
     began = time.monotonic()
     while not true():
         assert time.monotonic() - began < seconds
@@ -77,10 +77,15 @@ async def answered(asking: Any) -> dict[str, Any]:
     return answer
 
 
+def at_work(opened: Desk) -> bool:
+    solvers = opened.pools["solvers"]
+    return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy alone: a process may have yet to start
+
+
 async def running(opened: Desk, key: str) -> None:
     """Wait until a job is at work in a process."""
-    end = time.monotonic() + 30
-    while (job := await opened.job(key)) is None or job.state != "running" or not opened.pools["solvers"].busy:
+    end = time.monotonic() + 300
+    while (job := await opened.job(key)) is None or job.state != "running" or not at_work(opened):
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
 

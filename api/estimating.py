@@ -87,6 +87,11 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
     return Estimate(rows, "cuts", _by_cuts(problem) + _for_scenarios(request))
 
 
+def seconds_of(request: Request) -> float:
+    """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
+    return _by_cuts(request.problem) + _for_scenarios(request)
+
+
 def constraints(problem: Problem) -> int:
     """Return the size of the reduced constraint set: `ConstraintGenerator.size` without the sum.
 

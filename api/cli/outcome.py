@@ -22,6 +22,7 @@ class ExitCode(enum.IntEnum):
     BAD_INPUT = 2
     NOT_OPTIMAL = 3
     UNAVAILABLE = 4
+    SOME_FAILED = 5
     INTERRUPTED = 130
 
     @property
@@ -36,6 +37,7 @@ _MEANING = {
     ExitCode.BAD_INPUT: "an option or a file is not what is accepted",
     ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped short of the optimum (its gap says how far)",
     ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port cannot be used here, or a budget is spent",
+    ExitCode.SOME_FAILED: "some problems could not be solved, or some rows were refused: they are listed",
     ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 from collections.abc import Callable
 
 VERBS = (
@@ -16,15 +17,20 @@ VERBS = (
     "bagging",
     "gnmax",
     "teach",
+    "reproduce",
     "label",
     "serve",
     "keys",
     "cache",
+    "precompute",
+    "export",
+    "import",
 )
 """Names of the verbs, in the order of the help."""
 
 
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
-    verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+    word = f"{name}_" if keyword.iskeyword(name) else name
+    verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{word}"), word)
     return verb

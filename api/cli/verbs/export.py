@@ -1,0 +1,51 @@
+"""``darrm export``."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+from api.cli.declared import Option
+from api.cli.options import AsJson
+from api.cli.outcome import answer, say
+
+
+def export(
+    output: Annotated[str | None, Option("--output", "The table to be written.", "FILE")] = None,
+    format: Annotated[  # noqa: A002 — the option's name
+        str | None,
+        Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends"),
+    ] = None,
+    url: Annotated[
+        str | None,
+        Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Write every kept answer to one file, with its certificate, to be shipped beside the jobs that use it.
+
+    The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
+    when it is used; `darrm import` brings it into another store. Rows of another version are left out.
+    """
+    import os
+
+    from api.cli.caching import opened
+    from api.cli.files import check_writable
+    from api.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+    from solver_cache import cache_url
+    from solver_cache.tables.formats import format_of, write_table
+    from solver_cache.tables.importing import exportable
+
+    if output is None:
+        raise InvalidInput("output", None, "a file to be written")
+    check_writable(output, "output")
+    chosen = format_of(output, format)
+    with closing(opened(url or cache_url(os.environ), reading=True)) as store:
+        many = write_table(output, exportable(store.rows()), chosen.name)
+        left = store.stats().rows - many
+    if left > 0:
+        say(f"Warning: {left:,} rows are of another version or damaged, and left out (`darrm cache check` names them).")
+    told = {"file": output, "format": chosen.name, "rows": many, "left_out": max(0, left)}
+    answer(as_json(told) if json else f"Written: {many:,} answers to {output} ({chosen.name}).")

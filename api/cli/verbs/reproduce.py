@@ -1,0 +1,116 @@
+"""``darrm reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from api.cli.declared import Argument, Option
+from api.cli.options import AsJson, number
+from api.cli.outcome import answer, say
+
+if TYPE_CHECKING:
+    from darrm_opt.paper.result import Reproduction
+
+
+def reproduce(
+    name: Annotated[
+        str | None, Argument("NAME", "A figure or table of the paper, such as figure-2 or table-1.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        Option(
+            "--output", "Write a .json of each, and its picture as .png, into this folder.", "DIR", otherwise="none"
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        Option(
+            "--data",
+            "Folder with the IDX files of MNIST or Fashion-MNIST, for the experiments beside scikit-learn's digits.",
+            "DIR",
+            otherwise="digits alone",
+        ),
+    ] = None,
+    seed: Annotated[str, Option("--seed", "Of all that is drawn; the same seed, the same numbers.", "NUMBER")] = "0",
+    *,
+    every: Annotated[bool, Option("--all", "Reproduce all of them.")] = False,
+    listed: Annotated[bool, Option("--list", "Say what there is, and in what sense it is reproduced.")] = False,
+    quick: Annotated[bool, Option("--quick", "A small part of it, to see that it works.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Compute figures and tables of the DaRRM paper again, the paper's numbers beside ours.
+
+    Where a number of the paper is not at hand the output says "not printed here". Experiments run on public data with
+    seeded noise: they measure accuracy, and release nothing.
+    """
+    from api.cli.report import as_json, columns
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.paper import REPRODUCTIONS, canonical
+    from darrm_opt.paper import reproduce as reproduced
+
+    if listed:
+        answer(as_json(REPRODUCTIONS) if json else columns_left(list(REPRODUCTIONS.items())))
+        return
+    if every == (name is not None):
+        raise InvalidInput("NAME", name, "a figure or a table, or --all, or --list", "One of them.")
+    names = tuple(REPRODUCTIONS) if every else (canonical(str(name)),)
+    folder = None if output is None else _folder(output)
+    contents = []
+    for place, each in enumerate(names):
+        if every:
+            say(f"{each} ({place + 1} of {len(names)})")
+        made = reproduced(each, data=data, quick=quick, seed=number(seed))
+        content = made.content()
+        if folder is not None:
+            content["files"] = _written(folder, made)
+        contents.append(content)
+        if not json:
+            shown = [table for table in made.tables if table.shown]
+            tables = [
+                f"{table.title}\n{columns([head for head, _ in table.heads], table.written())}" for table in shown
+            ]
+            files = [f"Written: {', '.join(content['files'])}"] if folder is not None else []
+            answer("\n\n".join([made.title, *tables, *made.notes, *files]) + ("\n" if every else ""))
+    if json:
+        answer(as_json(contents if every else contents[0]))
+
+
+def columns_left(rows: list[tuple[str, str]]) -> str:
+    """Return names and what they are, one a line."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name.ljust(width)}  {what}" for name, what in rows)
+
+
+def _folder(output: str) -> Path:
+    """Return the folder, made if it is not there.
+
+    Raises:
+        InvalidInput: it cannot be made or written.
+        BackendUnavailable: matplotlib is not installed.
+    """
+    from api.cli.files import check_writable
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.figures import check_drawable
+
+    check_drawable("png")
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise InvalidInput("output", output, "a folder that can be written", f"{err.strerror}.") from err
+    check_writable(str(folder / "x.json"), "output")
+    return folder
+
+
+def _written(folder: Path, made: Reproduction) -> list[str]:
+    from api.cli.files import write_whole
+    from api.cli.report import as_json
+    from darrm_opt.figures import render
+
+    files = [folder / f"{made.name}.json"]
+    write_whole(files[0], as_json(made.content()).encode())
+    if made.draw is not None:
+        files.append(folder / f"{made.name}.png")
+        write_whole(files[1], render(made.draw(), "png"))
+    return [str(file) for file in files]

@@ -60,7 +60,7 @@ class Served:
         self, path: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
     ) -> Answer:
         """Ask once, on a connection of its own."""
-        connection = http.client.HTTPConnection(*self.address, timeout=60)
+        connection = http.client.HTTPConnection(*self.address, timeout=300)
         with contextlib.closing(connection):
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
@@ -71,12 +71,12 @@ class Served:
 
     def connect(self) -> socket.socket:
         """Open a bare connection."""
-        return socket.create_connection(self.address, timeout=60)
+        return socket.create_connection(self.address, timeout=300)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end, return the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=300)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the log of a server that has ended."""

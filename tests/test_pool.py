@@ -44,7 +44,7 @@ def there(pid: int) -> bool:
     return True
 
 
-async def until(true: Callable[[], bool], seconds: float = 30) -> None:
+async def until(true: Callable[[], bool], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end

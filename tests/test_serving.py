@@ -356,7 +356,7 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
             found += more
         assert found.startswith(b"HTTP/1.1 503 ")
         assert b"urn:darrm-opt:problem:shutting-down" in found
-        assert service.process.wait(timeout=60) == 0
+        assert service.process.wait(timeout=300) == 0
 
 
 def test_a_log_has_a_line_for_each_request_and_no_secret(tmp_path: Path) -> None:

@@ -76,7 +76,12 @@ class NoiseFunction:
 
     @classmethod
     def from_upper_half(cls, upper: Array, K: int) -> NoiseFunction:
-        """Return γ from its values at l = ⌊K/2⌋+1..K; a tie (even K) gets 0."""
+        """Return γ from its upper half; a tie (even K) gets 0.
+
+        Args:
+            upper: γ(⌊K/2⌋+1..K), shape (⌈K/2⌉,), each a probability in [0, 1].
+            K: number of voters, ≥ 1.
+        """
         values = np.zeros(K + 1)
         values[K // 2 + 1 :] = upper
         values[: (K + 1) // 2] = upper[::-1]

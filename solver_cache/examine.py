@@ -47,6 +47,9 @@ class Found:
 def examine(row: Row | None, request: Request) -> Found:
     """Decide whether ``row`` answers ``request``. Pure: nothing is written, logged or counted.
 
+    Returns:
+        What was found: "hit" with the solution, "miss", "stale" or "damaged".
+
     Guarantees:
         A hit's γ is private for the problem that was asked, exactly as stored, whatever was done to the row; its
         utility is its own. That it is *optimal* rests on the row having been written by this program.
@@ -60,7 +63,11 @@ def examine(row: Row | None, request: Request) -> Found:
 
 
 def inspect(row: Row) -> Found:
-    """Decide whether ``row`` answers the question that its own record states and its key stands for. Pure."""
+    """Decide whether ``row`` answers the question that its own record states and its key stands for. Pure.
+
+    Returns:
+        As `examine`.
+    """
     try:
         solution = read_row(row)
         request = Request(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")

@@ -89,6 +89,12 @@ class Jobs(Protocol):
 
         A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
         new. With ``afresh`` so is one that is done: because its result is of no use any more.
+
+        Args:
+            id: its name, the same for the same question.
+            kind: who can do it.
+            request: what is asked, as text.
+            afresh: whether a result that is there is to be made again.
         """
 
     def get(self, id: str) -> Job | None:  # noqa: A002
@@ -134,16 +140,22 @@ class Jobs(Protocol):
         """Hold a claim for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
 
         A lease that ran out is renewed all the same if nobody took the job meanwhile.
+
+        Args:
+            id: of the job.
+            owner: who holds it.
+            lease_seconds: for how long from now [s], in (0, `LONGEST_LEASE`].
+            progress: how far it is, as text; None leaves what was said.
         """
 
     def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
-        """Make a claimed job done; False, and nothing changed, if the claim is lost or cancelled."""
+        """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
 
     def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
-        """Make a claimed job failed; False as for `finish`."""
+        """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
 
     def release(self, id: str, owner: str) -> bool:  # noqa: A002
-        """Put a claimed job back into the queue, in its old place, as if it had not been claimed; False as above."""
+        """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
 
     def cancel(self, id: str) -> Job | None:  # noqa: A002
         """Cancel a job that is not over; return it as it then stands, or None where there is none."""

@@ -88,7 +88,7 @@ _NUMBERS = ("epsilon", "Delta", "affected", "target_epsilon", "delta")
 
 
 def nearest(request: Request, store: Store) -> Nearest | None:
-    """Return the best kept answer that is valid for ``request``, or None where none is kept; nothing is solved.
+    """Return the best answer in ``store`` that is valid for ``request``, or None where there is none; nothing is solved.
 
     Guarantees:
         The γ is private for the asked problem, exactly as stored, proved by this process; whatever the store holds.

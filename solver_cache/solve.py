@@ -89,7 +89,7 @@ def cached_solve(
 
 
 def recall(request: Request, store: Store) -> Solution | None:
-    """Return the kept answer, proved again, or None; nothing is solved.
+    """Return the answer to ``request`` that ``store`` has, proved again, or None; nothing is solved.
 
     Raises:
         CacheError: the store cannot be read.
@@ -98,7 +98,7 @@ def recall(request: Request, store: Store) -> Solution | None:
 
 
 def keep(solution: Solution, store: Store) -> CachedSolution:
-    """Keep an answer that was solved elsewhere, such as in another process; return the one that then stands.
+    """Keep a ``solution`` that was made elsewhere, such as in another process, in ``store``; return the one that then stands.
 
     Its ``found`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
     answer takes its place). An answer that is not optimal is not kept. The store's tally counts nothing: nobody asked.

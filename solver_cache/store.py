@@ -105,7 +105,7 @@ class NoStore:
         return set()
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — the protocol's argument
-        """Return ``row``, kept nowhere."""
+        """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
 
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
@@ -152,14 +152,14 @@ class MemoryStore:
         return {key for key in keys if (row := self._rows.get(key)) is not None and row.core == CORE}
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
-        """Keep ``row`` as `Store.put` says."""
+        """Keep ``row``, unless another than ``replacing`` is there; return the one that then stands (`Store.put`)."""
         with self._lock:
             if self._rows.get(row.key) in {None, replacing}:
                 self._rows[row.key] = row
             return self._rows[row.key]
 
     def remove(self, row: Row) -> bool:
-        """Forget ``row`` as `Store.remove` says."""
+        """Forget ``row``, if it stands; say whether it was there (`Store.remove`)."""
         with self._lock:
             return self._rows.get(row.key) == row and self._rows.pop(row.key) == row
 
@@ -195,6 +195,9 @@ def open_store(url: str) -> Store:
         url: a database URL, such as ``sqlite:////var/cache/darrm.sqlite`` (four slashes: an absolute path) or
             ``postgresql+psycopg://user@host/name``, for reading only with ``?mode=ro`` behind it; or ``memory`` (until
             the process ends); or ``off``.
+
+    Returns:
+        The open store; close it.
 
     Raises:
         CacheError: the place cannot be used. Found out now, before any work, and nothing is left behind half-made.

@@ -81,7 +81,7 @@ class BitTotal:
         return min(1.0, up(found, 4)) if found else 0.0
 
     def epsilon(self, delta: float) -> float:
-        """Return ε [nats] at ``delta`` in [0, 1).
+        """Return ε [nats] at ``delta`` [probability] in [0, 1).
 
         Raises:
             BelowLeakFloor: δ is below the probability of an infinite loss (or of one beyond the grid).

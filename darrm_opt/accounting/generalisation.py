@@ -34,7 +34,7 @@ class HighProbability:
     Attributes:
         threshold: [loss units, losses in [0, 1]]; 1 where vacuous.
         failure: probability that the bound fails, rounded up; 1 where vacuous.
-        epsilon: the ε that was used: the given one, or the least that N records allow.
+        epsilon: the ε that was used [nats]: the given one, or the least that N records allow.
         samples_needed: least N for the ε that was used.
         vacuous: whether it promises nothing.
         reason: why it is vacuous; empty otherwise.
@@ -70,6 +70,10 @@ def on_average(privacy: Privacy, databases: int = 1) -> float:
 
 def on_average_excess(privacy: Privacy, databases: int = 1) -> float:
     """Return b such that E R̂ ≤ E R + b: e^(−ε)·databases·δ + ε, rounded up and at most 1.
+
+    Args:
+        privacy: (ε, δ) of the algorithm.
+        databases: how many databases of N records it draws from, ≥ 1.
 
     Source: He, Wang, Tao, Corollary 1.
     """

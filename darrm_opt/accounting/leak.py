@@ -32,7 +32,7 @@ def leak_floor(delta: float, k: int) -> float:
     """Return 1 − (1−δ)^k rounded up to the nearest double.
 
     Args:
-        delta: failure probability of one mechanism, in [0, 1).
+        delta: failure probability of one mechanism [probability], in [0, 1).
         k: number of mechanisms, ≥ 0.
 
     Returns:

@@ -120,7 +120,7 @@ class Ledger:
         return max(fitting, key=lambda event: (event.epsilon, event.delta), default=Privacy(0.0))
 
     def fits(self, event: Privacy, count: int = 1) -> bool:
-        """Return whether ``count`` such events could be charged now.
+        """Return whether ``count`` releases like ``event`` could be charged now.
 
         Raises:
             InvalidInput: the event or the count is not valid.

@@ -65,7 +65,7 @@ class Pld:
         return min(1.0, up(max(found, 0.0) + self.guard, 2))
 
     def epsilon(self, delta: float) -> float:
-        """Return an ε [nats] that holds at ``delta`` in [0, 1).
+        """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1).
 
         Raises:
             BelowLeakFloor: no finite ε is proved at this δ.

@@ -109,7 +109,7 @@ def pld_sequence(events: Events, total_delta: float, discretisation: float | Non
 
 
 def pld_of(event: Privacy, discretisation: float) -> Pld:
-    """Return the PLD of one (ε, δ)-DP mechanism: losses −ε, ε and ∞.
+    """Return the PLD of one (ε, δ)-DP mechanism, ``event``: losses −ε, ε and ∞.
 
     Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by connecting
     its dots, which costs far less than rounding ε up to a multiple.

@@ -83,7 +83,7 @@ class ReleaseProfile:
         return float(self(np.array(epsilon)))
 
     def epsilon(self, delta: float) -> float:
-        """Return an ε [nats] at which the release is (ε, δ)-DP for this ``delta``, in [0, 1).
+        """Return an ε [nats] at which the release is (ε, δ)-DP for this ``delta`` [probability] in [0, 1).
 
         Raises:
             BelowLeakFloor: no finite ε is proved at this δ.

@@ -35,7 +35,7 @@ class NoisyTraining:
     step: Privacy
 
     def optimal(self, total_delta: float) -> Privacy:
-        """Return the least total ε at a total δ, over all compositions of T such steps.
+        """Return the least total ε [nats] at a total δ [probability], over all compositions of T such steps.
 
         Raises:
             BelowLeakFloor: the steps' own δ's already exceed ``total_delta``.
@@ -43,7 +43,7 @@ class NoisyTraining:
         return optimal(self.step.epsilon, self.step.delta, self.steps, total_delta)
 
     def general(self, slack: float) -> Privacy:
-        """Return the total privacy by the closed form with slack δ′."""
+        """Return the total privacy by the closed form with slack δ′ [probability]."""
         return general(self.step.epsilon, self.step.delta, self.steps, slack)
 
 

@@ -173,19 +173,37 @@ def rectangular(lower: float = 0.5, tau: int = 50, measure: Measure = "tv") -> O
 
 
 def uniform(lower: float = 0.5, measure: Measure = "tv") -> Objective:
-    """Return the objective for p_i independent and uniform on [lower, 1): Binomial(K, (1+a)/2)."""
+    """Return the objective for p_i independent and uniform on [lower, 1): Binomial(K, (1+a)/2).
+
+    Args:
+        lower: a [probability], in [0, 1); for tv in [0.5, 1).
+        measure: ``tv`` or ``agreement``.
+    """
     return Objective("uniform", (lower,), measure)
 
 
 def shared(a: float, b: float, measure: Measure = "agreement") -> Objective:
-    """Return the objective for voters that share one p ~ Beta(a, b), as they do on inputs that are easy for all."""
+    """Return the objective for voters that share one p ~ Beta(a, b), as they do on inputs that are easy for all.
+
+    Args:
+        a: first parameter of the Beta distribution, in [1e-3, 1e4].
+        b: second parameter, in [1e-3, 1e4].
+        measure: ``tv`` or ``agreement``.
+    """
     return Objective("shared", (a, b), measure)
 
 
 def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
-    """Return the objective for counts of past or public votes: ``counts[l]`` votes had l ones, l = 0..K.
+    """Return the objective for counts of past or public votes.
 
     The counts must not depend on the private data that the release protects.
+
+    Args:
+        counts: how many votes had l ones, l = 0..K, shape (K+1,), each ≥ 0, not all 0.
+        measure: ``tv`` or ``agreement``.
+
+    Raises:
+        InvalidInput: they are no such counts.
     """
     try:
         given = tuple(counts)

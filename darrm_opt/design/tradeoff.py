@@ -61,7 +61,7 @@ def tradeoff(
         ms: allowances, each > 0; target ε themselves [nats] where the voters' ε is 0 or inf and m has no meaning.
         objective: as in `solve`.
         shape: as in `solve`.
-        delta: δ of every release; default 1 − (1−Δ)^m for each m.
+        delta: δ of every release [probability]; default 1 − (1−Δ)^m for each m.
         options: ``backend``, ``tolerance``, ``time_limit`` (for each solve) as in `solve`.
 
     Returns:
@@ -99,7 +99,7 @@ def least_allowance(
         utility: wanted share of the noiseless utility, in (0, 1].
         objective: as in `solve`.
         shape: as in `solve`.
-        delta: δ of the release; default that of ``problem``.
+        delta: δ of the release [probability]; default that of ``problem``.
         options: as in `tradeoff`.
 
     Returns:

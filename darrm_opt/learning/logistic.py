@@ -79,6 +79,10 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     def fit(self, X: Any, y: Any) -> Self:
         """Train.
 
+        Args:
+            X: records, shape (n, features); a longer one than ``data_norm`` is shortened to it.
+            y: labels of two classes, shape (n,).
+
         Raises:
             InvalidInput: a parameter is outside its range, or there are not two classes.
             SolveFailed: the minimum was not found to the precision that the proof needs; nothing is released.

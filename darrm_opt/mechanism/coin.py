@@ -35,26 +35,26 @@ class Words(ABC):
 
     @abstractmethod
     def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ bits ≤ 64."""
+        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ ``bits`` ≤ 64."""
 
 
 class SystemWords(Words):
     """Words from the operating system's cryptographic randomness: what privacy requires, and the default."""
 
     def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ bits ≤ 64."""
+        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ ``bits`` ≤ 64."""
         drawn = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         return drawn >> np.uint64(64 - bits)
 
 
 class SeededWordsForTestsOnly(Words):
-    """Repeatable words. Whoever knows the seed can undo the noise: never for a real release."""
+    """Repeatable words. Whoever knows the ``seed`` can undo the noise: never for a real release."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
 
     def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` whole numbers in 0..2^bits − 1 that the seed decides."""
+        """Return ``count`` whole numbers of ``bits`` bits, 0..2^bits − 1, that the seed decides."""
         drawn = self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
         return drawn >> np.uint64(64 - bits)
 

@@ -95,6 +95,9 @@ class ReleaseLedger:
             budget: total (ε, δ) of all releases; how many fit is proved by the tightest account, see `most_releases`.
             queries: or this many releases, whose total cost is then for the caller to know.
 
+        Returns:
+            The ledger, open and on disk; `close` it.
+
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
             NotPrivate: the γ is not private for its problem.

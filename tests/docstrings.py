@@ -1,0 +1,136 @@
+"""What a public docstring lacks: a parameter that is not described, what is returned, what is raised, a unit.
+
+Google style is read by griffe, which also makes the reference pages, so that what is checked is what is shown.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+from griffe import Docstring, DocstringSectionKind, Parser
+
+UNITS = {
+    "epsilon": "[nats]",
+    "epsilons": "[nats]",
+    "eps": "[nats]",
+    "target_epsilon": "[nats]",
+    "total_epsilon": "[nats]",
+    "delta": "[probability]",
+    "Delta": "[probability]",
+    "deltas": "[probability]",
+    "total_delta": "[probability]",
+    "slack": "[probability]",
+    "seconds": "[s]",
+    "retry_after": "[s]",
+}
+"""Names whose description must carry their unit."""
+
+RETURNED = r"\b(return|returns|yield|whether)\b|; False"
+"""How a sentence says what comes back, where there is no section for it."""
+
+NAMED = (DocstringSectionKind.parameters, DocstringSectionKind.attributes)
+
+
+def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield what a module's ``__all__`` names, as far as it has a docstring of its own, with the methods of classes."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+            continue
+        yield f"{module.__name__}.{name}", thing
+        if inspect.isclass(thing) and not issubclass(thing, Enum):
+            for method, found in vars(thing).items():
+                each = found.__func__ if isinstance(found, classmethod | staticmethod) else found
+                if not method.startswith("_") and (inspect.isfunction(each) or isinstance(each, property)):
+                    yield f"{module.__name__}.{name}.{method}", each
+
+
+def lacks(thing: Any) -> Iterator[str]:
+    """Yield what the docstring of a class, function or property lacks."""
+    text = inspect.getdoc(thing.fget if isinstance(thing, property) else thing) or ""
+    if not text or (inspect.isclass(thing) and thing.__doc__ is None):
+        yield "a docstring"
+    elif not isinstance(thing, property):
+        sections = Docstring(text).parse(Parser.google, warnings=False)
+        yield from _of_parameters(thing, text, sections)
+        if inspect.isfunction(thing):
+            yield from _of_outcomes(thing, text, sections)
+
+
+def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
+    told = {
+        each.name.split(" ")[0].strip("*"): each.description for s in sections if s.kind in NAMED for each in s.value
+    }
+    asked = _asked(thing)
+    # the only parameter of a function, or one that the text names, may do without a line of its own
+    undescribed = [name for name in asked if name not in told and f"`{name}`" not in text]
+    if undescribed and (len(asked) > 1 or inspect.isclass(thing)):
+        yield f"Args: {', '.join(undescribed)}"
+    if strange := [name for name in told if asked and name not in asked and name not in _other(thing)]:
+        yield f"nothing to say of {', '.join(strange)}"
+    for name in asked:
+        if UNITS.get(name, "") not in told.get(name, text):
+            yield f"{UNITS[name]} for {name}"
+
+
+def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iterator[str]:
+    returns = inspect.signature(function).return_annotation
+    described = {section.kind for section in sections}
+    silent = DocstringSectionKind.returns not in described and not re.search(RETURNED, text, re.IGNORECASE)
+    if silent and returns not in {None, "None", "NoReturn", "Self"}:
+        yield "Returns"
+    said = {str(each.annotation) for s in sections if s.kind is DocstringSectionKind.raises for each in s.value}
+    if "DarrmError" not in said and (unsaid := _raised(function) - said):
+        yield f"Raises: {', '.join(sorted(unsaid))}"
+
+
+def _asked(thing: Any) -> list[str]:
+    """Return the parameters that must be described: of a function, or of what makes an instance."""
+    if inspect.isclass(thing):
+        if is_dataclass(thing):
+            own = vars(thing).get("__annotations__", {})  # what is inherited is described there
+            return [field.name for field in fields(thing) if field.name in own and not field.name.startswith("_")]
+        if "__init__" not in vars(thing) or getattr(thing, "_is_protocol", False):
+            return []
+        signature = inspect.signature(vars(thing)["__init__"])
+    else:
+        signature = inspect.signature(thing)
+    names = [name for name in signature.parameters if name not in {"self", "cls"} and not name.startswith("_")]
+    # an error is made here, not by those who catch it: they are told its attributes
+    return [] if inspect.isclass(thing) and issubclass(thing, Exception) else names
+
+
+def _other(thing: Any) -> set[str]:
+    """Return what a class may describe beside its parameters."""
+    return {*vars(thing), *getattr(thing, "__annotations__", {})} | _set_in(thing) if inspect.isclass(thing) else set()
+
+
+def _set_in(thing: type) -> set[str]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def _raised(function: Callable[..., Any]) -> set[str]:
+    """Return the errors that a function's own lines raise by name, in its own scope."""
+    function = inspect.unwrap(function)
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    found = set()
+    left = list(ast.iter_child_nodes(tree))
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        left += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            name = getattr(node.exc.func, "id", getattr(node.exc.func, "attr", ""))
+            if name[:1].isupper():
+                found.add(name)
+    return found

@@ -14,7 +14,6 @@ from darrm_opt.errors import DarrmError
 
 if TYPE_CHECKING:
     from api.desk import Desk
-    from solver_cache.store import Store
 
 _LOG = logging.getLogger("api")
 
@@ -45,7 +44,7 @@ class Readiness:
             return self._found
 
     async def _database(self) -> str:
-        await self._desk.apart(_taken_and_given, self._desk.store)
+        await self._desk.apart(self._desk.store.probe)
         return "ok"
 
     async def _solver(self) -> str:
@@ -83,13 +82,3 @@ def tiny(_: Any, report: Report) -> float:
 
     report(None)
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
-
-
-def _taken_and_given(store: Store) -> None:
-    """Read and write: a look for a key that nobody has, and a transaction that changes nothing.
-
-    Raises:
-        CacheError: one of them cannot be done.
-    """
-    store.get("readyz")
-    store.jobs.prune(0.0)  # forgets what was over in 1970

@@ -146,6 +146,15 @@ class DatabaseStore:
             told = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars()]
         return [line for line in told if line != "ok"]
 
+    def probe(self) -> None:
+        """Read or write as `solver_cache.store.Store.probe` says."""
+        if self._database.read_only:
+            with self._database.reading() as connection:
+                schema_version(connection)
+        else:
+            with self._database.writing() as connection:  # a row is written anew, though as it was: that needs room
+                connection.exec_driver_sql("UPDATE darrm_schema SET version = version")
+
     def close(self) -> None:
         """Close every connection."""
         self._database.close()

@@ -83,6 +83,13 @@ class Store(Protocol):
     def faults(self) -> list[str]:
         """Return what is wrong with the place itself, in words; empty when nothing is."""
 
+    def probe(self) -> None:
+        """Read, and unless it is opened for reading only write, what leaves everything as it was.
+
+        Raises:
+            CacheError: that cannot be done: the place is gone, its disk full, or it may not be written any more.
+        """
+
     def close(self) -> None:
         """Let go of the place."""
 
@@ -127,6 +134,9 @@ class NoStore:
     def faults(self) -> list[str]:
         """Return nothing: nothing is there to be wrong."""
         return []
+
+    def probe(self) -> None:
+        """Do nothing: there is no place."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -183,6 +193,9 @@ class MemoryStore:
     def faults(self) -> list[str]:
         """Return nothing: there is no place to be damaged."""
         return []
+
+    def probe(self) -> None:
+        """Do nothing: memory reads and writes."""
 
     def close(self) -> None:
         """Do nothing; the rows stay until the object goes."""

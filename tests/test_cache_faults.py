@@ -52,6 +52,10 @@ try:
         store.jobs.submit(f"{number}", "gamma", "x" * 1_000)
 except CacheError as err:
     told["job"] = str(err)
+try:
+    store.probe()
+except CacheError as err:
+    told["probe"] = str(err)
 if how == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 else:
@@ -87,6 +91,7 @@ def test_a_disk_that_is_full_costs_what_is_not_kept_and_nothing_else(how: str, t
     assert kept or "Make room there." in trouble
     assert told["read"] == "hit"
     assert "Make room there." in told["job"]
+    assert "Make room there." in told["probe"]  # by which /readyz knows
     assert told["afterwards"] is True
     assert told["rows"] >= told["kept"]
     assert told["faults"] == []
@@ -124,6 +129,7 @@ def used(path: Path) -> Counter[str]:
                 for use in (
                     lambda store=store: list(check(store)),
                     lambda store=store: store.stats(),
+                    lambda store=store: store.probe(),
                     lambda store=store: store.jobs.list(),
                     lambda store=store: store.jobs.claim("me", 60),
                     lambda store=store: store.jobs.prune(1e18),

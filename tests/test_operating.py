@@ -74,8 +74,8 @@ class Desk:
 
 
 class Broken(MemoryStore):
-    def get(self, key: str) -> Any:
-        raise CacheError("postgresql://secret/place", f"gone, looking for {key}", "")
+    def probe(self) -> None:
+        raise CacheError("postgresql://secret/place", "gone, nowhere to be found", "")
 
 
 def looked(desk: Desk) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
     assert told["type"] == "urn:darrm-opt:problem:not-ready"
     assert told["detail"] == "database: it cannot be used; the server's log says why."
     assert "secret" not in answer.text
-    assert "gone, looking for" in caplog.text
+    assert "gone, nowhere to be found" in caplog.text
     assert client.get("/healthz").status_code == 200
 
 

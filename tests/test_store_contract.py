@@ -50,6 +50,16 @@ def test_an_empty_store_has_nothing(store: Store) -> None:
     assert set(store.tally.counts.values()) == {0}
 
 
+def test_a_probe_leaves_everything_as_it_was(store: Store) -> None:
+    kept = store.put(row("a"))
+    job = store.jobs.submit("a", "gamma", "{}")
+    before = store.stats()
+    store.probe()
+    assert list(store.rows()) == [kept]
+    assert store.jobs.list() == [job]
+    assert store.stats() == before
+
+
 @pytest.mark.parametrize("record", ["{}", "γ = ½ · '\"; --\n\t\u2028 😀", "0.1" * 400_000, ""])
 def test_what_is_put_comes_back_to_the_letter(store: Store, record: str) -> None:
     kept = row("a", record, core=7)

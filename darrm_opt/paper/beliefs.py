@@ -63,10 +63,14 @@ def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
         ),
         (
             "The paper shows these as bars or curves; it prints no numbers to stand beside ours.",
-            "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv error) it is "
-            "exactly 0 there for every symmetric γ; disagreement is the measure that is above 0.",
-            "The tv error is exact at p_i = 0.5 and U[0, 0.1]; in the other worlds it is a mean over drawn p. "
-            "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are one to it.",
+            (
+                "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv error) it is "
+                "exactly 0 there for every symmetric γ; disagreement is the measure that is above 0."
+            ),
+            (
+                "The tv error is exact at p_i = 0.5 and U[0, 0.1]; in the other worlds it is a mean over drawn p. "
+                "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are one to it."
+            ),
         ),
         {"K": K, "draws": DRAWS // 100 if quick else DRAWS, "seed": seed},
         lambda: beliefs_figure(title, pictures),

@@ -18,13 +18,17 @@ POINTS = 8001
 """Grid points of the exact account: sound for any number."""
 
 SOUND_FOR = (
-    "The paper's account, optimal and exact hold for *fresh* voters: each answer of each voter is (ε, Δ)-DP on its own, as "
-    "Lemma 3.4 supposes. Private teachers that are trained once and asked Q times are not fresh: their answers share the "
-    "randomness of the training, and Q times (mε, δ) does not follow.",
-    "For teachers trained once on disjoint parts two accounts hold. The models: all of them together are (ε, Δ)-DP, and so is "
-    "whatever is computed from them, however often. The votes: whatever the models are, a record changes one of them, so "
-    "releases compose as those of voters with ε = inf and affected = 1; a γ made for private voters leaks then "
-    "(inf), one made for affected = 1 does not.",
+    (
+        "The paper's account, optimal and exact hold for *fresh* voters: each answer of each voter is (ε, Δ)-DP on its own, as "
+        "Lemma 3.4 supposes. Private teachers that are trained once and asked Q times are not fresh: their answers share the "
+        "randomness of the training, and Q times (mε, δ) does not follow."
+    ),
+    (
+        "For teachers trained once on disjoint parts two accounts hold. The models: all of them together are (ε, Δ)-DP, and so is "
+        "whatever is computed from them, however often. The votes: whatever the models are, a record changes one of them, so "
+        "releases compose as those of voters with ε = inf and affected = 1; a γ made for private voters leaks then "
+        "(inf), one made for affected = 1 does not."
+    ),
 )
 """Which account is sound for which voters."""
 
@@ -51,12 +55,12 @@ def exact(noise: NoiseFunction, problem: Problem, queries: int, delta: float) ->
 def cost_table(number: int, *, quick: bool = False) -> Reproduction:
     """Return Table 2, 5, 7 or 9: total privacy of Q releases at one m."""
     m = setting.COST_TABLES[number]
-    rows = []
+    rows = list[tuple[Cell, ...]]()
     for dataset in ("mnist",) if quick else setting.VOTERS:
         problem = setting.problem(m, dataset)
         private, ours, noisy = solve(problem).noise, solve(fixed(problem)).noise, gnmax(problem)
-        for Q in setting.QUERIES[:1] if quick else setting.QUERIES:
-            rows.append(_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)))
+        queries = setting.QUERIES[:1] if quick else setting.QUERIES
+        rows += [_costs(f"Table {number}", dataset, problem, Q, (private, ours, noisy)) for Q in queries]
     heads = (
         *(("teachers", ""), ("Q", "d"), ("paper ε", ".3f"), ("paper's account", ".3f"), ("paper Σδ", ".3f")),
         *(("Σδ", ".4f"), ("total δ", ".5f"), ("optimal", ".3f"), ("exact, fresh γ_opt", ".3f"), ("models", ".4f")),

@@ -39,10 +39,11 @@ def variance(order: Array, target: Privacy) -> Array:
 
 def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
     rows, curves = [], []
-    for (dataset, target), (sigma, order) in zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True):
+    both = list(zip(TARGETS.items(), GNMAX_ORDERS.items(), strict=True))
+    for (dataset, target), (sigma, order) in both[: 1 if quick else None]:
         grid, free = (gnmax_sigma(target.epsilon, target.delta, search=how) for how in ("grid", "continuous"))
         there = float(np.sqrt(variance(np.array([order]), target))[0])
-        tight = math.nan if quick else GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
+        tight = GnmaxPlan.for_target(target, n_chunks=K, n_labels=1, accountant="bits").sigma
         rows.append((dataset, sigma, grid.sigma, order, grid.order, free.order, there, tight))
         curves.append((dataset, ORDERS, variance(ORDERS, target), order))
     heads = (
@@ -56,8 +57,10 @@ def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
         (Table("σ [votes] by Rényi privacy of noisy counts, one release", heads, tuple(rows)),),
         (
             "σ agrees. The λ printed beside it is not the minimiser: at that λ the formula gives a larger σ.",
-            "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is enough for the "
-            "same (mε, δ).",
+            (
+                "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is enough for the "
+                "same (mε, δ)."
+            ),
         ),
         {dataset: {"epsilon": target.epsilon, "delta": target.delta} for dataset, target in TARGETS.items()},
         lambda: variance_figure(title, curves),

@@ -96,7 +96,7 @@ def test_a_batch_has_bounds(client: TestClient) -> None:
 def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
     chosen = SETTINGS.model_copy(update={"most_work": 1e-4})
     with TestClient(create_app(chosen)) as client:
-        asked = {"K": 5, "epsilon": 0.1, "total_epsilon": 1}
+        asked = {"K": 5, "epsilon": 0.1, "total_epsilon": 1, "total_delta": 1e-5}
         for path, body in (
             ("/v1/gamma", SMALL),
             ("/v1/jobs", SMALL),

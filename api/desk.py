@@ -22,6 +22,7 @@ from api.refusals import JobCancelled, NotKept, ShuttingDown
 from api.runner import Progress, Runner
 from api.schemas import DesignRequest
 from api.settings import Settings
+from api.shares import Shares
 from api.solver_process import Task
 from api.stopping import Stopping
 from darrm_opt.design.solver import check_choices
@@ -70,6 +71,7 @@ class Desk:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self._once = Once()
         self._intake = Intake(self._jobs, settings)
+        self._shares = Shares(settings.errands)
         self._chores: list[asyncio.Task[None]] = []
         self._closing = False
 
@@ -145,9 +147,11 @@ class Desk:
         Raises:
             Exception: whatever the task raises.
             SolveFailed: its process was lost twice, took too long or grew too large.
+            Busy, TooManyJobs: too many wait already, or too many of one client.
         """
         limit = self._settings.time_limit
-        return await self._errands.run(task, argument, time_limit=2 * limit + OVERTIME, progress=progress)
+        with self._shares.one(asking_now()):
+            return await self._errands.run(task, argument, time_limit=2 * limit + OVERTIME, progress=progress)
 
     async def gamma(self, asked: DesignRequest, patience: float | None = None) -> dict[str, Any] | Pending:
         """Return the certified γ_opt as plain data, or what works on it.

@@ -42,7 +42,7 @@ _TITLES = {
     "not-kept": "No such answer is kept.",
     "not-acceptable": "The answer has none of the forms that were asked for.",
     "busy": "The server has more to do than it takes.",
-    "too-many-jobs": "Too many new problems from one client.",
+    "too-many-jobs": "Too much new work from one client.",
     "cancelled": "The job was cancelled.",
     "cache-unavailable": "The place where answers are kept cannot be used.",
     "shutting-down": "The server is shutting down.",
@@ -88,7 +88,7 @@ _DESCRIPTIONS = {
     422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not installed "
     "here or for more work than this server gives to one request; or a posted γ is not private.",
     421: "The server is not called by that name.",
-    429: "Too many requests, or too many new problems, from one client.",
+    429: "Too many requests, or too much new work, from one client.",
     431: "The request line and headers are too large.",
     500: "Something unforeseen went wrong, or the solver failed.",
     503: "The place where answers are kept cannot be used at the moment, or the server is busy or shutting down.",
@@ -244,8 +244,15 @@ async def _http(request: Request, err: Exception) -> JSONResponse:
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"Allow": ", ".join(_methods(request)) or dict(headers or {}).get("Allow", "")}
     phrase = HTTPStatus(status).phrase
-    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=detail or phrase)
+    told = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
+    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=told)
     return _rendered(details, dict(headers or {}))
+
+
+_ADVICE = {
+    404: "There is nothing at this path. /openapi.json lists the routes.",
+    405: "This path has other methods, which the header Allow lists.",
+}
 
 
 async def _unforeseen(_: Request, __: Exception) -> JSONResponse:

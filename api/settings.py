@@ -84,6 +84,11 @@ class Settings(BaseSettings):
     queue_length: Count = Field(
         default=1000, description="Most jobs that may wait to be solved [jobs]; a whole number, at least 1."
     )
+    errands: Count = Field(
+        default=64,
+        description="Most curves, certificates and accounts that each worker takes at once, half of them from one client; "
+        "a whole number, at least 1.",
+    )
     body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
         default=2**20, description="Largest body of a request [bytes]; a whole number from 1024 to 1073741824."
     )

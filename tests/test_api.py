@@ -359,7 +359,7 @@ def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_answers_outlive_the_app(tmp_path: Path) -> None:
-    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}")
+    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", patience=60)
     told = []
     for _ in range(2):
         with TestClient(create_app(settings)) as client:
@@ -422,7 +422,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """Serve the app on loopback, in a thread, with its cache in a file."""
-    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}"))
+    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", patience=60))
     running = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=running.run, args=([listening],))

@@ -126,7 +126,7 @@ def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
 
 def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
-    app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1))
+    app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1, patience=60))
     with serving(app) as place, DarrmClient(place, timeout=60) as client:
         asked = client.gamma(PROBLEM)
         with DarrmClient(path.as_uri()) as beside:  # while it is served

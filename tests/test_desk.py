@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown, TooManyJobs
 from api.runner import MOST_ATTEMPTS
 from api.schemas import CurveRequest, DesignRequest
 from api.settings import Settings
+from api.shares import Shares
 from api.stopping import Stopping
 from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
@@ -336,6 +337,25 @@ def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -
             assert (await opened.submit(problems[2])).state == "queued"
 
     run(test)
+
+
+def test_one_client_has_half_of_the_places() -> None:
+    shares = Shares(4)
+    flood, other = Client("flood", local=True), Client("other", local=False)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(shares.one(flood))
+        with pytest.raises(TooManyJobs, match="2 requests of one client may wait"), shares.one(flood):
+            pass
+        for _ in range(2):
+            held.enter_context(shares.one(other))
+        with pytest.raises(Busy, match="4 requests wait for a solver process already"), shares.one(other):
+            pass
+        with shares.one(None):
+            pass
+    with shares.one(flood), shares.one(flood):
+        pass
+    assert not shares._taken
 
 
 @pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])

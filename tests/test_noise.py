@@ -85,7 +85,7 @@ def test_frozen_and_read_only() -> None:
 WRONG: list[tuple[Any, str]] = [
     (["a", "a"], r"^gamma = \['a', 'a'\] is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
     ([[1.0], [1.0, 2.0]], r"^gamma = .* is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
-    (None, r"^gamma = .* is not valid: expected a flat list of K\+1 numbers γ\(0\), …, γ\(K\)\.$"),
+    (None, r"^gamma is missing: expected a flat list of K\+1 numbers γ\(0\), …, γ\(K\)\.$"),
     ([], r"^gamma = \[\] is not valid: expected a flat list of K\+1 numbers"),
     ([1.0], r"^gamma = \[1\.0\] is not valid: expected a flat list of K\+1 numbers"),
     ([[1.0, 1.0]], r"^gamma = \[\[1\.0, 1\.0\]\] is not valid: expected a flat list of K\+1 numbers"),

@@ -247,10 +247,8 @@ REFUSED: list[Any] = [
         ({"K": K}, rf"^K = {shown} is not valid: {VOTERS}")
         for K, shown in [(0, "0"), (-3, "-3"), (2.5, r"2\.5"), ("a", "'a'")]
     ],
-    *[
-        ({"K": K}, rf"^K = {shown} is not valid: {VOTERS}")
-        for K, shown in [(True, "True"), (None, "None"), (11.0, r"11\.0")]
-    ],
+    *[({"K": K}, rf"^K = {shown} is not valid: {VOTERS}") for K, shown in [(True, "True"), (11.0, r"11\.0")]],
+    ({"K": None}, f"^K is missing: {VOTERS}"),
     *[
         ({"epsilon": value}, rf"^epsilon = {value!r} is not valid: {NATS}")
         for value in (-0.1, math.nan, -math.inf, "a", True)

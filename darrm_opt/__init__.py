@@ -6,6 +6,10 @@
 (0.908242, True)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
@@ -25,6 +29,10 @@ from darrm_opt.errors import (
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
+if TYPE_CHECKING:
+    from darrm_opt.mechanism.majority import PrivateMajority
+    from darrm_opt.planning.planner import plan
+
 __all__ = [
     "BackendUnavailable",
     "Certificate",
@@ -35,6 +43,7 @@ __all__ = [
     "NotProven",
     "Privacy",
     "PrivacyProfile",
+    "PrivateMajority",
     "Problem",
     "Progress",
     "Solution",
@@ -48,6 +57,7 @@ __all__ = [
     "least_allowance",
     "minimax",
     "over_scenarios",
+    "plan",
     "privacy_profile",
     "rectangular",
     "shared",
@@ -56,3 +66,19 @@ __all__ = [
     "uniform",
     "verify",
 ]
+
+_LATER = {"PrivateMajority": "darrm_opt.mechanism.majority", "plan": "darrm_opt.planning.planner"}
+"""Names whose rooms are loaded when they are first used: a design does without them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from darrm_opt import Privacy, Problem, verify  # noqa: E402
+from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
 from darrm_opt.accounting import exact_epsilon, gaussian_delta  # noqa: E402
 from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
@@ -91,8 +91,9 @@ def test_a_plan_for_many_queries_is_within_the_total() -> None:
     assert (problem.voter.epsilon, problem.affected, plan.queries) == (math.inf, 1, 30)
     verify(problem, plan.solution.gamma)
     assert exact_epsilon(plan.solution.noise, problem, 30, total.delta) <= total.epsilon
-    # It knows the γ: each query may cost more than if 30 releases of (ε, δ) were composed.
-    assert problem.target.epsilon > total.epsilon / 30
+    # It knows the γ, so it is more useful than the best γ of an equal share.
+    share = Problem(11, Privacy(math.inf), Privacy(total.epsilon / 30, total.delta / 30), 1)
+    assert plan.solution.utility > solve(share).utility
 
 
 def test_fewer_queries_and_less_overlap_are_better() -> None:

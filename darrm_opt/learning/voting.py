@@ -10,26 +10,21 @@ better of them is taken:
   them. That is a DaRRM with ε = inf and affected = r, whose coins are drawn afresh for each query, so its releases compose.
 
 A single query is a release of fresh voters: there the γ for private voters holds, and it is the best.
+
+`darrm_opt.planning` weighs more than this, such as noise on counts; a classifier wants the γ alone, which is quick to find.
 """
 
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
-from darrm_opt.accounting import BelowLeakFloor, TooMuchWork, epsilon_each, exact_epsilon, optimal
+from darrm_opt.accounting import epsilon_each, largest_allowance
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
+from darrm_opt.planning import together
 from darrm_opt.problem import Privacy, Problem, whole_number
-from darrm_opt.rounding import up
-
-POINTS = 4001
-"""Grid points of the exact account while the target is searched: coarse, hence fast, and sound."""
-
-STEPS = 7
-"""Halvings of the search for the target of one query: to 1 % of itself."""
 
 MOST_EXACT = 1000
 """Queries beyond which the exact account is not asked, as it would take minutes: the targets are then those of the optimal
@@ -78,8 +73,8 @@ def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, t
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
     if voter is not None and voter.epsilon < math.inf:
-        models = _composed(voter, affected, total)
-        if models is not None:
+        models = together(voter, affected, total.delta)
+        if models.epsilon <= total.epsilon:
             return VotingPlan(
                 "plain majority",
                 None,
@@ -98,54 +93,20 @@ def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, t
         queries,
         total,
         f"A record changes at most {affected} of the {K} models, whatever they are: the best γ for that, at "
-        f"ε = {solution.problem.target.epsilon:.4g} a query, so that {queries} of them fit in the total.",
+        f"({solution.problem.target.epsilon:.4g}, {solution.problem.target.delta:.4g}) a query, so that {queries} of them fit in the total.",
     )
-
-
-def _composed(voter: Privacy, affected: int, total: Privacy) -> Privacy | None:
-    """Return the privacy of all models together if it is within the total, else None."""
-    found = []
-    if affected * voter.delta <= total.delta:  # basic composition; one voter is exact
-        together = voter.epsilon if affected == 1 else up(affected * voter.epsilon, 1)
-        found.append(Privacy(together, voter.delta if affected == 1 else total.delta))
-    with suppress(BelowLeakFloor, TooMuchWork):
-        found.append(optimal(voter.epsilon, voter.delta, affected, total.delta))
-    best = min(found, key=lambda privacy: privacy.epsilon, default=None)
-    return best if best is not None and best.epsilon <= total.epsilon else None
 
 
 @lru_cache(maxsize=64)
 def _many(K: int, affected: int, queries: int, total: Privacy) -> Solution:
-    """Return the best γ of which ``queries`` releases fit in the total, over two ways of sharing δ out."""
+    """Return the best γ of which ``queries`` releases fit in the total."""
     if queries == 1:
         return solve(_fixed(K, affected, total))
+    if queries <= MOST_EXACT:
+        return largest_allowance(K, Privacy(math.inf), queries, total, affected).solution
     shares = {0.0, total.delta / (2 * queries)}
-    return max((_largest(K, affected, queries, total, share) for share in shares), key=lambda found: found.utility)
-
-
-def _largest(K: int, affected: int, queries: int, total: Privacy, delta: float) -> Solution:
-    """Return the γ with the largest target ε of which ``queries`` releases fit, for one δ of a release."""
-    low = epsilon_each(total, delta, queries) if total.epsilon else 0.0  # any (ε, δ)-DP releases of that fit
-    best = solve(_fixed(K, affected, Privacy(low, delta)))
-    if queries > MOST_EXACT:
-        return best
-    high = 4 * low
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        found = solve(_fixed(K, affected, Privacy(middle, delta)))
-        if _fits(found, queries, total):
-            low, best = middle, found
-        else:
-            high = middle
-    return best
-
-
-def _fits(solution: Solution, queries: int, total: Privacy) -> bool:
-    try:
-        spent = exact_epsilon(solution.noise, solution.problem, queries, total.delta, points=POINTS)
-    except (BelowLeakFloor, TooMuchWork):
-        return False
-    return spent <= total.epsilon
+    fitting = [solve(_fixed(K, affected, Privacy(epsilon_each(total, delta, queries), delta))) for delta in shares]
+    return max(fitting, key=lambda found: found.utility)
 
 
 def _fixed(K: int, affected: int, target: Privacy) -> Problem:

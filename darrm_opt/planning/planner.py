@@ -31,7 +31,7 @@ def plan(
     *,
     fresh: bool = False,
     least_accuracy: float = LEAST_ACCURACY,
-    ways: Iterable[Way] = WAYS,
+    ways: Iterable[str] = WAYS,
 ) -> Plan:
     """Return what to do with K voters, Q queries and a total (ε, δ): the best way, the others, and why.
 
@@ -115,7 +115,7 @@ _FOR_FEW = {"sequence", "saa", "subsampling", "constant"}
 """What is weighed for up to `noisy.MANY` queries only."""
 
 
-def _checked(ways: Iterable[Way]) -> tuple[Way, ...]:
+def _checked(ways: Iterable[str]) -> tuple[Way, ...]:
     accepted = f"one or more of {', '.join(WAYS)}"
     asked = (ways,) if isinstance(ways, str) else tuple(ways)
     wrong = [way for way in asked if way not in WAYS]

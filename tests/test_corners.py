@@ -227,6 +227,15 @@ def test_a_set_beyond_counting_still_has_a_size_and_a_beginning() -> None:
     assert len(next(of.blocks())) == 5002
 
 
+def test_a_set_beyond_counting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConstraintGenerator, "_vectors_with", lambda *_: 2**63)
+    text = r"^K = 3 is not valid: expected fewer than 2\^63 vectors\. Such a set cannot be enumerated\.$"
+    with pytest.raises(InvalidInput, match=text):
+        next(generator(3).blocks(2))
+    monkeypatch.setattr(ConstraintGenerator, "_vectors_with", lambda *_: 2**63 - 1)
+    assert next(generator(3).blocks(2)).tolist() == [[3, 0, 0, 0], [2, 1, 0, 0]]
+
+
 def in_order(block: Counts) -> Indices:
     """Return a number for each vector that grows along the stream: moving voters, then their kinds, then ones."""
     key: Indices = block[:, 2:].sum(axis=1)

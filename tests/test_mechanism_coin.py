@@ -172,16 +172,24 @@ def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
 def test_system_words_differ_and_keep_to_their_width() -> None:
     source = SystemWords()
     assert not np.array_equal(source.words(4, 64), source.words(4, 64))
-    assert int(source.words(1000, 3).max()) < 8
+    assert set(source.words(1000, 3).tolist()) == {*range(8)}
     assert source.words(0, 64).size == 0
 
 
-@pytest.mark.parametrize("table", [[], [[0.5]], [math.nan], [-0.1], [1.1]])
+def test_seeded_words_are_their_generators_and_keep_to_their_width() -> None:
+    whole = SeededWordsForTestsOnly(5).words(1000, 64)
+    assert np.array_equal(whole, np.random.PCG64(5).random_raw(1000))
+    assert np.array_equal(SeededWordsForTestsOnly(5).words(1000, 3), whole >> np.uint64(61))
+
+
+@pytest.mark.parametrize("table", [[], [[0.5]], [math.nan], [-0.1], [1.1], [0.5, 1.1], [-0.1, 0.5], [0.5, math.nan]])
 def test_what_is_no_table_of_probabilities_is_refused(table: list[float]) -> None:
-    with pytest.raises(InvalidInput, match=r"expected a flat array of probabilities in \[0, 1\]"):
+    with pytest.raises(InvalidInput, match=r"^probabilities = .* expected a flat array of probabilities in \[0, 1\]"):
         ExactCoins(table)
 
 
-def test_another_width_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"width = 64 is not valid: expected a number of bits in 1\.\.63"):
-        ExactCoins([0.5], 64)
+@pytest.mark.parametrize("width", [0, 64])
+def test_another_width_is_refused(width: int) -> None:
+    text = rf"^width = {width} is not valid: expected a number of bits in 1\.\.63"
+    with pytest.raises(InvalidInput, match=text):
+        ExactCoins([0.5], width)

@@ -1,0 +1,218 @@
+"""Would the tests notice? Small faults are put into the core one at a time, and the core's tests are run on each.
+
+A mutant is the module with one thing changed (`mutants`). It lives in memory only: a process forked for it puts the
+changed functions in the place of the module's and runs the module's own fast tests until one fails, those that killed
+before, and quick ones, first. What outlives them is a survivor: either it says the same as the original
+(`tests/data/equivalent_mutants.toml` keeps those, each with its reason) or a test is missing. Hypothesis tries 30
+examples for each property here, and does not shrink.
+
+    PYTHONPATH=tests python -m campaigns.mutation                       # all
+    PYTHONPATH=tests python -m campaigns.mutation corners --line 120    # one module, or one line of it
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import multiprocessing
+import os
+import resource
+import sys
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+from campaigns.mutants import Mutant, mutants, mutated
+
+ROOT = Path(__file__).parents[2]
+EQUIVALENT = ROOT / "tests/data/equivalent_mutants.toml"
+
+SEARCHES = ("test_worst_case.py",)
+TARGETS: dict[str, tuple[str, ...]] = {
+    "design.certificate": ("test_certificate.py",),
+    "design.corners": ("test_corners.py", "test_constraint.py"),
+    "design.blossom": ("test_blossom.py", "test_constraint.py"),
+    "design.worst_case": SEARCHES,
+    "design.pruned": SEARCHES,
+    "design.separable": SEARCHES,
+    "design.monotone": SEARCHES,
+    "design.kinds": SEARCHES,
+    "mechanism.coin": ("test_mechanism_coin.py",),
+    "mechanism.majority": ("test_mechanism_majority.py", "test_mechanism_ledger.py"),
+}
+"""Modules of `darrm_opt`, and the tests that are theirs."""
+
+LIMIT = 120.0
+"""Seconds that a mutant may take: several times what all tests of a module take, so what is longer does not end."""
+
+MEMORY = 8 << 30
+"""Bytes that a mutant may take: a size that grew wrong is a death like any other, not the machine's."""
+
+
+def replace(module: ModuleType, code: CodeType) -> None:
+    """Make a live module's functions and constants those of other code, wherever they were imported to."""
+    changed: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    sys.modules[module.__name__], kept = ModuleType(module.__name__), module  # so that dataclasses find their module
+    exec(code, changed)  # noqa: S102  # the module's own code, but for one change
+    sys.modules[module.__name__] = kept
+    for name, new in changed.items():
+        old = vars(module).get(name)
+        if getattr(new, "__module__", module.__name__) == module.__name__ and isinstance(new, type | FunctionType):
+            _transplant(old, new)
+        elif isinstance(new, int | float | str | tuple) and new != old and not name.startswith("__"):
+            for other in [*sys.modules.values()]:
+                if vars(other).get(name) is old:
+                    setattr(other, name, new)
+
+
+def _transplant(old: Any, new: Any) -> None:
+    if isinstance(new, type):
+        for name, member in vars(new).items():
+            _transplant(vars(old).get(name), member)
+    elif isinstance(new, property):
+        _transplant(old.fget, new.fget)
+    elif isinstance(new, classmethod | staticmethod):
+        _transplant(old.__func__, new.__func__)
+    elif isinstance(new, FunctionType) and isinstance(old, FunctionType):
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+
+
+@dataclass
+class Trials:
+    """A pytest plugin that runs the tests of one module again and again, a process and a mutant each time."""
+
+    module: str
+    lines: set[int]
+    tried: list[Mutant] = field(default_factory=list)
+    survivors: list[Mutant] = field(default_factory=list)
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _failed: str | None = None
+
+    def pytest_configure(self) -> None:
+        from hypothesis import Phase, settings
+
+        settings.register_profile("unshrunk", settings(), phases=[Phase.explicit, Phase.generate], max_examples=30)
+        settings.load_profile("unshrunk")  # the first that fails will do
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.failed and self._failed is None:
+            self._failed = report.nodeid
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        live = importlib.import_module(f"darrm_opt.{self.module}")
+        path = str(live.__file__)
+        source = Path(path).read_text(encoding="utf-8")
+        failed, seconds = self._trial(session.items, None, None)
+        if failed is not None:
+            raise pytest.UsageError(f"{self.module}: the tests fail without any change: {failed}")
+        kills: dict[str, Counter[str]] = defaultdict(Counter)
+        for number, mutant in enumerate(mutants(self.module, source)):
+            if self.lines and mutant.line not in self.lines:
+                continue
+            start, here = time.perf_counter(), kills[mutant.function]
+            items = sorted(session.items, key=lambda item: seconds[item.nodeid] - 1e3 * here[item.nodeid])
+            killer, _ = self._trial(items, live, mutated(self.module, source, number, path))
+            self.tried.append(mutant)
+            if killer is None:
+                self.survivors.append(mutant)
+            else:
+                here[killer] += 1
+            verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100]
+            spent = time.perf_counter() - start
+            sys.stdout.write(f"{self.module}:{mutant.line} {mutant.change} | {verdict} | {spent:.1f} s\n")
+            sys.stdout.flush()
+        return True
+
+    def _trial(
+        self, items: Sequence[pytest.Item], live: ModuleType | None, code: CodeType | None
+    ) -> tuple[str | None, dict[str, float]]:
+        """Run tests in a process of their own; return the test that failed, or None, and the seconds of each."""
+        fork = multiprocessing.get_context("fork")
+        receive, send = fork.Pipe(duplex=False)
+        process = fork.Process(target=self._child, args=(items, live, code, send))
+        process.start()
+        send.close()
+        try:
+            if not receive.poll(LIMIT):
+                return "(no end)", {}
+            failed, seconds = receive.recv()
+        except EOFError:
+            return "(the process died)", {}
+        else:
+            return failed, seconds
+        finally:
+            process.kill()
+            process.join()
+
+    def _child(
+        self, items: Sequence[pytest.Item], live: ModuleType | None, code: CodeType | None, answer: Connection
+    ) -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        if live is not None and code is not None:
+            try:
+                replace(live, code)
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody could import this
+                answer.send((f"(import: {error!r})", {}))
+                return
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                break
+        answer.send((self._failed, self._seconds))
+
+
+def run(module: str, lines: set[int]) -> Trials:
+    """Try the mutants of a module, those of some lines if any are named."""
+    trials = Trials(module, lines)
+    tests = [str(ROOT / "tests" / name) for name in TARGETS[module]]
+    quiet = ["-q", "-s", "--no-header", "--no-summary", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *tests], plugins=[trials])
+    if status != pytest.ExitCode.OK:
+        sys.exit(f"{module}: pytest ended with {status!r}")
+    return trials
+
+
+def equivalents() -> dict[tuple[str, str], str]:
+    """Return why each known survivor says the same as the original."""
+    listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    return {(where, change): why for where, changes in listed.items() for change, why in changes.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; return 1 if anything survived that is not known to be equivalent."""
+    parser = argparse.ArgumentParser(prog="campaigns.mutation", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("modules", nargs="*", help=f"of {', '.join(TARGETS)}; default: all")
+    parser.add_argument("--line", type=int, action="append", default=[], help="only changes of this line")
+    asked = parser.parse_args(arguments)
+    wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]
+    known, table, alive = equivalents(), [], []
+    for module in wanted:
+        trials = run(module, set(asked.line))
+        tried, survivors = trials.tried, trials.survivors
+        new = [mutant for mutant in survivors if mutant.key not in known]
+        same = len(survivors) - len(new)
+        killed = len(tried) - len(survivors)
+        table.append(
+            f"| `{module}` | {len(tried)} | {killed} | {same} | {len(new)} | {killed / max(1, len(tried) - same):.1%} |"
+        )
+        alive += new
+    lines = ["", "| module | mutants | killed | equivalent | alive | score |", "|---|--:|--:|--:|--:|--:|", *table]
+    lines += [f"ALIVE {mutant.module}:{mutant.line} in {mutant.function}: {mutant.change}" for mutant in alive]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -199,4 +199,4 @@ def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_every_format_has_its_reader() -> None:
-    assert set(READERS) == {".sqlite", ".sqlite3", ".db", ".jsonl", ".ndjson", ".json"}
+    assert set(READERS) == {".sqlite", ".sqlite3", ".db", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".csv"}

@@ -43,8 +43,8 @@ class DarrmClient:
     """Asks a service, or a table file, for certified noise functions. Safe to use from several threads.
 
     Args:
-        url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: a SQLite file as the cache makes it,
-            or JSON Lines of solutions as ``darrm solve --json`` prints them. None reads ``DARRM_URL``, so that a job
+        url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
+            (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None reads ``DARRM_URL``, so that a job
             switches between the two without a change of its code.
         key: API key of the service; None reads ``DARRM_KEY``; neither sends none.
         timeout: for one call, with all its retries and waiting [s]; None for no bound.

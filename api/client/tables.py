@@ -16,6 +16,7 @@ from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import solution_from_record
 from solver_cache.row import row_of
 from solver_cache.store import MemoryStore, Store, open_store
+from solver_cache.tables.check import TableError
 
 _LOG = logging.getLogger("api.client")
 
@@ -43,6 +44,32 @@ def read_table(path: Path) -> Store:
 def _database(path: Path) -> Store:
     """Return a SQLite file as the cache makes it, opened for reading only."""
     return open_store(f"sqlite:///{path.absolute()}?mode=ro")
+
+
+def _exported(path: Path) -> Store:
+    """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
+    from solver_cache.tables.formats import read_table as rows_of
+
+    store = MemoryStore()
+    try:
+        for entry in rows_of(path):
+            if entry.row is None:
+                _LOG.warning("%s, row %d is left out: %s", path, entry.number, entry.trouble)
+            else:
+                store.put(entry.row)
+    except TableError as err:
+        raise InvalidInput("url", str(path), "a table as darrm export writes it", str(err)) from err
+    return store
+
+
+def _lines(path: Path) -> Store:
+    """Return a table in JSON Lines, or else records."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.readline())
+    except (OSError, ValueError, RecursionError):
+        return _records(path)
+    return _exported(path) if isinstance(told, dict) and "table" in told else _records(path)
 
 
 def _records(path: Path) -> Store:
@@ -81,8 +108,11 @@ READERS: dict[str, Reader] = {
     ".sqlite": _database,
     ".sqlite3": _database,
     ".db": _database,
-    ".jsonl": _records,
-    ".ndjson": _records,
+    ".parquet": _exported,
+    ".pq": _exported,
+    ".csv": _exported,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
     ".json": _records,
 }
 """By the end of a file's name."""

@@ -34,7 +34,10 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 CONSTANTS = {"inf": math.inf}
 
 LONGEST = 200
-"""Characters of a formula. Also what keeps the reader's recursion shallow."""
+"""Characters of a formula."""
+
+MOST_BRACKETS = 40
+"""Brackets of a formula: they keep the reader's recursion shallow."""
 
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(\*\*|<=|>=|==|!=|[-+*/^(),<>]))"
@@ -104,6 +107,7 @@ class _Reader:
         self._text, self._known = text, known
         self._tokens: list[str] = []
         self.names: set[str] = set()
+        self._depth = 0
         at, stop = 0, len(text.rstrip())
         while at < stop:
             found = _TOKEN.match(text, at)
@@ -153,6 +157,7 @@ class _Reader:
         if not self._tokens:
             raise self._wrong("It ends too early.")
         if self._took("("):
+            self._deeper()
             inner = self.condition()
             self._need(")")
             return inner
@@ -170,8 +175,14 @@ class _Reader:
             return lambda values: values[token]
         raise self._wrong(f"{token!r} is not known; known are {', '.join(sorted(self._known | {*FUNCTIONS}))}.")
 
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > MOST_BRACKETS:
+            raise self._wrong(f"It has more than {MOST_BRACKETS} brackets.")
+
     def _called(self, name: str) -> Formula:
         self._need("(")
+        self._deeper()
         arguments = [self._sum()]
         while self._took(","):
             arguments.append(self._sum())

@@ -137,8 +137,12 @@ class _Batcher:
             self._batches.append(Batch(tuple(first), lead, sum(map(self._cost, first))))
             return
         for request in missing:
+            seconds = self._cost(request)
+            if seconds >= BATCH_SECONDS:
+                self._batches.append(Batch((request,), None, seconds))
+                continue
             self._loose.append(request)
-            self._seconds += self._cost(request)
+            self._seconds += seconds
             if self._seconds >= BATCH_SECONDS or len(self._loose) == MOST:
                 self._flush()
 

@@ -147,7 +147,8 @@ def test_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
 
 @pytest.mark.parametrize("name", ["glpk", "", None, "HIGHS"])
 def test_an_unknown_backend(name: Any) -> None:
-    text = rf"^backend = {name!r} is not valid: expected one of highs, gurobi, cvxpy\.$"
+    said = "is missing" if name is None else f"= {name!r} is not valid"
+    text = rf"^backend {said}: expected one of highs, gurobi, cvxpy\.$"
     with pytest.raises(InvalidInput, match=text):
         solve(SAMPLE[0], backend=name)
     with pytest.raises(InvalidInput, match=text):

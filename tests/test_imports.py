@@ -32,6 +32,7 @@ LAYERS = (
     {"accounting", "ensembles"},
     {"release", "mechanism", "planning", "learning"},
     {"figures"},
+    {"paper"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )
 

@@ -7,6 +7,7 @@ separate search in ball arithmetic, exact up to 2^-256.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import flint
 import numpy as np
@@ -33,7 +34,7 @@ def as_printed(M: int) -> Problem:
 
 
 def step(row: Row, t: flint.arb) -> Row:
-    return [low + t * (high - low) for low, high in zip(row, row[1:], strict=False)]
+    return [low + t * (high - low) for low, high in pairwise(row)]
 
 
 def running_maximum(table: dict[tuple[int, int], flint.arb], rows: int, columns: int) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.paper.idx import find_images, read_idx
-from darrm_opt.paper.lesson import FEATURES, K, lessons, public_features
+from darrm_opt.paper.lesson import FEATURES, lessons, public_features
+from darrm_opt.paper.setting import K
 from darrm_opt.paper.transfer import transfer
 
 SIDE = 6
@@ -108,7 +109,7 @@ def test_folders_that_lack_something_are_refused(tmp_path: Path) -> None:
     labels = folder / "t10k-labels-idx1-ubyte"
     content = labels.read_bytes()
     labels.unlink()
-    with pytest.raises(InvalidInput, match="t10k-labels-idx…-ubyte.*It is missing"):
+    with pytest.raises(InvalidInput, match=r"t10k-labels-idx…-ubyte.*It is missing"):
         find_images(tmp_path)
     labels.write_bytes(idx(np.zeros(19, dtype=np.uint8)))
     with pytest.raises(InvalidInput, match=r"Shapes \(20, 6, 6\) and \(19,\)"):

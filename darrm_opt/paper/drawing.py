@@ -60,12 +60,15 @@ def beliefs_figure(
     figure, grid = _grid(title, len(rows), 1 + len(measures), wide=4.6)
     for row, (label, curves, errors) in enumerate(rows):
         left, *others = grid[row * (1 + len(measures)) : (row + 1) * (1 + len(measures))]
-        for (name, noise), colour, (marker, line) in zip(curves.items(), COLOURS, SIGNS, strict=False):
-            left.plot(noise.values, color=colour, marker=marker, linestyle=line, linewidth=1.8, label=name)
+        drawn = list(zip(curves.items(), COLOURS, SIGNS, strict=False))
+        for (name, noise), colour, (marker, line) in reversed(drawn):  # the legend turns the order around
+            left.plot(
+                noise.values, color=colour, marker=marker, linestyle=line, linewidth=1.8, label=f"made for {name}"
+            )
         left.set(xlabel=r"votes for 1, $l$", ylabel=rf"{label}:  $\gamma(l)$", ylim=(-0.03, 1.04))
         for axes, measure in zip(others, measures, strict=True):
             _bars(axes, errors[measure], list(curves))
-            axes.set_ylabel(measure)
+            axes.set(xlabel="how the $p_i$ are drawn", ylabel=measure)
     draw_legend(figure)
     return figure
 
@@ -78,13 +81,15 @@ def variance_figure(title: str, curves: Sequence[tuple[str, np.ndarray, np.ndarr
         curves: label, orders, variances, and the order that the paper prints beside its σ.
     """
     figure, (axes,) = _grid(title, 1, 1, wide=7.0, high=4.6)
-    for (label, orders, variances, order), colour, (_, line) in zip(curves, COLOURS, SIGNS, strict=False):
+    axes.plot([], [], "x", color="0.3", markeredgewidth=2, label=r"the $\lambda$ that the paper prints")
+    axes.plot([], [], "o", color="0.3", label="least")
+    for (label, orders, variances, order), colour, (_, line) in reversed(
+        list(zip(curves, COLOURS, SIGNS, strict=False))
+    ):
         axes.plot(orders, variances, color=colour, linestyle=line, linewidth=1.8, label=label)
         best = int(np.argmin(variances))
         axes.plot(orders[best], variances[best], "o", color=colour)
         axes.plot(order, np.interp(order, orders, variances), "x", color=colour, markersize=8, markeredgewidth=2)
-    axes.plot([], [], "o", color="0.3", label="least")
-    axes.plot([], [], "x", color="0.3", markeredgewidth=2, label=r"the $\lambda$ that the paper prints")
     top = 4 * min(float(variances.min()) for _, _, variances, _ in curves)
     axes.set(xlabel=r"RDP order $\lambda$", ylabel=r"$\sigma^2$ [votes$^2$]", ylim=(0, top))
     draw_legend(figure)

@@ -96,7 +96,7 @@ def _pure(name: str, K: int, ms: Sequence[int]) -> Reproduction:
         name,
         f"{name.capitalize().replace('-', ' ')}: K = {K} voters, each 0.1-DP, Δ = δ = 0",
         panels,
-        f"γ_DSub is 1 from m = {(K + 1) // 2} on, and so is γ_opt: the plain majority costs (K+1)/2 voters' ε.",
+        f"γ_DSub is 1 from m = {(K + 1) // 2} on, and so, but for rounding, is γ_opt: the plain majority costs (K+1)/2 voters' ε.",
         "ε = 0.1 as in Figure 2; γ_Sub and γ_DSub do not depend on it.",
     )
 

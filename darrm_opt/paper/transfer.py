@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting import design_sequence, general, largest_allowance, total_delta_of
+from darrm_opt.accounting import Allowance, design_sequence, general, largest_allowance, total_delta_of
 from darrm_opt.baselines import subsampling
 from darrm_opt.design.solver import solve
 from darrm_opt.ensembles.gnmax import GnmaxPlan
@@ -197,30 +198,36 @@ def _sound(way: Way, problem: Problem, Q: int) -> tuple[float, str]:
     return exact(way.noise, fixed(problem), Q, total_delta_of(problem.target, Q, setting.SLACK)), "votes"
 
 
-def _equal(lesson: Lesson, m: int, Q: int) -> list[tuple[Cell, ...]]:
-    """Return each way at its best within the total that the paper's account gives for Q releases."""
-    target = setting.problem(m, lesson.dataset).target
+@lru_cache(maxsize=32)
+def _designs(target: Privacy, Q: int) -> tuple[Privacy, Allowance, GnmaxPlan, NoiseFunction]:
+    """Return the paper's total for Q releases, and what is best within it: a target, GNMax, a γ for all releases."""
     total = Privacy(
         general(target.epsilon, target.delta, Q, setting.SLACK).epsilon, total_delta_of(target, Q, setting.SLACK)
     )
     voters = Problem(K, Privacy(math.inf), target, 1)
     each = largest_allowance(K, voters.voter, Q, total, 1)
     plan = GnmaxPlan.for_target(total, n_chunks=K, n_labels=Q, accountant="bits")
-    noisy = noise_function(K, plan.noise)
-    together = design_sequence(voters, Q, total, seeds=[each.solution.noise, noisy])
+    together = design_sequence(voters, Q, total, seeds=[each.solution.noise, noise_function(K, plan.noise)])
+    return total, each, plan, together.noise
+
+
+def _equal(lesson: Lesson, m: int, Q: int) -> list[tuple[Cell, ...]]:
+    """Return each way at its best within the total that the paper's account gives for Q releases."""
+    target = setting.problem(m, lesson.dataset).target
+    total, each, plan, together = _designs(target, Q)
     plain = NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
     one = f"({each.target.epsilon:.3g}, {each.target.delta:.2g}) a release"
     rows: list[tuple[str, str, Privacy | None, NoiseFunction, str]] = [
-        ("GNMax", "not private", None, noisy, f"σ = {plan.sigma:.3g}"),
+        ("GNMax", "not private", None, noise_function(K, plan.noise), f"σ = {plan.sigma:.3g}"),
         ("γ_opt, affected = 1", "not private", None, each.solution.noise, one),
-        ("γ_opt, all releases", "not private", None, together.noise, "one γ made for all Q of them"),
+        ("γ_opt, all releases", "not private", None, together, "one γ made for all Q of them"),
         ("none", "trained at the total", total, plain, "any number of queries"),
     ]
     made: list[tuple[Cell, ...]] = [
         (lesson.dataset, Q, name, teachers, *_measured(lesson, Q, voter, noise), total.epsilon, total.delta, how)
         for name, teachers, voter, noise, how in rows
     ]
-    least = exact(subsampling(K, 1), voters, Q, total.delta)
+    least = exact(subsampling(K, 1), fixed(setting.problem(m, lesson.dataset)), Q, total.delta)
     blank = ("-", "-", "-", total.epsilon, total.delta)
     how = "does not fit, not even with one voter drawn" if least > total.epsilon else "fits with one voter drawn"
     made.insert(3, (lesson.dataset, Q, "γ_Sub", "not private", *blank, how))

@@ -45,6 +45,10 @@ CLIENTS = 3
 PAUSE = 0.7
 """Longest time between a start and the next kill [s]; drawn uniformly."""
 
+BREATH = 30.0
+"""Longest wait for an answer [s] in the half of the rounds that begin with one: on a machine that is busy with much else
+nobody would otherwise live long enough to get any, and nothing would be shown of answers."""
+
 SETTINGS = {
     "DARRM_WORKERS": "2",
     "DARRM_SOLVERS": "1",
@@ -141,6 +145,8 @@ class Campaign:
         began = time.monotonic()
         try:
             while sum(self.outcome.kills.values()) < kills and time.monotonic() - began < seconds:
+                if self.random.random() < 0.5:
+                    self._breathe()
                 time.sleep(self.random.uniform(0, PAUSE))
                 self._kill(self.random.choice(VICTIMS))
         finally:
@@ -153,6 +159,12 @@ class Campaign:
             self.outcome.wrong.append("no client got any answer, so nothing was shown")
         self.outcome.seconds = time.monotonic() - began
         return self.outcome
+
+    def _breathe(self) -> None:
+        """Wait until a client has written down one answer more."""
+        before, end = len(self._answers()), time.monotonic() + BREATH
+        while len(self._answers()) <= before and time.monotonic() < end:
+            time.sleep(0.05)
 
     def _kill(self, victim: str) -> None:
         if victim == "client":

@@ -177,8 +177,8 @@ def scale() -> Iterator[Case]:
     yield from _table(1001, 0.0, Wanted(seconds=10, memory=1))
     large = Wanted(seconds=20, memory=1, gap=1e-7, exponent=3.2)
     yield from _table(1001, 1e-6, large, tolerance=1e-7, growth_from=101)
-    yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone")
-    yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6))
+    yield from _table(5001, 1e-6, Wanted(seconds=60, memory=2), shape="monotone", repeats=1)
+    yield from _table(2001, 1e-6, Wanted(seconds=60, memory=2, gap=1e-6), repeats=1)
 
 
 def service() -> Iterator[Case]:

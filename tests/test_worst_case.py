@@ -18,7 +18,7 @@ from darrm_opt.design.blossom import stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.found import Collector, OutOfTime, WorstCase
-from darrm_opt.design.pruned import search_pruned
+from darrm_opt.design.pruned import Settle, search_pruned
 from darrm_opt.design.worst_case import (
     enumerated_worst_case,
     search_layers,
@@ -26,6 +26,8 @@ from darrm_opt.design.worst_case import (
     worst_case,
     worst_case_near_faces,
 )
+
+SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
 
 
 def oracle(noise: NoiseFunction, problem: Problem) -> WorstCase:
@@ -44,12 +46,12 @@ def check(
     *,
     above: float | None,
     most: int,
-    refine: bool = True,
+    settle: Settle = "always",
     true: WorstCase | None = None,
 ) -> WorstCase:
     """Search, and hold what is returned against the enumerated worst case."""
     constraint, true = PrivacyConstraint.of(problem), true or oracle(noise, problem)
-    found = worst_case(noise, constraint, above=above, most=most, refine=refine)
+    found = worst_case(noise, constraint, above=above, most=most, settle=settle)
     error = constraint.error(float(noise.values.max()))
     level = constraint.limit - error if above is None else above
     fuzz = 4 * error + 1e-15
@@ -57,7 +59,7 @@ def check(
     assert found.bound >= true.value - fuzz  # a bound is a bound, whatever was left out
     assert found.value <= true.value + fuzz
     assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= fuzz
-    proved = refine or found.method != "first-order"
+    proved = settle == "always" or found.method != "first-order"
     if proved:
         assert found.method in ("complete", "monotone")
         assert found.bound <= max(true.value, level) + 2 * fuzz  # and no looser than was asked for
@@ -93,8 +95,8 @@ def test_few_voters(seed: int) -> None:
         noise, _ = certify(problem, noise)
     true = oracle(noise, problem)
     for above in levels(problem, true.value):
-        for refine in (True, False):
-            check(noise, problem, above=above, most=int(rng.choice([0, 1, 5, 1000])), refine=refine, true=true)
+        for settle in SETTLE:
+            check(noise, problem, above=above, most=int(rng.choice([0, 1, 5, 1000])), settle=settle, true=true)
 
 
 @pytest.mark.parametrize("Delta", [1e-12, 1e-6, 1e-3, 0.03, 0.3])
@@ -104,9 +106,9 @@ def test_every_number_of_affected_voters(K: int, affected: int, Delta: float) ->
     problem = Problem(K, Privacy(0.4, Delta), Privacy(0.9, min(0.4, 2 * Delta)), affected)
     noise = uneven(rng, K)
     true = oracle(noise, problem)
-    for refine in (True, False):
-        check(noise, problem, above=None, most=20, refine=refine, true=true)
-        check(noise, problem, above=-math.inf, most=20, refine=refine, true=true)
+    for settle in SETTLE:
+        check(noise, problem, above=None, most=20, settle=settle, true=true)
+        check(noise, problem, above=-math.inf, most=20, settle=settle, true=true)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,13 @@ def test_drawn_noise_functions(data: st.DataObject) -> None:
     Delta = data.draw(st.sampled_from([0.0, 1e-9, 1e-3, 0.2]))
     problem = Problem(K, Privacy(data.draw(st.floats(1e-3, 3)), Delta), Privacy(data.draw(st.floats(0, 9)), Delta))
     noise = data.draw(noises(K))
-    check(noise, problem, above=data.draw(st.sampled_from([None, -math.inf])), most=3, refine=data.draw(st.booleans()))
+    check(
+        noise,
+        problem,
+        above=data.draw(st.sampled_from([None, -math.inf])),
+        most=3,
+        settle=data.draw(st.sampled_from(SETTLE)),
+    )
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -189,24 +197,24 @@ def test_pruned_is_the_separable_search(K: int, affected: int, Delta: float) -> 
     true = separable_worst_case(noise, constraint)
     fuzz = 4 * constraint.error(float(noise.values.max())) + 1e-15
     for above in (None, true.value - 1e-5, true.value + 1e-9):
-        for refine in (True, False):
-            found = worst_case(noise, constraint, above=above, most=5, refine=refine)
+        for settle in SETTLE:
+            found = worst_case(noise, constraint, above=above, most=5, settle=settle)
             assert found.bound >= true.value - fuzz
             assert found.value <= true.value + fuzz
-            if refine:
+            if settle == "always":
                 level = constraint.limit if above is None else above
                 assert found.bound <= max(true.value, level) + 2 * fuzz
 
 
 def test_a_search_for_cuts_may_leave_bounds_and_says_so() -> None:
-    """Somewhere, without ``refine``, a remainder stays open: the method says so, and the bound covers it."""
+    """Somewhere, without settling, a remainder stays open: the method says so, and the bound covers it."""
     methods = set()
     for seed in range(12):
         rng = np.random.default_rng((seed, 5))
         problem = Problem(8, Privacy(0.1, 10.0 ** rng.uniform(-4, -1.3)), Privacy(0.3, 0.0))
         noise = uneven(rng, 8)
         true = oracle(noise, problem)
-        methods.add(check(noise, problem, above=true.value - 1e-3, most=5, refine=False, true=true).method)
+        methods.add(check(noise, problem, above=true.value - 1e-3, most=5, settle="never", true=true).method)
         assert check(noise, problem, above=true.value - 1e-3, most=5, true=true).method == "complete"
     assert methods == {"complete", "first-order"}
 
@@ -237,7 +245,7 @@ def test_the_general_searches_agree_with_the_small_set_where_no_enumeration_reac
         small = worst_case(noise, constraint, above=-math.inf)
         collector = Collector(above=small.value - 1e-4)
         if Delta > 0:
-            search_pruned(noise.signed, constraint, collector, refine=True)
+            search_pruned(noise.signed, constraint, collector, settle="always")
         else:
             search_layers(noise, constraint, collector)
         fuzz = 4 * constraint.error(1.0)

@@ -5,6 +5,7 @@ With aΔ of order one a binomial has a few terms; it is cut off where at most `T
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -57,9 +58,15 @@ def expected_all(A: Array, N: int, most_plus: int, most_minus: int, Delta: float
     terms = min(terms_of(moving * Delta), moving)
     t = np.arange(terms + 1)
     near = A[np.clip(N + t[:, np.newaxis] - t, 0, A.size - 1)]
-    up, down = binomial(np.arange(most_plus + 1), Delta, terms), binomial(np.arange(most_minus + 1), Delta, terms)
-    mean: Array = up.T @ near @ down
+    masses = _all_binomials(max(most_plus, most_minus, moving), Delta, terms)
+    mean: Array = masses[:, : most_plus + 1].T @ near @ masses[:, : most_minus + 1]
     return mean
+
+
+@functools.lru_cache(maxsize=4)
+def _all_binomials(most: int, Delta: float, terms: int) -> Array:
+    """Return `binomial` for 0..most trials: the same for all skeletons of a layer."""
+    return binomial(np.arange(most + 1), Delta, terms)
 
 
 def evaluation_error(mean: float) -> float:

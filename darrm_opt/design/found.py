@@ -58,6 +58,16 @@ class Collector:
         """Values at or below this change nothing."""
         return min(self.above, self.value)
 
+    @property
+    def cut(self) -> bool:
+        """Whether a multiset above the wanted level was found and kept."""
+        return bool(self._values)
+
+    @property
+    def level(self) -> float:
+        """Multisets proved to lie at or below this may be left out: where no cuts are wanted, also what beats no find."""
+        return self.above if self.most else max(self.above, self.value)
+
     def offer(self, values: Array, counts: Counts) -> None:
         """Take φ at some multisets: shapes (many,) and (many, corners)."""
         if values.size == 0:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -58,6 +59,9 @@ AFRESH_EVERY = 8
 """Layers between two computations of the rows' bounds; between them the last ones hold."""
 
 
+Settle = Literal["always", "until a cut", "never"]
+
+
 @dataclass(frozen=True)
 class _Search:
     """One search: what is bounded, who takes the findings, the rounding of A, and whether to settle what stays open."""
@@ -65,7 +69,12 @@ class _Search:
     constraint: PrivacyConstraint
     collector: Collector
     fuzz: float
-    refine: bool
+    settle: Settle
+
+    @property
+    def settling(self) -> bool:
+        """Whether what is left open now is to be searched completely."""
+        return self.settle == "always" or (self.settle == "until a cut" and not self.collector.cut)
 
 
 def search_pruned(
@@ -73,7 +82,7 @@ def search_pruned(
     constraint: PrivacyConstraint,
     collector: Collector,
     *,
-    refine: bool,
+    settle: Settle,
     width: int | None = None,
     stored: list[tuple[int, int, Array]] | None = None,
 ) -> WorstCase:
@@ -83,13 +92,13 @@ def search_pruned(
         signed: g(0..K).
         constraint: Δ > 0.
         collector: takes what is found.
-        refine: whether to settle what the sieves leave open by complete search (a proof wants that; a search for
-            cuts does not).
+        settle: when to search completely what the sieves leave open: a proof wants that always, a search for cuts only
+            until it has found one.
         width: if given, the search is confined to min(nx, ny) ≤ width, and nothing is proved.
         stored: the layers, where the caller has them.
     """
     K, Delta, largest = constraint.K, constraint.corners.Delta, float(np.abs(signed).max())
-    search = _Search(constraint, collector, rounding_error(constraint.affected, largest), refine)
+    search = _Search(constraint, collector, rounding_error(constraint.affected, largest), settle)
     bounds = _RowBounds(search.fuzz)
     corners = constraint.corners
     for s, first, layer in stored or layers(signed, corners.x, corners.y, constraint.affected, width):
@@ -102,7 +111,7 @@ def search_pruned(
         for best, mirrored in ((most, False), (-least, True)):
             _offer_best(best, layer, nx, s, search, mirrored=mirrored)
             bound = best + reach
-            passed = bound > collector.above
+            passed = bound > collector.level
             collector.leave_out(float(bound[~passed].max(initial=-np.inf)))
             if passed.any():
                 A, nx_in, ny_in = layer[passed], nx[passed], s - nx[passed]
@@ -137,8 +146,8 @@ class _RowBounds:
             return
         # all rows but the last descend by one y from the row of the same nx, the last by one x from the one before
         kept = self.slope.size - layer.shape[0] + 1
-        self.slope = np.append(self.slope[kept:], self.slope[-1])
-        self.bend = np.append(self.bend[kept:], self.bend[-1])
+        self.slope = np.concatenate((self.slope[kept:], self.slope[-1:]))
+        self.bend = np.concatenate((self.bend[kept:], self.bend[-1:]))
 
 
 @dataclass(frozen=True)
@@ -184,18 +193,18 @@ def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int
 
 
 def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
-    """Sieves 2 and 3. Return the skeletons left open if refining; charge the bounds of all others."""
+    """Sieves 2 and 3. Return the skeletons left open, to be settled; charge the bounds of all others."""
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
     i, n1 = _steep(search, suspects, moving)
-    collector.leave_out(collector.above)
+    collector.leave_out(collector.level)
     at = Skeletons(rows, i, n1, moving)
     if i.size == 0:
         return at
     slopes = Slopes.of(at, q)
     bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
-    above = bound > collector.above
+    above = bound > collector.level
     collector.leave_out(float(bound[~above].max(initial=-np.inf)))
     at, slopes = at.only(above), slopes.only(above)
     if at.i.size == 0:
@@ -207,7 +216,7 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     collector.offer(values, choice.counts(at))
     bounds = values + Delta * choice.overlap
     uncertain = choice.overlap > 0
-    left_open = uncertain & (bounds > collector.above) & search.refine
+    left_open = uncertain & (bounds > collector.level) & search.settling
     collector.leave_out(float(bounds[uncertain & ~left_open].max(initial=-np.inf)))
     return at.only(left_open)
 
@@ -218,7 +227,7 @@ def _steep(search: _Search, suspects: _Suspects, moving: int) -> tuple[Indices, 
     Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
     """
     A, q, mean = suspects.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
-    level = search.collector.above - 0.5 * mean**2 * suspects.bend - 2 * mean * search.fuzz
+    level = search.collector.level - 0.5 * mean**2 * suspects.bend - 2 * mean * search.fuzz
     many = max(1, PART // A.shape[1])
     found: list[tuple[Indices, Indices]] = []
     for row in range(0, A.shape[0], many):

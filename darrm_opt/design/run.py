@@ -23,6 +23,7 @@ from darrm_opt.design.found import OutOfTime, WorstCase
 from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
+from darrm_opt.design.pruned import search_error
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.design.stages import Stage, binding_family, stages
 from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
@@ -203,34 +204,33 @@ class Run:
         the next lies closer to the answer: each time the gap shrinks by ``reach``.
         """
         while True:
-            point = answer if stage.reach == 1.0 or self.point is None else self._between(answer, stage.reach)
-            cuts, found, settled = self._search(point, stage)
-            self._keep(point, found, settled=settled)
+            point = answer if stage.reach == 1.0 or self.point is None else self._between(answer, stage)
+            cuts, found = self._search(point, stage)
+            self._keep(point, found, settled=stage.proving and not len(cuts))
             arrived = stage.reach == 1.0 or self._value(answer) - self._value(point) < CUT_TOLERANCE
             if len(cuts) or arrived or self.gap <= stage.goal:
                 return cuts
 
-    def _between(self, answer: NoiseFunction, reach: float) -> NoiseFunction:
+    def _between(self, answer: NoiseFunction, stage: Stage) -> NoiseFunction:
         start = self.incumbent.values
-        mixed = np.clip(start + reach * (answer.values - start), 0.0, 1.0)
-        return NoiseFunction(mixed)  # symmetric: both ends are, and the same operations act on both halves
+        mixed = np.clip(start + stage.reach * (answer.values - start), 0.0, 1.0)
+        return NoiseFunction(
+            mixed * (1.0 - stage.slack)
+        )  # symmetric: both ends are, and the same operations act on both halves
 
-    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase, bool]:
-        """Search one point; what the proving search leaves open is settled only once it finds no more cuts."""
+    def _search(self, point: NoiseFunction, stage: Stage) -> tuple[Counts, WorstCase]:
         before = time.perf_counter()
-        above, most = self.constraint.limit + CUT_TOLERANCE, stage.cuts if stage.apart == 0 else 100 * stage.cuts
-        if not stage.proving:
-            found = worst_case_near_faces(point, self.constraint, above=above, most=most, deadline=self._deadline())
+        most, deadline = stage.cuts if stage.apart == 0 else 100 * stage.cuts, self._deadline()
+        above = self.constraint.limit + CUT_TOLERANCE
+        if stage.slack:  # so that what is not found to be cut is proved to be private, at once
+            above = self.constraint.limit - 2 * search_error(self.constraint, 1.0)
+        if stage.proving:
+            found = worst_case(point, self.constraint, above=above, most=most, settle="until a cut", deadline=deadline)
         else:
-            found = worst_case(point, self.constraint, above=above, most=most, refine=False, deadline=self._deadline())
-        cuts = _spread(self.program.unknown(found.cuts), stage)
-        settled = stage.proving and not len(cuts)
-        if settled and found.method == "first-order":  # something was left open
-            found = worst_case(point, self.constraint, above=above, most=most, deadline=self._deadline())
-            cuts = _spread(self.program.unknown(found.cuts), stage)
+            found = worst_case_near_faces(point, self.constraint, above=above, most=most, deadline=deadline)
         self.violation = found.value - self.constraint.limit
         self.seconds["search"] += time.perf_counter() - before
-        return cuts, found, settled
+        return _spread(self.program.unknown(found.cuts), stage), found
 
     def _keep(self, point: NoiseFunction, found: WorstCase, *, settled: bool) -> None:
         """Make the point the incumbent if, scaled until private, it is better."""
@@ -241,9 +241,9 @@ class Run:
 
     def _hand_over(self, stage: Stage) -> None:
         """Show the incumbent to the next stage's search, which sees more; what it finds becomes rows."""
-        incumbent = self.incumbent
-        cuts, found, self.settled = self._search(incumbent, stage)
-        self.point = (incumbent, found)
+        incumbent = NoiseFunction(self.incumbent.values * (1.0 - stage.slack))
+        cuts, found = self._search(incumbent, stage)
+        self.point, self.settled = (incumbent, found), stage.proving and not len(cuts)
         self.program.add(cuts)
 
     def _report(self) -> None:

@@ -33,6 +33,8 @@ class Stage:
         goal: gap at which the stage is over.
         cuts: most rows added in a round.
         apart: least distance between two of them [voters moved from corner to corner].
+        slack: share by which the point searched is scaled down first, so that what binds clears rounding and the
+            looseness of the search's sieves.
     """
 
     proving: bool
@@ -40,6 +42,7 @@ class Stage:
     goal: float
     cuts: int
     apart: float
+    slack: float = 0.0
 
 
 def dear(problem: Problem) -> bool:
@@ -64,7 +67,7 @@ def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
         return ()
     return (
         Stage(proving=False, reach=0.5, goal=0.8 * tolerance, cuts=60, apart=apart),
-        Stage(proving=True, reach=0.9, goal=0.8 * tolerance, cuts=60, apart=apart),
+        Stage(proving=True, reach=0.9, goal=0.8 * tolerance, cuts=60, apart=apart, slack=0.02 * tolerance),
     )
 
 

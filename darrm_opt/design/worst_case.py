@@ -20,7 +20,7 @@ from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator, Cou
 from darrm_opt.design.found import Collector, WorstCase
 from darrm_opt.design.kinds import Indices, Rows
 from darrm_opt.design.monotone import search_monotone
-from darrm_opt.design.pruned import search_error, search_pruned
+from darrm_opt.design.pruned import Settle, search_error, search_pruned
 from darrm_opt.design.separable import search_separable
 from darrm_opt.noise import Array, NoiseFunction
 
@@ -31,7 +31,7 @@ def worst_case(
     *,
     above: float | None = None,
     most: int = 0,
-    refine: bool = True,
+    settle: Settle = "always",
     stored: list[tuple[int, int, Array]] | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
@@ -44,8 +44,7 @@ def worst_case(
             proved, so this is also the least bound returned. Default: the limit less the rounding error, so that
             whatever is private by more than rounding is proved so.
         most: how many cuts at most.
-        refine: whether what the bounds of `pruned` leave open is settled by complete search, where affordable; a
-            search for cuts can do without.
+        settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
         stored: the layers of ``noise``, where the caller searches it more than once.
         deadline: when to give up [s], by `time.perf_counter`.
 
@@ -66,7 +65,7 @@ def worst_case(
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
-    return search_pruned(noise.signed, constraint, collector, refine=refine, stored=stored)
+    return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)
 
 
 def worst_case_near_faces(
@@ -86,7 +85,7 @@ def worst_case_near_faces(
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:
-        search_pruned(noise.signed, constraint, collector, refine=False, width=width)
+        search_pruned(noise.signed, constraint, collector, settle="never", width=width)
     return collector.result(0.0, "estimate")
 
 

@@ -51,7 +51,7 @@ def of_tree(choice: tuple[Pair, ...], depth: int, total_epsilon: float) -> Fract
 
 
 @pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("k", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])  # fractions of many digits
 def test_grid_is_the_exact_recursion_from_above(event: Privacy, k: int) -> None:
     total = compose_bits([(privacy_region(event), k)])
     for epsilon in TOTALS:

@@ -265,10 +265,16 @@ def test_votes_of_another_shape_are_refused() -> None:
         release.release_many(np.zeros((2, 5)))
     with pytest.raises(InvalidInput, match=r"votes = \(6,\)"):
         release.release_many(np.zeros(6))
-    with pytest.raises(InvalidInput, match=r"votes = \(5,\) is not valid: expected shape \(6,\)"):
+    with pytest.raises(
+        InvalidInput, match=r"^votes = \(5,\) is not valid: expected shape \(6,\), one vote of each voter\.$"
+    ):
         release.release(np.zeros(5))
-    with pytest.raises(InvalidInput, match="rows of different lengths"):
+    expected = r"expected an array of shape \(N, 2\), one column for each voter\.$"
+    with pytest.raises(InvalidInput, match=rf"^votes = 'rows of different lengths' is not valid: {expected}"):
         checked_votes([[1, 0], [1]], 2)
+    text = r"^votes = 'int64, not all 0 or 1' is not valid: expected votes that are 0 or 1\. They are not shown here\.$"
+    with pytest.raises(InvalidInput, match=text):
+        checked_votes(np.array([[1, 2]]), 2)
 
 
 # ------------------------------------------------------------------------------------------ what it charges
@@ -292,9 +298,12 @@ def test_votes_that_are_refused_cost_nothing() -> None:
 
 
 def test_names_need_a_ledger_that_keeps_them() -> None:
-    with pytest.raises(InvalidInput, match="Only a ReleaseLedger knows releases by name"):
+    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLedger knows releases by name\.$"
+    with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")
-    with pytest.raises(InvalidInput, match="a ReleaseLedger, a Ledger, or None"):
+    with pytest.raises(
+        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLedger, a Ledger, or None\.$"
+    ):
         PrivateMajority(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
 
 

@@ -16,6 +16,8 @@ from darrm_opt.paper.lesson import FEATURES, lessons, public_features
 from darrm_opt.paper.setting import K
 from darrm_opt.paper.transfer import transfer
 
+pytest.importorskip("sklearn")
+
 SIDE = 6
 
 

@@ -26,6 +26,10 @@ from darrm_opt.paper.setting import ACCURACY_TABLES, COST_TABLES, K, problem
 from darrm_opt.paper.transfer import NEW, STAND_IN, accuracy, ways
 from darrm_opt.priors import IndependentVoters
 
+pytest.importorskip("sklearn")
+pytest.importorskip("matplotlib")
+pytest.importorskip("dp_accounting")
+
 PICTURES = {name for name in REPRODUCTIONS if name.startswith("figure")}
 DATA = Path(__file__).parent / "data"
 

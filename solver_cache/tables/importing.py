@@ -52,12 +52,11 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[Imported]:
             reason = "its record says other things than follow from its numbers"
             yield Imported(entry.number, "refused", entry.row.key, reason)
             continue
-        standing = store.put(entry.row)
-        became: Literal["new", "known"] = "new"
-        if standing != entry.row:
-            became = "known"
-            if inspect(standing).decision != "hit":
-                became = "new" if store.put(entry.row, replacing=standing) == entry.row else "known"
+        before = store.get(entry.row.key)
+        known = before is not None and inspect(before).decision == "hit"
+        if not known:  # else whoever came first stands
+            known = store.put(entry.row, replacing=before) != entry.row
+        became: Literal["new", "known"] = "known" if known else "new"
         yield Imported(entry.number, became, entry.row.key)
 
 

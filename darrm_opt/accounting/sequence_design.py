@@ -282,7 +282,7 @@ class _Program:
             noise, scale, broken = NoiseFunction.from_upper_half(upper, problem.K), 1.0, False
             for constraint in constraints:
                 above = constraint.limit + 100 * CUT_TOLERANCE
-                found = worst_case(noise, constraint, above=above, most=CUTS, refine=False)
+                found = worst_case(noise, constraint, above=above, most=CUTS, settle="never")
                 if found.value > constraint.limit:
                     scale = min(scale, max(0.0, constraint.limit / found.value))
                 if len(found.cuts):

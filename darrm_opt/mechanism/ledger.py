@@ -96,7 +96,7 @@ class ReleaseLedger:
             queries: or this many releases, whose total cost is then for the caller to know.
 
         Returns:
-            The ledger, open and on disk; `close` it.
+            The ledger, on disk.
 
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.

@@ -305,6 +305,16 @@ def test_many_voters_are_solved_in_stages(problem: Problem, objective: str) -> N
     assert np.all(np.diff([progress.upper_bound for progress in seen]) <= 0)
 
 
+def test_where_nothing_free_can_be_proved_the_monotone_answer_stands() -> None:
+    """With some twenty voters off their ends, searches of other γ prove next to nothing."""
+    problem = Problem.from_allowance(130, 3, 0.1, 0.15)
+    free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
+    assert free.certificate.method == "monotone"
+    assert free.utility == pytest.approx(monotone.utility, abs=1e-12)
+    assert free.gap < 0.01
+    assert free.upper_bound >= monotone.upper_bound - 1e-9
+
+
 def test_a_looser_tolerance_takes_no_more_rounds() -> None:
     problem = LARGE[0][0]
     loose, tight = (sound(solve(problem, "shared(1,1)", tolerance=tolerance)) for tolerance in (1e-3, 1e-6))

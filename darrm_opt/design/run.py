@@ -25,7 +25,7 @@ from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
 from darrm_opt.design.pruned import search_error
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.stages import Stage, binding_family, stages
+from darrm_opt.design.stages import Stage, binding_family, dear, stages
 from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
@@ -166,8 +166,11 @@ class Run:
         except OutOfTime:
             return repair(nothing, worst_case(nothing, self.constraint), self.constraint)
 
-    def start_from_monotone(self, tolerance: float) -> None:
-        """Begin with the best monotone γ and the multisets that bind it."""
+    def start(self, tolerance: float) -> None:
+        """Begin with multisets that almost always bind; where a search is dear, with the best monotone γ and its."""
+        if self.shape == "monotone" or not dear(self.problem):
+            self.program.add(binding_family(self.constraint))
+            return
         watcher = self.watcher
         run = Run(
             self.problem,
@@ -177,7 +180,7 @@ class Run:
             self.time_limit,
             None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may reach further
         )
-        run.program.add(binding_family(self.constraint))
+        run.start(tolerance)
         self.monotone = run.complete(stages(self.problem, "monotone", tolerance), "cuts")
         self.point, self.settled = (self.monotone.noise, worst_case(self.monotone.noise, self.constraint)), True
         self.program.add(run.program.found)

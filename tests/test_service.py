@@ -22,7 +22,10 @@ from api.schemas import DesignRequest
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SECONDS = {"K": 151, "m": 8, "epsilon": 0.1, "Delta": 1e-5}

@@ -231,9 +231,13 @@ class Run:
             found = worst_case(point, self.constraint, above=above, most=most, settle="until a cut", deadline=deadline)
         else:
             found = worst_case_near_faces(point, self.constraint, above=above, most=most, deadline=deadline)
+        cuts = _spread(self.program.unknown(found.cuts), stage)
+        if stage.proving and found.method == "first-order" and not len(cuts):  # all cuts found are rows already
+            found = worst_case(point, self.constraint, above=above, most=most, deadline=deadline)
+            cuts = _spread(self.program.unknown(found.cuts), stage)
         self.violation = found.value - self.constraint.limit
         self.seconds["search"] += time.perf_counter() - before
-        return _spread(self.program.unknown(found.cuts), stage), found
+        return cuts, found
 
     def _keep(self, point: NoiseFunction, found: WorstCase, *, settled: bool) -> None:
         """Make the point the incumbent if, scaled until private, it is better."""

@@ -1,0 +1,66 @@
+"""A training job that fetches its γ when it starts: from the service, or from a table file if the service is not there.
+
+    DARRM_URL=http://darrm:8000 python training_job.py --table gammas.jsonl
+
+``DARRM_URL`` names the service (``DARRM_KEY`` its API key, if it asks for one). The table is what ``darrm solve --json`` prints, a line
+each, or a SQLite file of the cache, shipped with the job. Whatever comes back is proved private here, before it is used: neither
+the service nor the file has to be trusted. A job that gets no γ stops; it never goes on without noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+from api.client import AccessRefused, ClientError, DarrmClient, Received
+from darrm_opt import PrivateMajority, Problem
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
+STEPS = 5
+
+
+def fetched(problem: Problem, table: Path | None) -> tuple[Received, str]:
+    """Return γ and where it is from.
+
+    Raises:
+        SystemExit: neither the service nor the table has one.
+    """
+    places = [os.environ.get("DARRM_URL", ""), "" if table is None else table.resolve().as_uri()]
+    refusals = []
+    for url in filter(None, places):
+        try:
+            with DarrmClient(url, timeout=20, retries=2) as client:
+                return client.gamma(problem), url.partition(":")[0]
+        except AccessRefused:
+            raise  # a wrong key is for people to mend, not for a fallback to hide
+        except ClientError as err:
+            refusals.append(str(err))
+            print(f"no γ from {url.partition(':')[0]}: {type(err).__name__}")
+    raise SystemExit("no γ, so nothing is released. " + " ".join(refusals))
+
+
+def main() -> None:
+    """Fetch γ, then train."""
+    options = argparse.ArgumentParser(description="Train with private majorities.")
+    options.add_argument("--table", type=Path, help="where to look if the service is not there")
+    solution, source = fetched(PROBLEM, options.parse_args().table)
+    exact = "for this very problem" if solution.exact else "for a problem that implies it"
+    print(
+        f"γ from {source}, designed {exact}; utility {solution.utility:.4f}, margin {solution.certificate.margin:.1e}"
+    )
+
+    release = PrivateMajority(solution)
+    chance = np.random.default_rng(5)
+    weight = 0.0
+    for step in range(STEPS):  # each worker's private answer: should the weight go up?
+        votes = (chance.random(PROBLEM.K) < 0.5 + 0.45 * np.sign(1.0 - weight)).astype(np.uint8)
+        weight += 0.5 * (2 * release.release(votes) - 1)
+        print(f"  step {step + 1}: weight {weight:+.1f}")
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ from darrm_opt.design.blossom import (
     LONG,
     SMALLEST,
     STEP_ERROR,
+    UNIT_ROUNDOFF,
     at_ends,
     extremes,
     layers,
@@ -181,6 +182,13 @@ def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:
                 assert error <= bound + NEGLIGIBLE * Decimal(largest)
                 worst = max(worst, error / bound if bound else Decimal(0))
     assert worst > Decimal("1e-4")
+
+
+def test_the_constants_are_those_of_the_derivation() -> None:
+    """True errors stay far below their bound, so that a bound of half the size would not be noticed otherwise."""
+    assert np.finfo(np.float64).eps / 2 == UNIT_ROUNDOFF
+    assert STEP_ERROR == (14 + 2) * UNIT_ROUNDOFF
+    assert SMALLEST == 2**14 * 5e-324
 
 
 def test_the_rounding_error_of_nothing_is_nothing() -> None:

@@ -119,6 +119,24 @@ def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
         assert lost <= 8 * constraint.error(1.0) / worst.value
 
 
+def test_a_scale_that_was_too_large_shrinks_until_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing rests on the room that is left for rounding: with too little of it, the search says so."""
+    problem, given = Problem.from_allowance(K=5, m=2, epsilon=0.1), NoiseFunction(np.ones(6))
+    usual, _ = certify(problem, given)
+    monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: -1e-9)
+    repaired, certificate = certify(problem, given)
+    assert certificate == verify(problem, repaired)
+    assert 1 - 1e-6 < repaired.values.max() / usual.values.max() <= 1 + 1e-12
+
+
+def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
+    monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: 1.0)
+    repaired, certificate = certify(problem, NoiseFunction(np.ones(6)))
+    assert not repaired.values.any()
+    assert certificate == verify(problem, np.zeros(6))
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("arithmetic", ["float", "ball"])
 def test_noise_alone_is_always_private(case: Asked, arithmetic: Any) -> None:

@@ -88,8 +88,8 @@ def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iter
     if silent and returns not in {None, "None", "NoReturn", "Self"}:
         yield "Returns"
     said = {str(each.annotation) for s in sections if s.kind is DocstringSectionKind.raises for each in s.value}
-    if "DarrmError" not in said and (unsaid := _raised(function) - said):
-        yield f"Raises: {', '.join(sorted(unsaid))}"
+    if unsaid := [name for name in sorted(_raised(function)) if not _covers(said, name, inspect.unwrap(function))]:
+        yield f"Raises: {', '.join(unsaid)}"
 
 
 def _asked(thing: Any) -> list[str]:
@@ -116,6 +116,12 @@ def _other(thing: Any) -> set[str]:
 def _set_in(thing: type) -> set[str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def _covers(said: set[str], name: str, function: Any) -> bool:
+    """Whether an error is among those that are said, or is one of their kind."""
+    kind = function.__globals__.get(name)
+    return name in said or "DarrmError" in said or bool(kind and said & {base.__name__ for base in kind.__mro__})
 
 
 def _raised(function: Callable[..., Any]) -> set[str]:

@@ -157,7 +157,19 @@ class DarrmClient:
         baselines: Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved."""
+        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            points: values of p, evenly from 0.5 to 1.
+            baselines: names of those to compare with; None for the usual ones.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
+        """
         request = Request(problem, objective, shape)
         body = {**design(request), "points": points, "baselines": None if baselines is None else list(baselines)}
         told = self._ask("error-curve", body, timeout)
@@ -183,9 +195,12 @@ class DarrmClient:
             ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning.
             objective: as in `gamma`.
             shape: as in `gamma`.
-            delta: δ of every release; None for 1 − (1−Δ)^m.
+            delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
             baselines: whose average errors are told beside.
             timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
         request = Request(problem, objective, shape)
         body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
@@ -216,6 +231,18 @@ class DarrmClient:
         """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``, as the REST interface has it.
 
         Its γ was proved private, and its δ computed again: they are this process's own.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            gamma: γ(0..K) of yours, private or not; None for γ_opt.
+            epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
+            points: how many, where ``epsilons`` is None.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
         from darrm_opt.design.profile import privacy_profile
 
@@ -240,6 +267,11 @@ class DarrmClient:
         self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
     ) -> Certificate:
         """Return the certificate of any γ, proved by this process as well as by the other side.
+
+        Args:
+            problem: what must hold.
+            gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
+            arithmetic: "float" or "ball", as in `darrm_opt.verify`.
 
         Raises:
             NotPrivate: γ is not private for the problem.
@@ -267,6 +299,17 @@ class DarrmClient:
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
         what a single release may cost, or account for it (`darrm_opt.accounting`).
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all releases together.
+            objective: what γ_opt maximises.
+            prior: how votes fall, for the accuracy; None for the objective's own.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
         asked = numbers(problem)
         body = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
@@ -302,6 +345,9 @@ class DarrmClient:
             fresh: whether every voter draws fresh randomness for every answer; False: models that are trained once.
             least_accuracy: below this an answer is of no use.
             timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
         asked = numbers(problem)
         body = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
@@ -327,7 +373,14 @@ class DarrmClient:
         *,
         method: Method = "auto",
     ) -> dict[str, Any]:
-        """Return what a design would cost, as the REST interface has it; nothing is solved."""
+        """Return what a design would cost, as the REST interface has it; nothing is solved.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            method: as in `darrm_opt.solve`.
+        """
         told = self._ask("estimate", {**design(Request(problem, objective, shape)), "method": method}, None)
         member(told, "seconds")
         return dict(told)

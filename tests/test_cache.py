@@ -142,7 +142,7 @@ def test_a_key_draws_no_scenarios() -> None:
     request = Request(problem, "expected_error(scenarios=10000)")
     assert request.key != Request(problem, "expected_error(scenarios=9999)").key
     with pytest.raises(InvalidInput, match=r"scenarios = '3 voters' is not valid: expected K = 11 probabilities"):
-        Request(PROBLEM, over_scenarios([[0.1, 0.2, 0.9]]))
+        Request(PROBLEM, over_scenarios(np.array([[0.1, 0.2, 0.9]])))
 
 
 @pytest.mark.parametrize(

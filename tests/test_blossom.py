@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -94,6 +95,15 @@ def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(most, in_parts[0])
         assert np.array_equal(least, in_parts[1])
         assert np.array_equal(most, at_ends(layer, 0.7).max(axis=1))
+
+
+@pytest.mark.parametrize("t", X)
+def test_a_step_fixes_one_voter_on_the_last_axis(t: float) -> None:
+    coefficients = np.random.default_rng(5).uniform(-1, 1, (3, 4))
+    for row, after in zip(coefficients.tolist(), step(coefficients, t, 1 - t).tolist(), strict=True):
+        exact = [(1 - Fraction(t)) * Fraction(a) + Fraction(t) * Fraction(b) for a, b in itertools.pairwise(row)]
+        assert len(after) == 3
+        assert all(abs(Fraction(one) - true) <= STEP_ERROR for one, true in zip(after, exact, strict=True))
 
 
 @given(st.floats(0.5, 1), st.integers(0, 100_000))

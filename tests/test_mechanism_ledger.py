@@ -215,7 +215,11 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
 def test_a_ledger_is_for_one_gamma(tmp_path: Path) -> None:
     ledger = begun(tmp_path)
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
-    with pytest.raises(InvalidInput, match="the ledger of this gamma and this problem"):
+    text = (
+        r"^budget = .* is not valid: expected the ledger of this gamma and this problem\. A ledger's limit is "
+        r"proved for one γ: give another γ a ledger and a part of the total of its own\.$"
+    )
+    with pytest.raises(InvalidInput, match=text):
         PrivateMajority(other, ledger)
     with pytest.raises(NotPrivate):
         ReleaseLedger.create(tmp_path / "other", (np.ones(4), other.problem), queries=3)

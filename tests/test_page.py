@@ -619,6 +619,18 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     visit.tab.wait_for_selector("#compared table")  # a link to a comparison shows it
 
 
+def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
+    visit.go("?K=5&m=1&epsilon=0.3&affected=1")
+    visit.tab.fill("#queries", "1000")
+    visit.tab.fill("#total_epsilon", "0.5")
+    visit.tab.click("#plan-ask")
+    visit.tab.wait_for_selector("#planned table")
+    assert visit.text("#planned .headline").startswith("You do not need this mechanism")
+    assert visit.text("#planned tbody").split("\t")[:3] == ["plain majority", "100 %", "no limit"]
+    visit.tab.fill("#total_epsilon", "0.2")  # advice for another budget does not stay
+    assert visit.text("#planned") == ""
+
+
 def test_comparison_tells_bad_input_at_its_field(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.3")
     visit.tab.fill("#queries", "0.5")

@@ -43,7 +43,8 @@ export function offer(answer, state) {
   if (NAMES.some((name) => state[name])) workOut();
 }
 
-function request() {
+/** Returns the voters and the budget that are on the page, as the API has them. */
+export function request() {
   const { K, epsilon, Delta, affected, target_epsilon: target, delta } = offered.answer.problem;
   const given = (name, usual) => (byId(name).value.trim() === "" ? usual : number(byId(name).value.trim()));
   return {

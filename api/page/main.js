@@ -9,6 +9,7 @@ import * as fields from "./fields.js";
 import { Cancelled, answered } from "./follow.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
+import * as plan from "./plan.js";
 import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
@@ -26,6 +27,7 @@ function start() {
   take.prepare();
   objective.prepare();
   compare.prepare(() => state, change);
+  plan.prepare(compare.request);
   tradeoff.prepare();
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -216,6 +218,7 @@ function present() {
   take.offer(answer, text, state);
   tradeoff.offer(answer, state, hidden());
   compare.offer(answer, state);
+  plan.offer(answer);
   plots();
   document.title = `K = ${answer.problem.K}, ε = ${answer.problem.target_epsilon}: darrm-opt`;
 }

@@ -1,0 +1,72 @@
+// What to release within a budget, in words: the answer of /v1/plan for the voters and the budget that are on the page.
+
+import { label } from "./curves.js";
+import { byId, make, scrolling, table } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import { percent, plain } from "./numbers.js";
+
+const WAYS = { allowance: "γ of one target", sequence: "γ for all releases", fewer_voters: "fewer voters" };
+
+let offered = ""; // the voters on the page, as text
+let running = null; // controls the asking that is under way
+
+/** Prepares the button; `budgeted` gives the voters and the budget. To be called once. */
+export function prepare(budgeted) {
+  byId("plan-ask").addEventListener("click", () => workOut(budgeted()));
+  byId("fresh").addEventListener("change", forget);
+  byId("compare").addEventListener("input", forget);
+}
+
+/** Forgets the advice for other voters than those of an answer. */
+export function offer({ problem: { K, epsilon, Delta, affected } }) {
+  const now = JSON.stringify([K, epsilon, Delta, affected]);
+  if (now !== offered) forget();
+  offered = now;
+}
+
+function forget() {
+  running?.abort(new DOMException("Asked for something else.", "AbortError"));
+  running = null;
+  byId("planned").replaceChildren();
+  byId("plan-status").textContent = "";
+}
+
+async function workOut({ objective, ...voters }) {
+  forget();
+  const mine = (running = new AbortController());
+  const say = (text) => (byId("plan-status").textContent = text);
+  fields.clear(byId("compare"));
+  const body = { ...voters, prior: objective || "rectangular", fresh: byId("fresh").checked };
+  try {
+    say("Working …");
+    const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
+    const answer = await (await answered("v1/plan", how)).json();
+    say("");
+    present(answer);
+  } catch (error) {
+    if (mine !== running) return;
+    const { first, rest } = fields.show(byId("compare"), error.fields ?? {});
+    say(first ? rest.join(" ") : error.message);
+    first?.focus();
+  } finally {
+    if (mine === running) running = null;
+  }
+}
+
+function present({ advice, options, warnings, queries }) {
+  const said = `Each way of giving ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
+  const cells = options.map((option) => [
+    WAYS[option.way] ?? label(option.way),
+    option.fits ? percent(option.accuracy, 1) : "does not fit",
+    option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
+    plain(option.spent?.epsilon),
+  ]);
+  const reasons = options.flatMap((option) => [make("dt", {}, WAYS[option.way] ?? label(option.way)), make("dd", {}, option.why)]);
+  byId("planned").replaceChildren(
+    make("p", { class: "headline" }, advice),
+    ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
+    scrolling(said, table(said, ["Way", "Right", "Answers", "Spends ε"], cells)),
+    make("details", {}, make("summary", {}, "Why, way by way"), make("dl", { class: "words" }, ...reasons)),
+  );
+}

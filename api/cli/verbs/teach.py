@@ -38,7 +38,7 @@ def teach(
     *,
     json: AsJson = False,
 ) -> None:
-    """Train teachers on real data and label held-out points privately: SAA, DPBag, GNMax and γ_opt, one budget.
+    """Train teachers on real data and label points privately: SAA, DPBag, GNMax and γ_opt, one budget.
 
     The data are public, so everything is shown, what would have to stay with the owner of private data included: each
     record's own loss, and where the source's stopping rule would have ended.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table."""
+"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` has a table of its own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         arguments: the command line; None: that of this process.
         cases: what there is to measure; None: `all_cases`.
     """
+    first = sys.argv[1:] if arguments is None else arguments
+    if first[:1] == ["precompute"]:
+        from benchmarks.precompute import main as precompute
+
+        precompute(first[1:])
+        return
     asked = _parser().parse_args(arguments)
     unknown = [suite for suite in asked.suites if suite not in SUITES]
     if unknown:

@@ -1,0 +1,282 @@
+"""Is a table the same, bit for bit, whatever is killed while it is made?
+
+A driver (`darrm precompute` in all but the counting), a Dask scheduler and Dask workers, each a process of its own, on
+loopback addresses of their own, against one PostgreSQL. At random moments one of them is killed by ``kill -9`` and started
+again, until so many have died and the table is complete. One worker at a time is cut off instead: stopped in the middle of
+its work until its leases have run out and others have taken over, then let go on, to find that its claims are lost.
+
+    PYTHONPATH=tests python -m campaigns.kill_precompute --kills 50
+
+What is shown: the table equals that of a loop in one process; every answer reached the store once; each key was solved to
+completion once more than its completion was lost with a process; no job is left open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import postgres
+from counted_work import counts
+
+from solver_cache import MemoryStore, Row, open_store
+from solver_cache.precompute.grid import grid_of
+from solver_cache.precompute.work import Answered, Task, perform
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LEASE = 4.0
+"""Lease of a claim [s]: what a killed process leaves comes free so soon."""
+
+CUT = 1.5 * LEASE
+"""How long a worker is stopped [s]."""
+
+HOSTS = {"scheduler": "127.0.0.2", "worker 1": "127.0.0.3", "worker 2": "127.0.0.4"}
+GRID: dict[str, Any] = {
+    "grid": [
+        {"K": 35, "epsilon": 0.1, "Delta": [1e-5, 1e-4], "m": {"from": 1.5, "to": 12, "step": 0.5}},
+        {"K": [11, 51], "epsilon": [0.1, 0.2], "Delta": [0, 1e-5], "m": [2, 3, 4]},
+    ]
+}
+
+_DRIVER = """
+import sys
+from contextlib import closing
+from api.estimating import seconds_of
+from counted_work import counted
+from solver_cache import open_store
+from solver_cache.precompute.cluster import Cluster
+from solver_cache.precompute.grid import read_grid
+from solver_cache.precompute.plan import make_plan
+from solver_cache.precompute.run import Options, run
+grid, url, scheduler, lease = sys.argv[1:]
+with closing(open_store(url)) as store:
+    plan = make_plan(read_grid(grid).requests(), store, seconds_of)
+    with closing(Cluster(scheduler, work=counted)) as executor:
+        print("at work", flush=True)
+        outcome = run(plan, store, executor, seconds_of, Options(place=url, lease=float(lease), attempts=1000))
+sys.exit(bool(outcome.failures))
+"""
+
+
+_SAID = {"scheduler": b"Scheduler at:", "worker": b"Registered to:", "driver": b"at work"}
+"""What a process says once it is there."""
+
+
+@dataclass
+class Tally:
+    """What a campaign came to.
+
+    Attributes:
+        kills: processes killed, by what they were.
+        cut: workers that were stopped for longer than their leases.
+        problems: size of the table.
+        begun: solves begun.
+        completed: solves that came to their end.
+        taken_over: claims that another took after their owner was lost.
+        wrong: what is not as it should be; empty, or the run is.
+        seconds: how long it took [s].
+    """
+
+    kills: Counter[str] = field(default_factory=Counter)
+    cut: int = 0
+    problems: int = 0
+    begun: int = 0
+    completed: int = 0
+    taken_over: int = 0
+    wrong: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Surroundings:
+    """The processes of a run; each is started again when it is not there."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder, self._url = folder, url
+        (folder / "grid.json").write_text(json.dumps(GRID))
+        self._port = _free_port(HOSTS["scheduler"])
+        self.address = f"tcp://{HOSTS['scheduler']}:{self._port}"
+        path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
+        self._environment = {**os.environ, "PYTHONPATH": path, "COUNTED": str(folder / "counted")}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logged: dict[str, int] = {}
+
+    def mend(self) -> None:
+        """Start whatever is not there, but the driver when it is done."""
+        for name in (*HOSTS, "driver"):
+            there = self.processes.get(name)
+            done = (None, 0) if name == "driver" else (None,)
+            if there is not None and there.poll() in done:
+                continue
+            with (self._folder / f"{name}.log").open("ab") as log:
+                self._logged[name] = log.tell()
+                self.processes[name] = subprocess.Popen(
+                    self._command(name), cwd=self._folder, env=self._environment, stdout=log, stderr=log
+                )
+
+    def at_work(self, name: str) -> bool:
+        """Whether a process has come so far that killing it cuts something short."""
+        began, file = self._logged[name], self._folder / f"{name}.log"
+        told = file.read_bytes()[began:]
+        return self.processes[name].poll() is None and _SAID[name.split()[0]] in told
+
+    def over(self) -> bool:
+        """Whether the driver came to its end."""
+        return self.processes["driver"].poll() == 0
+
+    def close(self) -> None:
+        """Kill everything."""
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait(30)
+
+    def _command(self, name: str) -> list[str]:
+        if name == "driver":
+            return [
+                *(sys.executable, "-c", _DRIVER),
+                *(str(self._folder / "grid.json"), self._url, self.address, str(LEASE)),
+            ]
+        if name == "scheduler":
+            where = ["--host", HOSTS[name], "--port", str(self._port), "--no-dashboard"]
+            return [sys.executable, "-m", "distributed.cli.dask_scheduler", *where]
+        where = [self.address, "--host", HOSTS[name], "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+        return [sys.executable, "-m", "distributed.cli.dask_worker", *where]
+
+
+def campaign(kills: int, seed: int, pause: tuple[float, float]) -> Tally:
+    """Kill so many processes, and then let the run end; if it ends before, begin again with a new place."""
+    tally, rng, began = Tally(), random.Random(seed), time.monotonic()
+    expected = undisturbed()
+    tally.problems = len(expected)
+    while tally.kills.total() < kills:
+        with tempfile.TemporaryDirectory() as name:
+            once(Path(name), expected, kills, rng, pause, tally)
+    tally.seconds = time.monotonic() - began
+    return tally
+
+
+def once(
+    folder: Path, expected: list[Row], kills: int, rng: random.Random, pause: tuple[float, float], tally: Tally
+) -> None:
+    """Make the table once, killing."""
+    url = postgres.server().url(postgres.server().new())
+    open_store(url).close()
+    around, killed = Surroundings(folder, url), 0
+    end = time.monotonic() + 1800
+    with closing(around):
+        around.mend()
+        while not around.over():
+            if time.monotonic() > end:
+                tally.wrong.append("the run does not end")
+                return
+            time.sleep(rng.uniform(*pause))
+            if around.over() or tally.kills.total() >= kills:
+                around.mend()
+                continue
+            victim = rng.choice(["worker 1", "worker 1", "worker 2", "worker 2", "scheduler", "driver"])
+            if not around.at_work(victim):
+                around.mend()
+                continue
+            if victim.startswith("worker") and rng.random() < 0.1:
+                _cut(around.processes[victim])
+                tally.cut += 1
+            else:
+                around.processes[victim].kill()
+                around.processes[victim].wait(30)
+                tally.kills[victim.split()[0]] += 1
+                killed += 1
+            around.mend()
+    look(folder, url, expected, killed, tally)
+
+
+def look(folder: Path, url: str, expected: list[Row], killed: int, tally: Tally) -> None:
+    """Hold what came of it against an undisturbed run."""
+    with closing(open_store(url)) as store:
+        if [*store.rows()] != expected:
+            tally.wrong.append("the table differs from that of an undisturbed run")
+        counted = store.jobs.counts()
+        if counted["done"] != len(expected) or sum(counted.values()) != len(expected):
+            tally.wrong.append(f"jobs: {counted}")
+        attempts = {job.id.partition(":")[2]: job.attempts for job in store.jobs.list(limit=10_000)}
+    completed, begun = counts(folder / "counted"), counts(folder / "counted", "begun")
+    tally.begun += begun.total()
+    tally.completed += completed.total()
+    tally.taken_over += sum(attempts.values()) - len(attempts)
+    for key, claimed in attempts.items():
+        # each claim but the last was lost with its owner: so there are at most as many completions, and at least one
+        if not 1 <= completed[key] <= claimed:
+            tally.wrong.append(f"{key}: completed {completed[key]} times under {claimed} claims")
+    if completed.total() - len(expected) > killed + tally.cut:
+        tally.wrong.append(f"{completed.total()} completions, {killed} kills")
+
+
+def undisturbed() -> list[Row]:
+    """Return the table, made by one process without a kill."""
+    from api.estimating import seconds_of
+    from solver_cache.precompute.plan import make_plan
+
+    store = MemoryStore()
+    for batch in make_plan(grid_of(GRID).requests(), store, seconds_of).batches:
+        for event in perform(Task(0, batch.requests, batch.lead)):
+            assert isinstance(event, Answered), event
+            store.put(event.row)
+    return [*store.rows()]
+
+
+def _cut(process: subprocess.Popen[bytes]) -> None:
+    """Stop a process for longer than its leases last, as a network that fails would, and let it go on."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(CUT)
+        process.send_signal(signal.SIGCONT)
+
+
+def _free_port(host: str) -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def report(tally: Tally) -> Iterator[str]:
+    """Yield what came of it, as lines of a page."""
+    kinds = ", ".join(f"{many} {kind}s" for kind, many in sorted(tally.kills.items()))
+    yield "| killed | cut off | problems | solves begun | completed | claims taken over | wrong |"
+    yield "|---|---|---|---|---|---|---|"
+    wrong = "none" if not tally.wrong else f"**{len(tally.wrong)}**"
+    yield (
+        f"| {tally.kills.total()} ({kinds}) | {tally.cut} | {tally.problems} | {tally.begun} | {tally.completed} | "
+        f"{tally.taken_over} | {wrong} |"
+    )
+
+
+def main() -> None:
+    """Run the campaign, print what came of it, and fail if anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause", type=float, nargs=2, default=(1.0, 4.0), help="between kills [s]")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    tally = campaign(asked.kills, asked.seed, tuple(asked.pause))
+    print(json.dumps(asdict(tally)) if asked.json else "\n".join([*report(tally), *tally.wrong]))  # noqa: T201
+    sys.exit(bool(tally.wrong))
+
+
+if __name__ == "__main__":
+    main()

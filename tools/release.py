@@ -87,15 +87,16 @@ def make(output: Path, *, rehearsal: bool) -> list[Path]:
     changed = _git("status", "--porcelain", "--untracked-files=no").strip()
     if changed and not rehearsal:
         raise Refused(f"there are changes that are not committed:\n{changed}")
+    commit = _git("rev-parse", "HEAD").strip()  # once: somebody may commit meanwhile
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "source"
-        _take(source)
+        _take(commit, source)
         version = version_of(source)
         if not rehearsal:
             check_changelog((source / "CHANGELOG.md").read_text(encoding="utf-8"), version)
             if _git("tag", "--list", f"v{version}").strip():
                 raise Refused(f"v{version} is tagged already")
-        first, second = (_built(source, Path(scratch) / name) for name in ("first", "second"))
+        first, second = (_built(commit, source, Path(scratch) / name) for name in ("first", "second"))
         if [path.read_bytes() for path in first] != [path.read_bytes() for path in second]:
             raise Refused("two builds of the same commit differ")
         for path in first:
@@ -134,17 +135,17 @@ def check_archive(path: Path, version: str) -> None:
         raise Refused(f"{path.name} says version {stated}, not {version}")
 
 
-def _take(source: Path) -> None:
-    """Unpack the commit that is checked out."""
+def _take(commit: str, source: Path) -> None:
+    """Unpack a commit."""
     with tempfile.TemporaryFile() as archive:
-        subprocess.run(["git", "archive", "--format=tar", "HEAD"], cwd=ROOT, stdout=archive, check=True)  # noqa: S607 - the user's git
+        subprocess.run(["git", "archive", "--format=tar", commit], cwd=ROOT, stdout=archive, check=True)  # noqa: S603, S607 - the user's git
         archive.seek(0)
         with tarfile.open(fileobj=archive) as taken:
             taken.extractall(source, filter="data")
 
 
-def _built(source: Path, to: Path) -> list[Path]:
-    epoch = _git("log", "-1", "--format=%ct").strip()  # the archives' only time
+def _built(commit: str, source: Path, to: Path) -> list[Path]:
+    epoch = _git("log", "-1", "--format=%ct", commit).strip()  # the archives' only time
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(to)]
     subprocess.run(  # noqa: S603 - a fixed command
         command, cwd=source, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, check=True, capture_output=True

@@ -131,7 +131,7 @@ class Surroundings:
         """Whether a process has come so far that killing it cuts something short."""
         began, file = self._logged[name], self._folder / f"{name}.log"
         told = file.read_bytes()[began:]
-        return self.processes[name].poll() is None and _SAID[name.split()[0]] in told
+        return self.processes[name].poll() is None and _SAID[name.rstrip(" 12")] in told
 
     def over(self) -> bool:
         """Whether the driver came to its end."""

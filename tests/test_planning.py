@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from darrm_runner import refused, run
 from fastapi.testclient import TestClient
+from live import Ruled, serving
 
 from api.app import create_app
-from api.client import DarrmClient
+from api.client import DarrmClient, Distrusted
 from api.planning import expected_seconds, planned
 from api.settings import Settings
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
@@ -22,7 +23,7 @@ from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, optimal
 from darrm_opt.baselines import subsampling
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import WAYS, Plan, plan, together
 from darrm_opt.planning.remedies import _above
@@ -180,6 +181,26 @@ def test_together_is_the_least_sound_composition() -> None:
     assert together(Privacy(0.5, 1e-6), 3, 2e-6).epsilon == math.inf
 
 
+def test_the_ends_of_the_range_have_an_answer() -> None:
+    ways = ("majority", "fewer_voters", "allowance", "constant", "subsampling")
+    for K, voter, total, fresh in (
+        (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
+        (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), True),  # ε = 0
+        (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), False),
+        (1, Privacy(0.5), Privacy(1.0, 1e-3), True),
+        (2, INF, Privacy(1.0), False),
+    ):
+        found = plan(K, voter, 3, total, fresh=fresh, ways=ways)
+        fitting = [option for option in found.options if option.fits]
+        assert fitting, (K, voter, total, fresh)
+        noisy = found.verdict != "plain majority"
+        assert any("prove nothing at δ = 0" in warning for warning in found.warnings) == (noisy and total.delta == 0)
+        for option in fitting:
+            assert option.spent is not None
+            assert option.spent.epsilon <= total.epsilon
+            assert option.spent.delta <= total.delta
+
+
 # ------------------------------------------------------------------------------------------ more and less
 
 
@@ -294,6 +315,19 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
     table.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(table.as_uri()) as client:
         assert client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5)) == expected
+
+
+def test_a_plan_for_other_voters_is_not_believed() -> None:
+    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("constant",)))
+    problem = Problem(3, INF, Privacy(1.0), 1)
+    with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
+        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "constant"
+        answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
+        with pytest.raises(Distrusted, match="for other voters"):
+            client.plan(problem, 2, Privacy(2.0, 1e-5))
+        answer["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
+        with pytest.raises(NotPrivate):
+            client.plan(problem, 2, Privacy(2.0, 1e-5))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ LEAST_ACCURACY = 0.6
 ALIKE = 1e-4
 """Accuracies closer than this count as alike: then the option that is weighed first, the simpler one, comes first."""
 
+NO_DELTA = (
+    "total_delta = 0: the accounts that know the very γ count in floating point and prove nothing at δ = 0, so most ways do not fit. A "
+    "δ of 1e-9 changes little, and much of what fits."
+)
+
 
 def plan(
     K: int,
@@ -73,6 +78,8 @@ def plan(
     if best is not None and best.plain:
         advice = f"You do not need this mechanism: release the plain majority. {best.why}"
         return Plan(situation, tuple(options), "plain majority", advice, (), warnings)
+    if situation.total.delta == 0 and situation.queries > 1:
+        warnings += (NO_DELTA,)
     if best is not None and best.accuracy is not None and best.accuracy >= situation.least_accuracy:
         return Plan(situation, tuple(options), "noisy majority", _advice(best, situation), (), warnings)
     noise = next((each.noise for each in options if each.fits and each.noise is not None), None)

@@ -88,13 +88,20 @@ def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random_noise(np.random.default_rng(3), 19, "uniform")
     whole = [(layer.copy(), *extremes(layer, 0.7)) for _, _, layer in layers(noise.signed, 0.6, 0.4, 19)]
-    monkeypatch.setattr("darrm_opt.design.blossom.PART", 30)
+    monkeypatch.setattr("darrm_opt.design.blossom.PART", 10)
     for (layer, most, least), (_, _, again) in zip(whole, layers(noise.signed, 0.6, 0.4, 19), strict=True):
         assert np.array_equal(layer, again)
         in_parts = extremes(layer, 0.7)
         assert np.array_equal(most, in_parts[0])
         assert np.array_equal(least, in_parts[1])
         assert np.array_equal(most, at_ends(layer, 0.7).max(axis=1))
+
+
+def test_the_value_at_the_ends_is_the_constraint_and_its_extremes_are_the_largest_and_the_least() -> None:
+    rows = np.random.default_rng(2).uniform(-1, 1, (3, 5))
+    by_hand = [[0.7 * row[ones] + row[4 - ones] for ones in range(5)] for row in rows.tolist()]
+    assert at_ends(rows, 0.7).tolist() == by_hand
+    assert [found.tolist() for found in extremes(rows, 0.7)] == [[*map(max, by_hand)], [*map(min, by_hand)]]
 
 
 @pytest.mark.parametrize("t", X)

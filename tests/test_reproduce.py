@@ -83,6 +83,14 @@ def test_json_is_what_is_kept(tmp_path: Path) -> None:
     assert told == json.loads(Path(files[0]).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
+def test_all_of_them() -> None:
+    result = run("reproduce", "--all", "--quick", "--json")
+    assert result.exit_code == 0
+    assert [each["name"] for each in json.loads(result.stdout)] == list(REPRODUCTIONS)
+    assert result.stderr.splitlines()[-1] == f"table-10 ({len(REPRODUCTIONS)} of {len(REPRODUCTIONS)})"
+
+
 def test_refusals(tmp_path: Path) -> None:
     assert refused("reproduce", "figure-3").startswith(
         "Error: NAME: 'figure-3' is not valid: expected one of figure-2,"

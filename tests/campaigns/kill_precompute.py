@@ -38,6 +38,9 @@ from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.work import Answered, Task, perform
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+VICTIMS = [*4 * ["worker 1", "worker 2"], *2 * ["driver"], "scheduler"]
+"""Who is killed how often: with the scheduler everyone begins again, which takes long."""
+
 LEASE = 4.0
 """Lease of a claim [s]: what a killed process leaves comes free so soon."""
 
@@ -175,7 +178,7 @@ def once(
     """Make the table once, killing."""
     url = postgres.server().url(postgres.server().new())
     open_store(url).close()
-    around, killed = Surroundings(folder, url), 0
+    around, killed, before = Surroundings(folder, url), 0, 0
     end = time.monotonic() + 1800
     with closing(around):
         around.mend()
@@ -187,10 +190,12 @@ def once(
             if around.over() or tally.kills.total() >= kills:
                 around.mend()
                 continue
-            victim = rng.choice(["worker 1", "worker 1", "worker 2", "worker 2", "scheduler", "driver"])
-            if not around.at_work(victim):
+            victim = rng.choice(VICTIMS)
+            begun = counts(folder / "counted", "begun").total()
+            if begun == before or not around.at_work(victim):  # else nothing would be cut short
                 around.mend()
                 continue
+            before = begun
             if victim.startswith("worker") and rng.random() < 0.1:
                 _cut(around.processes[victim])
                 tally.cut += 1
@@ -270,7 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", type=float, nargs=2, default=(1.0, 4.0), help="between kills [s]")
+    parser.add_argument("--pause", type=float, nargs=2, default=(0.2, 1.5), help="between kills [s]")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     tally = campaign(asked.kills, asked.seed, tuple(asked.pause))

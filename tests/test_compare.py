@@ -180,9 +180,14 @@ def test_votes_and_a_picture_from_the_command_line(tmp_path: Path) -> None:
 def test_what_the_command_line_refuses() -> None:
     assert refused("compare", *VOTERS).startswith("Error: --total-epsilon")
     assert "--m" in refused("compare", *VOTERS, "--m", "2", "--total-epsilon", "1")
-    assert "--total-delta" in refused("compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "1")
-    assert "--total-epsilon" in refused("compare", *VOTERS, "--total-epsilon", "0")
+    for given in ([], ["--total-delta", "1"], ["--total-delta", "0"]):
+        assert "--total-delta" in refused("compare", *VOTERS, "--total-epsilon", "1", *given)
+    assert "--total-epsilon" in refused("compare", *VOTERS, "--total-epsilon", "0", "--total-delta", "0.1")
     both = ("--prior", "shared(1,1)", "--votes", "none.csv")
-    assert "--prior or --votes, not both" in refused("compare", *VOTERS, "--total-epsilon", "1", *both)
-    assert "none.csv" in refused("compare", *VOTERS, "--total-epsilon", "1", "--votes", "none.csv")
+    assert "--prior or --votes, not both" in refused(
+        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", *both
+    )
+    assert "none.csv" in refused(
+        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", "--votes", "none.csv"
+    )
     assert refused("compare", *VOTERS, "--total-epsilon", "1", "--plot", "x.gif").startswith("Error: --plot")

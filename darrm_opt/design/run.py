@@ -89,6 +89,11 @@ class Run:
         """Between the bound and the incumbent, by the canonical objective."""
         return self.bound - self._value(self.incumbent)
 
+    @property
+    def _utility_bound(self) -> float:
+        """Bound on w·γ from the canonical one: that holds for (1−κ)w + κ·mean, and the mean is never negative."""
+        return min(1.0, self.bound / (1 - KAPPA) * (1 + 2.0**-50))
+
     def through(self, stage: Stage) -> Status:
         """Run one stage: solve, separate, add, until its goal is met or no cut is left."""
         try:
@@ -133,8 +138,7 @@ class Run:
             before = time.perf_counter()
             upper_bound = self.program.maximise(self.aim.weights, self._left())[2] + self.aim.offset
             self.seconds["program"] += time.perf_counter() - before
-        # the canonical bound holds for (1−κ)w + κ·mean, and the mean is never negative
-        upper_bound = min(1.0, upper_bound, self.bound / (1 - KAPPA) * (1 + 2.0**-50))
+        upper_bound = min(upper_bound, self._utility_bound)
         self.seconds["total"] = time.perf_counter() - self.started
         utility = self._utility(noise)
         if self.monotone is not None and self.monotone.utility > utility:
@@ -257,7 +261,8 @@ class Run:
         if self.watcher is not None:
             seconds = time.perf_counter() - self.started
             utility = self._utility(self.incumbent)
-            self.watcher(Progress(self.rounds, self.program.rows, utility, self.bound, self.violation, seconds))
+            bound = self._utility_bound
+            self.watcher(Progress(self.rounds, self.program.rows, utility, bound, self.violation, seconds))
 
     def _deadline(self) -> float:
         """Return when to stop, by `time.perf_counter`."""

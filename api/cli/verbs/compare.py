@@ -20,7 +20,9 @@ def compare(
     asked: ProblemOptions,
     queries: Annotated[str, Option("--queries", "Number of releases Q.", "COUNT")] = "1",
     total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
-    total_delta: Annotated[str, Option("--total-delta", "δ of all releases together.", "PROBABILITY")] = "0",
+    total_delta: Annotated[
+        str | None, Option("--total-delta", "δ of all releases together, above 0.", "PROBABILITY")
+    ] = None,
     objective: Annotated[
         str, Option("--objective", "What γ_opt maximises; see `darrm solve`.", "TEXT")
     ] = "rectangular",
@@ -63,9 +65,9 @@ def compare(
         if (value := getattr(asked, name)) is not None:
             raise InvalidInput(name, value, "no target of one release", "Give --total-epsilon and --total-delta.")
     epsilon = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
-    delta = real_number(number(total_delta), "total_delta", "a probability in [0, 1)")
-    if not 0 <= delta < 1:
-        raise InvalidInput("total_delta", delta, "a probability in [0, 1)")
+    delta = real_number(number(total_delta), "total_delta", "a probability in (0, 1)")
+    if not 0 < delta < 1:
+        raise InvalidInput("total_delta", delta, "a probability in (0, 1)")
     problem = asked.problem(m=None, target_epsilon=1.0)
     if not epsilon > 0:
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")

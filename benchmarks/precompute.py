@@ -84,9 +84,9 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
             solve(request.problem, request.objective, request.shape)
         return {"problems": len(asked), "seconds": time.perf_counter() - began}
     with closing(open_store(f"sqlite:///{folder / way}.sqlite")) as store:
+        began = time.perf_counter()  # starting the workers counts
         executor: Executor = Processes(workers) if way == "processes" else Cluster(None, workers)
         with closing(executor):
-            began = time.perf_counter()
             outcome = run(make_plan(asked, store, seconds_of), store, executor, seconds_of)
             seconds = time.perf_counter() - began
         return {"problems": outcome.progress.solved, "seconds": seconds}

@@ -280,3 +280,22 @@ def test_merging_keeps_sections_in_order() -> None:
 
 def test_a_job_travels_as_json() -> None:
     assert json.loads(json.dumps(vars(TINY))) == vars(TINY)
+
+
+# ------------------------------------------------------------------------------------------- precomputation
+
+
+def test_precomputation_is_measured_on_as_many_problems_as_it_says() -> None:
+    from benchmarks.precompute import PROBLEMS, requests
+
+    found = requests(PROBLEMS)
+    assert len({request.key for request in found}) == PROBLEMS == 2_000
+    assert {request.problem.K for request in found} == {*range(3, 52, 4)}
+    assert {request.problem.voter.delta for request in found} == {0.0, 1e-5}
+    assert len({str(request.objective) for request in found}) == 2
+
+
+def test_precomputation_is_a_word_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["precompute", "--help"])
+    assert "--problems" in capsys.readouterr().out

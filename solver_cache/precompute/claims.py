@@ -56,6 +56,7 @@ class Claims:
         if key in self._held:  # from a worker that was lost
             return "taken"
         if self._present(key):
+            self._say_done(key)
             return "kept"
         job = self._patiently(lambda: self._store.jobs.submit(job_of(key), KIND, _asked(request)))
         if job.state == "done":
@@ -120,6 +121,13 @@ class Claims:
 
     def _present(self, key: str) -> bool:
         return bool(self._patiently(lambda: self._store.present([key])))
+
+    def _say_done(self, key: str) -> None:
+        """Say that a key is done whose owner died between keeping its answer and saying so, once the lease has run out."""
+        job = self._patiently(lambda: self._store.jobs.get(job_of(key)))
+        if job is not None and job.state in {"queued", "running"}:
+            if self._patiently(lambda: self._store.jobs.claim(self._owner, self.lease, ids=[job_of(key)])) is not None:
+                self._finish(key, "")
 
     def _finish(self, key: str, start: str) -> None:
         self._held.discard(key)

@@ -125,9 +125,10 @@ class Claims:
     def _say_done(self, key: str) -> None:
         """Say that a key is done whose owner died between keeping its answer and saying so, once the lease has run out."""
         job = self._patiently(lambda: self._store.jobs.get(job_of(key)))
-        if job is not None and job.state in {"queued", "running"}:
-            if self._patiently(lambda: self._store.jobs.claim(self._owner, self.lease, ids=[job_of(key)])) is not None:
-                self._finish(key, "")
+        if job is None or job.state not in {"queued", "running"}:
+            return
+        if self._patiently(lambda: self._store.jobs.claim(self._owner, self.lease, ids=[job_of(key)])) is not None:
+            self._finish(key, "")
 
     def _finish(self, key: str, start: str) -> None:
         self._held.discard(key)

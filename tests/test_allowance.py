@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -160,3 +161,21 @@ def test_bad_input_is_named() -> None:
         design_sequence(OPEN, 2, 1.0)  # type: ignore[arg-type]
     with pytest.raises(TooMuchWork, match="Use largest_allowance"):
         design_sequence(OPEN, MOST_QUERIES + 1, BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("voter", "queries", "total"),
+    [
+        (Privacy(0.5), 2, Privacy(2.0, 1e-6)),
+        (Privacy(0.5), 3, Privacy(2.0, 2e-6)),
+        (Privacy(math.inf), 7, Privacy(1.0)),
+    ],
+)
+def test_what_is_reported_is_within_the_total(voter: Privacy, queries: int, total: Privacy) -> None:
+    """Also where the equal share wins, which fits by the sums and by no other account."""
+    found = largest_allowance(5, voter, queries, total)
+    assert found.total.epsilon <= total.epsilon
+    assert found.total.delta <= total.delta
+    if found.account == "simple":
+        assert queries * Fraction(found.target.epsilon) <= Fraction(found.total.epsilon)
+        assert queries * Fraction(found.target.delta) <= Fraction(total.delta)

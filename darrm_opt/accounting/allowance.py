@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -35,6 +36,12 @@ from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem, whole_nu
 
 POINTS = 8001
 """Grid points of the account that proves the answer: sound for any number."""
+
+ROUNDED = 5e-12
+"""Half a unit of the last digit that a problem's numbers keep, relative."""
+
+ROUNDED_DELTA = 1e-13
+"""A unit of the grid of δ."""
 
 SCOUT_POINTS, SCOUT_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
@@ -64,7 +71,7 @@ class Allowance:
         solution: γ_opt at that target.
         queries: Q.
         total: what Q releases of it cost together: ε as accounted, and the δ that was allowed.
-        account: which account proves that: "bits", "profile" or "optimal".
+        account: which account proves that: "bits", "profile", "optimal", or "simple" (the sums) for an equal share.
     """
 
     target: Privacy
@@ -114,6 +121,9 @@ def largest_allowance(
     search = _Search(Problem(K, voter, total, affected), queries, total, as_objective(objective))
     solution = search.best()
     cost, account = least_cost(Release.of(solution), queries, total.delta)
+    target = solution.problem.target
+    if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
+        cost, account = math.nextafter(queries * target.epsilon, math.inf), "simple"
     return Allowance(solution.problem.target, solution, queries, Privacy(cost, total.delta), account)
 
 
@@ -275,5 +285,5 @@ class _Search:
 
     def _simple(self) -> Solution:
         """Return γ_opt of an equal share of the total, which fits by the sums of ε and δ."""
-        share = (1 - 1e-12) / self._queries
-        return self._solved(self._total.epsilon * share, self._total.delta * share)
+        share = (1 - 4 * ROUNDED) / self._queries  # a target is rounded to a decimal grid: it must not be rounded above
+        return self._solved(self._total.epsilon * share, max(0.0, self._total.delta * share - ROUNDED_DELTA))

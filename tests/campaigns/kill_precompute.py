@@ -86,7 +86,7 @@ class Tally:
     Attributes:
         kills: processes killed, by what they were.
         cut: workers that were stopped for longer than their leases.
-        problems: size of the table.
+        problems: in all the tables that were made.
         begun: solves begun.
         completed: solves that came to their end.
         taken_over: claims that another took after their owner was lost.
@@ -166,7 +166,6 @@ def campaign(kills: int, seed: int, pause: tuple[float, float]) -> Tally:
     """Kill so many processes, and then let the run end; if it ends before, begin again with a new place."""
     tally, rng, began = Tally(), random.Random(seed), time.monotonic()
     expected = undisturbed()
-    tally.problems = len(expected)
     while tally.kills.total() < kills:
         with tempfile.TemporaryDirectory() as name:
             once(Path(name), expected, kills, rng, pause, tally)
@@ -222,6 +221,7 @@ def look(folder: Path, url: str, expected: list[Row], killed: int, tally: Tally)
             tally.wrong.append(f"jobs: {counted}")
         attempts = {job.id.partition(":")[2]: job.attempts for job in store.jobs.list(limit=10_000)}
     completed, begun = counts(folder / "counted"), counts(folder / "counted", "begun")
+    tally.problems += len(expected)
     tally.begun += begun.total()
     tally.completed += completed.total()
     tally.taken_over += sum(attempts.values()) - len(attempts)

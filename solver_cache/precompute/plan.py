@@ -7,7 +7,7 @@ worker is left with one at the end.
 groups of `GROUP` neighbours: the *lead*, the one in the middle, by itself, and the others starting from the lead's rows.
 So what a problem starts from, and with it every bit of its γ, depends on the grid alone: not on who solved what before,
 on which worker, or on what was lost and solved again. A chain in which each starts from the one before would be a little
-faster (K = 101, five δ: 0.58 s against 0.72 s, and 0.90 s without warm starts) and would break with every link that is
+faster (K = 101, five δ: 0.58 s against 0.71 s, and 0.90 s without warm starts) and would break with every link that is
 kept already. Warm and cold answers are both optimal and differ by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
 """
 

@@ -25,6 +25,7 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
 from darrm_opt.accounting import exact_epsilon, gaussian_delta  # noqa: E402
+from darrm_opt.design.solution import Solution  # noqa: E402
 from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassifier, voting_plan  # noqa: E402
@@ -94,6 +95,25 @@ def test_a_plan_for_many_queries_is_within_the_total() -> None:
     # It knows the γ, so it is more useful than the best γ of an equal share.
     share = Problem(11, Privacy(math.inf), Privacy(total.epsilon / 30, total.delta / 30), 1)
     assert plan.solution.utility > solve(share).utility
+
+
+@pytest.mark.parametrize("queries", [1, 40])
+def test_a_gamma_may_be_fetched(queries: int) -> None:
+    """Then the target is that of optimal composition, and whoever answers another question is found out."""
+    asked: list[Problem] = []
+
+    def fetch(problem: Problem) -> Solution:
+        asked.append(problem)
+        return solve(problem)
+
+    total = Privacy(2.0, 1e-5)
+    plan = voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=fetch)
+    assert plan.solution is not None
+    assert plan.solution.problem in asked
+    assert exact_epsilon(plan.solution.noise, plan.solution.problem, queries, total.delta) <= total.epsilon
+    elsewhere = solve(Problem(9, Privacy(math.inf), Privacy(5.0), 1))
+    with pytest.raises(InvalidInput, match=r"^design = Problem.* It answered another question\.$"):
+        voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=lambda _: elsewhere)
 
 
 def test_fewer_queries_and_less_overlap_are_better() -> None:

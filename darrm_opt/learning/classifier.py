@@ -23,7 +23,7 @@ from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly, SystemBits
 from darrm_opt.ensembles.teachers import ConstantVote
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.logistic import two_classes
-from darrm_opt.learning.voting import VotingPlan, voting_plan
+from darrm_opt.learning.voting import Design, VotingPlan, voting_plan
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger, SystemWords
 from darrm_opt.problem import Privacy, whole_number
 
@@ -41,6 +41,8 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         queries: predictions wanted; fewer and the answers are better.
         voter_privacy: `Privacy` of one voter's training, if ``estimator`` is private itself (such as
             `PrivateLogisticRegression`); None: it is not. A claim that is not true makes this one untrue.
+        design: where γ comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from the service or
+            a table; None: it is made here.
         ledger: a file that keeps the account across processes and restarts; None: this object keeps it, and copies
             made of it (pickle, deepcopy) have nothing left. Fitted again on the same records, only a ledger remembers.
         classes: the two classes, public; None: those that occur in ``y``, taken to be public.
@@ -76,6 +78,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         delta: float = 1e-5,
         queries: int = 100,
         voter_privacy: Privacy | None = None,
+        design: Design | None = None,
         ledger: str | os.PathLike[str] | None = None,
         classes: Any = None,
         random_state: Any = None,
@@ -87,6 +90,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         self.delta = delta
         self.queries = queries
         self.voter_privacy = voter_privacy
+        self.design = design
         self.ledger = ledger
         self.classes = classes
         self.random_state = random_state
@@ -119,6 +123,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             affected=overlap,
             queries=self.queries,
             total=Privacy(self.epsilon, self.delta),
+            design=self.design,
         )
         self.voters_ = self._trained(X, numbers, K // overlap, overlap)
         self._budget = self._account()

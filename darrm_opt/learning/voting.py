@@ -17,12 +17,14 @@ A single query is a release of fresh voters: there the γ for private voters hol
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from darrm_opt.accounting import epsilon_each, largest_allowance
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
+from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import together
 from darrm_opt.problem import Privacy, Problem, whole_number
 
@@ -50,7 +52,13 @@ class VotingPlan:
     why: str
 
 
-def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, total: Privacy) -> VotingPlan:
+Design = Callable[[Problem], Solution]
+"""Where γ comes from: `solve`, or the method ``gamma`` of a client of the service."""
+
+
+def voting_plan(
+    K: int, *, voter: Privacy | None, affected: int, queries: int, total: Privacy, design: Design | None = None
+) -> VotingPlan:
     """Return how K trained voters should release their majority.
 
     Args:
@@ -59,6 +67,8 @@ def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, t
         affected: voters that one record reaches, 1..K.
         queries: predictions wanted, ≥ 1.
         total: (ε, δ) for all of them.
+        design: what makes or fetches γ; the target of one query is then that of optimal composition. None: the best
+            target is searched, and γ made, here.
 
     Guarantees:
         What the plan releases is ``total``-DP as a whole, the queries being chosen freely in view of the answers.
@@ -84,9 +94,9 @@ def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, t
                 "is everything computed from their models. The plain majority needs no noise and no limit.",
             )
         if queries == 1:
-            single = solve(Problem(K, voter, total, affected))
+            single = _asked(design or solve, Problem(K, voter, total, affected))
             return VotingPlan("noisy majority", single, 1, total, "One query: the best γ for voters of that privacy.")
-    solution = _many(K, affected, queries, total)
+    solution = _many(K, affected, queries, total) if design is None else _shared(K, affected, queries, total, design)
     return VotingPlan(
         "noisy majority",
         solution,
@@ -100,13 +110,28 @@ def voting_plan(K: int, *, voter: Privacy | None, affected: int, queries: int, t
 @lru_cache(maxsize=64)
 def _many(K: int, affected: int, queries: int, total: Privacy) -> Solution:
     """Return the best γ of which ``queries`` releases fit in the total."""
-    if queries == 1:
-        return solve(_fixed(K, affected, total))
-    if queries <= MOST_EXACT:
+    if 1 < queries <= MOST_EXACT:
         return largest_allowance(K, Privacy(math.inf), queries, total, affected).solution
-    shares = {0.0, total.delta / (2 * queries)}
-    fitting = [solve(_fixed(K, affected, Privacy(epsilon_each(total, delta, queries), delta))) for delta in shares]
-    return max(fitting, key=lambda found: found.utility)
+    return _shared(K, affected, queries, total, solve)
+
+
+def _shared(K: int, affected: int, queries: int, total: Privacy, design: Design) -> Solution:
+    """Return the better γ of two splits of δ between the queries and their composition."""
+    shares = sorted({total.delta} if queries == 1 else {0.0, total.delta / (2 * queries)})
+    targets = [total if queries == 1 else Privacy(epsilon_each(total, delta, queries), delta) for delta in shares]
+    return max((_asked(design, _fixed(K, affected, target)) for target in targets), key=lambda found: found.utility)
+
+
+def _asked(design: Design, problem: Problem) -> Solution:
+    """Return the γ of exactly that problem; whoever releases with it proves it again.
+
+    Raises:
+        InvalidInput: the design answered another question.
+    """
+    found = design(problem)
+    if found.problem != problem:
+        raise InvalidInput("design", found.problem, f"the γ of {problem}", "It answered another question.")
+    return found
 
 
 def _fixed(K: int, affected: int, target: Privacy) -> Problem:

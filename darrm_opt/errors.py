@@ -36,7 +36,12 @@ class InvalidInput(DarrmError, ValueError):
         super().__init__(f"{text} {advice}" if advice else text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.argument, self.value, self.accepted, self.advice)  # Exception would pass on the text alone
+        return type(self), (
+            self.argument,
+            self.value,
+            self.accepted,
+            self.advice,
+        )  # Exception would pass on the text alone
 
 
 _SHOWN_CHARACTERS = 80

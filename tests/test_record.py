@@ -149,7 +149,7 @@ MALFORMED: list[Any] = [
     ),
     (with_("gamma", [1.5] * 6), r"^gamma\[0\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
     (with_("gamma", "text"), r"^gamma = 'text' is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
-    (with_("gamma", None), r"^gamma = .* is not valid: expected a flat list of K\+1 numbers"),
+    (with_("gamma", None), r"^gamma is missing: expected a flat list of K\+1 numbers"),
     (with_("status", "splendid"), rf"^record = .* {INCOMPLETE} 'splendid' is not a valid Status$"),
     (without("margin", "certificate"), rf"^record = .* {INCOMPLETE} .*'margin'"),
     (with_("trust", 1, "certificate"), rf"^record = .* {INCOMPLETE} .*'trust'"),

@@ -25,7 +25,12 @@ IMPORTED_AS = {
     "pydantic_settings": "pydantic-settings",
     "sklearn": "scikit-learn",
 }
-BROUGHT_ALONG = {"starlette": "fastapi", "click": "typer", "uvloop": "uvicorn", "httptools": "uvicorn"}  # part of the public interface of what brings them
+BROUGHT_ALONG = {
+    "starlette": "fastapi",
+    "click": "typer",
+    "uvloop": "uvicorn",
+    "httptools": "uvicorn",
+}  # part of the public interface of what brings them
 
 
 def text(name: str) -> str:

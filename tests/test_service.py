@@ -31,10 +31,10 @@ MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SECONDS = {"K": 151, "m": 8, "epsilon": 0.1, "Delta": 1e-5}
 """A problem that takes about a second, and several rounds."""
 
-MINUTES = {"K": 1001, "m": 50, "epsilon": 0.1, "Delta": 1e-5}
+MINUTES = {"K": 1901, "m": 3, "epsilon": 0.1, "Delta": 1e-6}
 """One that is never waited for."""
 
-LARGE = {"DARRM_MOST_VOTERS": "1001", "DARRM_PATIENCE": "60"}
+LARGE = {"DARRM_MOST_VOTERS": "2001", "DARRM_PATIENCE": "60"}
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path) -> None:
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
         id = submitted(opened, MINUTES)  # noqa: A001
-        [pid] = at_work(opened, id)
+        at_work(opened, id)
         answers: list[httpx.Response] = []
         waiting = threading.Thread(
             target=lambda: answers.append(httpx.post(f"{opened.url}/v1/gamma", json=MINUTES, timeout=60))
@@ -172,7 +172,6 @@ def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path
         waiting.start()
         time.sleep(0.3)
         assert opened.client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
-        gone([pid])  # it was within a round, and had to be killed
         waiting.join(60)
         assert answers[0].status_code == 409
         assert answers[0].json()["type"] == "urn:darrm-opt:problem:cancelled"
@@ -181,6 +180,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path
             409,
             "The job was cancelled. Submit it again to have it tried again.",
         )
+        # there is one process, and it is free again: it stopped after its round, or was killed within it
         assert proved(opened.client.post("/v1/gamma", json=MNIST).json())["status"] == "optimal"
 
 

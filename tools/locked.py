@@ -78,7 +78,9 @@ def licence(name: str) -> str | None:
         about = importlib.metadata.metadata(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-    expression, field = (str(about[key] or "").strip() for key in ("License-Expression", "License"))
+    expression, field = (
+        str(about[key] or "").strip() if key in about else "" for key in ("License-Expression", "License")
+    )
     if expression:
         return expression
     classifiers = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier") or () if c.startswith("License ::")]

@@ -96,7 +96,7 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
     except (TypeError, ValueError) as err:
         raise InvalidInput("gamma", values, "numbers γ(0), …, γ(K)") from err
     if array.ndim != 1 or array.size < 2:
-        shown = None if values is None else array.tolist()
+        shown = array.tolist() if array.ndim else values
         raise InvalidInput("gamma", shown, "a flat list of K+1 numbers γ(0), …, γ(K)")
     if K is not None and array.size != K + 1:
         raise InvalidInput("gamma", array.tolist(), f"K+1 = {K + 1} numbers", f"Received {array.size}.")

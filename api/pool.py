@@ -151,6 +151,7 @@ class Pool:
             for process in self._alive:
                 process.end(PoolClosed("The server is shutting down."))
             await asyncio.gather(*self._aside, *map(self._forget, tuple(self._alive)), return_exceptions=True)
+            await asyncio.sleep(0)  # from Python 3.12 on, gathering what is done gives its callbacks no turn
         self._idle.clear()
 
     async def _once(

@@ -34,6 +34,7 @@ class Status(enum.Enum):
     NUMERICAL = "numerical trouble"
     INTERRUPTED = "interrupted"
     NEAREST = "nearest"
+    SEARCH_LIMIT = "search limit"
 
     @property
     def advice(self) -> str:
@@ -49,6 +50,7 @@ _ADVICE = {
     Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
     Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
     Status.INTERRUPTED: "Interrupted on request: nothing was stored.",
+    Status.SEARCH_LIMIT: "No better γ can be proved private here: the answer is, and its gap says how far from optimal it may be.",
     Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 

@@ -119,14 +119,18 @@ class Run:
             self.program.add(cuts)
         return Status.ITERATION_LIMIT
 
-    def complete(self, plan: tuple[Stage, ...], method: str) -> Solution:
+    def complete(self, tolerance: float, method: str) -> Solution:
         """Run all stages, as far as time and solver allow, and finish."""
+        plan = stages(self.problem, self.shape, tolerance)
         status = Status.OPTIMAL
         for stage in plan:
             status = self.through(stage)
             if status is not Status.OPTIMAL:
                 break
-        return self.finish(status, method)
+        solution = self.finish(status, method)
+        if status is Status.OPTIMAL and not plan and solution.gap > tolerance:
+            return replace(solution, status=Status.SEARCH_LIMIT)
+        return solution
 
     def finish(self, status: Status, method: str) -> Solution:
         """Certify the incumbent and prove how good it is."""
@@ -185,7 +189,7 @@ class Run:
             None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may reach further
         )
         run.start(tolerance)
-        self.monotone = run.complete(stages(self.problem, "monotone", tolerance), "cuts")
+        self.monotone = run.complete(tolerance, "cuts")
         self.point, self.settled = (self.monotone.noise, worst_case(self.monotone.noise, self.constraint)), True
         self.program.add(run.program.found)
         self.rounds = run.rounds

@@ -13,7 +13,6 @@ from darrm_opt.design.corners import ConstraintGenerator, Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.run import Run
 from darrm_opt.design.solution import Solution, Watcher
-from darrm_opt.design.stages import stages
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, a_problem, real_number
 
@@ -69,7 +68,7 @@ def solve(
             run.program.add(multisets)
     else:
         run.start(tolerance)
-    return run.complete(stages(problem, shape, tolerance), "enumerate" if method == "enumerate" else "cuts")
+    return run.complete(tolerance, "enumerate" if method == "enumerate" else "cuts")
 
 
 def solve_warm(
@@ -91,7 +90,7 @@ def solve_warm(
     run.start(tolerance)
     if rows is not None:
         run.program.add(run.program.unknown(rows))
-    solution = run.complete(stages(problem, shape, tolerance), "cuts")
+    solution = run.complete(tolerance, "cuts")
     return solution, run.program.found
 
 

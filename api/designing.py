@@ -67,7 +67,7 @@ class Designer:
         kept = False
         if trouble:
             _LOG.error("the answer to %s does not pass its own check: %s", job.id, trouble)
-        elif record["status"] == Status.OPTIMAL.value:
+        elif Status(record["status"]).settled:
             record, kept, trouble = await self._apart(keep_record, request, record, self._store)
         answer = _named(record, request, cached=False)
         if kept:
@@ -83,7 +83,7 @@ class Designer:
             if told["kept"]:
                 return await self.recalled(request)
             record = told["record"]
-            if record["status"] != Status.OPTIMAL.value and told["time_limit"] < self._settings.time_limit:
+            if not Status(record["status"]).settled and told["time_limit"] < self._settings.time_limit:
                 return None
             again = await self._apart(work.proved, {"asked": asked, "record": record}, _unheard)
         except (

@@ -63,9 +63,9 @@ def keep_record(request: Request, record: dict[str, Any], store: Store) -> tuple
 
 
 def keep_records(answers: Sequence[tuple[Request, dict[str, Any]]], store: Store) -> None:
-    """Keep those new answers that are optimal, as `keep_record` does; whether it succeeds changes no answer given now."""
+    """Keep those new answers that solving again would not better, as `keep_record` does; whether it succeeds changes no answer given now."""
     for request, record in answers:
-        if record["status"] == Status.OPTIMAL.value:
+        if Status(record["status"]).settled:
             keep_record(request, record, store)
 
 

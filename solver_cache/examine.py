@@ -15,7 +15,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from darrm_opt.design.certificate import Certificate, verify
-from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution, Statistics
 from darrm_opt.errors import DarrmError, NotPrivate
 from darrm_opt.record import FORMAT, solution_from_record
@@ -128,8 +127,10 @@ def _proved(solution: Solution, request: Request) -> Solution:
 def _check_asked(solution: Solution, request: Request) -> None:
     if (solution.problem, solution.objective, solution.shape) != (request.problem, request.objective, request.shape):
         raise WrongRow("it answers another question")
-    if solution.status is not Status.OPTIMAL:
-        raise WrongRow(f"its status is '{solution.status.value}', and only optimal answers are kept")
+    if not solution.status.settled:
+        raise WrongRow(
+            f"its status is '{solution.status.value}', which solving again may better: such answers are not kept"
+        )
 
 
 def _check_types(solution: Solution) -> None:

@@ -117,8 +117,10 @@ def _proved(row: Row, request: Request) -> Nearest:
     problem, shape = kept.problem, kept.shape
     if Request(problem, kept.objective, "monotone" if shape == "monotone" else "free").key != row.key:
         raise WrongRow("it is kept under the key of another question")
-    if kept.status is not Status.OPTIMAL:
-        raise WrongRow(f"its status is '{kept.status.value}', and only optimal answers are kept")
+    if not kept.status.settled:
+        raise WrongRow(
+            f"its status is '{kept.status.value}', which solving again may better: such answers are not kept"
+        )
     noise, certificate = certify(request.problem, kept.noise)
     upper = noise.values[request.problem.K // 2 + 1 :]
     utility = request.objective.aim(request.problem.K).utility(upper)

@@ -8,7 +8,6 @@ from typing import get_args
 
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.design.solver import Method, Shape, solve
 from darrm_opt.errors import InvalidInput
@@ -83,7 +82,7 @@ def cached_solve(
     if found.solution is not None:
         return CachedSolution(found.solution, found.decision, kept=True)
     solution = solve(problem, request.objective, shape, method, backend, time_limit=time_limit, progress=progress)
-    if solution.status is not Status.OPTIMAL:
+    if not solution.status.settled:
         return CachedSolution(solution, found.decision, kept=False)
     return _keep(solution, request, store, row, found.decision)
 
@@ -101,7 +100,7 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     """Keep a ``solution`` that was made elsewhere, such as in another process, in ``store``; return the one that then stands.
 
     Its ``found`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
-    answer takes its place). An answer that is not optimal is not kept. The store's tally counts nothing: nobody asked.
+    answer takes its place). An answer that solving again may better is not kept. The store's tally counts nothing: nobody asked.
 
     Raises:
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
@@ -111,7 +110,7 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     found = examine(row, request)
     if found.solution is not None:
         return CachedSolution(found.solution, found.decision, kept=True)
-    if solution.status is not Status.OPTIMAL:
+    if not solution.status.settled:
         return CachedSolution(solution, found.decision, kept=False)
     return _keep(solution, request, store, row, found.decision)
 

@@ -21,6 +21,7 @@ import solver_cache.key
 import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
 from darrm_opt.design.objective import Objective, shared
+from darrm_opt.design.program import Status
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solver import solve
 from darrm_opt.record import solution_record
@@ -242,7 +243,7 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
         (setter("objective", to="nonsense"), "its record cannot be read: objective = 'nonsense'"),
         (setter("shape", to="monotone"), "it answers another question"),
         (setter("shape", to={}), "shape = {} is not valid"),
-        (setter("status", to="time limit"), "its status is 'time limit', and only optimal answers are kept"),
+        (setter("status", to="time limit"), "its status is 'time limit', which solving again may better"),
         (setter("status", to="perfect"), "its record cannot be read"),
         (setter("method", to=7), "method = 7 is not valid: expected a text"),
         (setter("statistics", "rows", to=True), "rows = True is not valid"),
@@ -395,6 +396,14 @@ def test_a_bad_row_is_reported_and_replaced(
     assert cached_solve(PROBLEM, store=store).hit
     assert list(check(store)) == []
     assert store.tally.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
+
+
+def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(store: Store) -> None:
+    """Solving again would end there again, however long it takes."""
+    problem = Problem.from_allowance(130, 3, 0.1, 0.15)
+    first, second = cached_solve(problem, store=store), cached_solve(problem, store=store)
+    assert (first.kept, first.solution.status, first.found) == (True, Status.SEARCH_LIMIT, "miss")
+    assert (second.found, solution_record(second.solution)) == ("hit", solution_record(first.solution))
 
 
 def test_an_answer_cut_short_is_given_but_not_kept(store: Store) -> None:

@@ -204,7 +204,7 @@ def edited(**values: Any) -> Row:
         (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.* where it is private as asked, not 1.0"),
         (edited(utility=0.99), "its utility is 0.* where it is private as asked, not 0.99"),
         (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
-        (edited(status="time limit"), "only optimal answers are kept"),
+        (edited(status="time limit"), "which solving again may better"),
         (edited(problem__epsilon=0.3), "it is kept under the key of another question"),
         (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is kept under the key of"),
     ],

@@ -125,7 +125,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda r: r.__setitem__("objective", "uniform(0.5) tv"),
         "the key of another question|cannot be read",
     ),
-    "status": (lambda r: r.__setitem__("status", "time_limit"), "only optimal answers|cannot be read"),
+    "status": (lambda r: r.__setitem__("status", "time_limit"), "which solving again may better|cannot be read"),
     "format": (lambda r: r.__setitem__("format", 99), "format"),
 }
 

@@ -41,6 +41,11 @@ class Status(enum.Enum):
         """One sentence for the person who asked."""
         return _ADVICE[self]
 
+    @property
+    def settled(self) -> bool:
+        """Whether solving again, with more time or another backend, would change nothing: such answers are kept."""
+        return self in {Status.OPTIMAL, Status.SEARCH_LIMIT}
+
 
 _ADVICE = {
     Status.OPTIMAL: "The answer is optimal up to its gap.",

@@ -160,7 +160,7 @@ class _Solver:
             return Failed(request.key, str(err), passing=False)
         except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
             return Failed(request.key, f"{type(err).__name__}: {err}", passing=True)
-        if solution.status is not Status.OPTIMAL:
+        if not solution.status.settled:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return Failed(request.key, reason, passing=False)
         row = row_of(replace(solution, statistics=replace(solution.statistics, seconds={})))

@@ -16,7 +16,7 @@ from darrm_opt.accounting.pld import (
     pld_from_profile,
     pld_of,
     pld_sequence,
-    privacy_profile,
+    profile_of_event,
 )
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.sequence import optimal_sequence
@@ -116,13 +116,13 @@ def test_a_profile_is_never_undercut() -> None:
 def test_the_profile_of_a_mechanism_gives_its_own_pld() -> None:
     event = Privacy(0.3, 1e-4)
     exact = optimal(0.3, 1e-4, 50, 0.02).epsilon
-    found = pld_from_profile(privacy_profile(event), discretisation=1e-3, reach=0.3).repeated(50).epsilon(0.02)
+    found = pld_from_profile(profile_of_event(event), discretisation=1e-3, reach=0.3).repeated(50).epsilon(0.02)
     assert exact <= found <= exact + 1e-6
 
 
 def test_profiles_add_to_other_mechanisms() -> None:
     step = 0.01
-    one = pld_from_profile(privacy_profile(Privacy(0.3, 1e-4)), discretisation=step, reach=0.3)
+    one = pld_from_profile(profile_of_event(Privacy(0.3, 1e-4)), discretisation=step, reach=0.3)
     both = one.repeated(3).then(pld_of(Privacy(0.2), step))
     exact = optimal_sequence({Privacy(0.3, 1e-4): 3, Privacy(0.2): 1}, 1e-3).epsilon
     assert exact <= both.epsilon(1e-3) <= exact + 1e-6
@@ -148,7 +148,7 @@ def test_extremes() -> None:
     with pytest.raises(TooMuchWork, match="Use a coarser discretisation"):
         pld_of(Privacy(0.3), 3e-7).repeated(10**5)
     with pytest.raises(TooMuchWork, match="needs more than"):
-        pld_from_profile(privacy_profile(Privacy(0.3)), discretisation=1e-9, reach=1.0)
+        pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, reach=1.0)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), True])

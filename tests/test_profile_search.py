@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.accounting.profile_search import ProfileSearch
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
-from darrm_opt.design.profile import privacy_profile
+from darrm_opt.design.profile import ProfileSearch, privacy_profile
 
 
 @pytest.mark.parametrize(

@@ -123,14 +123,14 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
     cells = math.ceil(Fraction(epsilon) / Fraction(step))
     loss = multiple_up(cells, step)
     if loss > epsilon * (1 + 4 * ULP):
-        return pld_from_profile(privacy_profile(event), discretisation=step, reach=loss)
+        return pld_from_profile(profile_of_event(event), discretisation=step, reach=loss)
     truth = 1 / (1 + math.exp(-loss))
     lie = math.exp(-loss) * truth
     masses = {cells: (1 - delta) * truth, -cells: (1 - delta) * lie} if cells else {0: 1 - delta}
     return Pld(step, loss, MASS_ERROR, _pld_pmf().create_pmf(masses, step, delta, pessimistic_estimate=True))
 
 
-def privacy_profile(event: Privacy) -> Callable[[Array], Array]:
+def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
     """Return the profile ε′ ↦ δ(ε′) of the hardest (ε, δ)-DP mechanism, rounded up.
 
     Source: δ + (1−δ)·Σ p_x(1 − e^(ε′−x))₊ over the losses x = ±ε of randomised response.

@@ -5,7 +5,7 @@ the region of `bit_region`, each kink an edge of it. So a few searches know all 
 two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; if something
 does, it is a new piece, with a crossing on either side. About two searches a vertex, and a γ has few.
 
-What is returned is proved: each δ asked for is an upper bound (`profile_search`), and between them the region that
+What is returned is proved: each δ asked for is an upper bound (`ProfileSearch`), and between them the region that
 these bounds leave is used, not the pairs that were found.
 """
 
@@ -22,9 +22,8 @@ import numpy as np
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.loss_distribution import Pld
 from darrm_opt.accounting.optimal import least_epsilon
-from darrm_opt.accounting.profile_search import ProfileSearch
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.design.profile import WORTH
+from darrm_opt.design.profile import WORTH, ProfileSearch
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import ULP, up

@@ -8,7 +8,8 @@ the worst-case search of the design at another c. Negative ε need no search: th
 exchanged gives δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε).
 
 A maximiser (P, Q) found at one ε is a line P − c·Q under δ at every other, so each search starts from what the others
-found and prunes the more, and all of them share the blossom's layers.
+found, and from pairs that are likely, and leaves out what stays below the known lines (`ProfileSearch`). That makes most
+searches cheap, and all of them share the blossom's layers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from darrm_opt.design.blossom import stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.stages import binding_family
 from darrm_opt.design.worst_case import worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
@@ -81,24 +83,43 @@ def privacy_profile(
     if wanted.ndim != 1 or outside.size:
         value = wanted.tolist() if wanted.ndim != 1 else float(wanted[outside[0]])
         raise InvalidInput("epsilons", value, f"a flat list of numbers of nats within ±{LARGEST_TARGET_EPSILON:g}")
-    base = PrivacyConstraint.of(problem)
-    stored = stored_layers(noise.signed, base.corners.x, base.corners.y, base.affected)
-    found: dict[float, tuple[float, ...]] = {}
-    pairs = np.empty((0, 2))
-    for epsilon in _ends_first(np.unique(np.abs(wanted))):
-        q = math.exp(-epsilon)
-        known = float((q * pairs[:, 0] - pairs[:, 1]).max(initial=0.0))  # q·δ; equal datasets attain 0
-        above = 2 * known - math.expm1(-epsilon) + WORTH  # the level of φ where δ grows beyond that
-        worst = worst_case(noise, replace(base, q=q, limit=1.0), above=above, stored=stored)
-        P, Q = (float(side[0]) for side in base.pair(noise.signed, worst.counts[np.newaxis]))
-        pairs = np.concatenate([pairs, [[P, Q]]])
-        best = pairs[(q * pairs[:, 0] - pairs[:, 1]).argmax()]
-        gap = -math.expm1(-epsilon) * (1 - 2.0**-50)  # 1 − q, rounded down
-        bound = (worst.bound - gap) / (2 * q) * (1 + 2.0**-50)
-        found[float(epsilon)] = (min(1.0, max(0.0, bound)), max(0.0, float(best[0] - best[1] / q)), *map(float, best))
+    search = ProfileSearch(noise, problem)
+    found = {float(epsilon): search.at(float(epsilon)) for epsilon in _ends_first(np.unique(np.abs(wanted)))}
     points = [_at(float(epsilon), *found[float(abs(epsilon))]) for epsilon in wanted]
     deltas, attained, P_all, Q_all = np.array(points).reshape(-1, 4).T
     return PrivacyProfile(wanted, deltas, attained, np.stack([P_all, Q_all], axis=1))
+
+
+class ProfileSearch:
+    """The profile of one γ, asked at one ε after another, where the next may depend on the last answer.
+
+    Args:
+        noise: γ, for the problem's K.
+        problem: its voters count (K, voter, affected); its target does not.
+    """
+
+    def __init__(self, noise: NoiseFunction, problem: Problem) -> None:
+        self._noise, self._base = noise, PrivacyConstraint.of(problem)
+        corners = self._base.corners
+        self._layers = stored_layers(noise.signed, corners.x, corners.y, self._base.affected)
+        likely = self._base.pair(noise.signed, binding_family(self._base))
+        self._pairs = np.concatenate([np.zeros((1, 2)), np.stack(likely, axis=1)])  # the first is equal datasets
+
+    def at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats].
+
+        δ is proved: no pair of neighbours has a larger P − c·Q, rounding included. (P, Q) is the best pair known: (0, 0),
+        that of equal datasets, where no pair found attains a δ above 0.
+        """
+        q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
+        known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
+        above = 2 * known + gap + WORTH  # the level of φ where δ grows beyond that
+        worst = worst_case(self._noise, replace(self._base, q=q, limit=1.0), above=above, stored=self._layers)
+        found = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
+        self._pairs = np.concatenate([self._pairs, [found]])
+        best = self._pairs[(q * self._pairs[:, 0] - self._pairs[:, 1]).argmax()]
+        bound = (worst.bound - gap * (1 - 2.0**-50)) / (2 * q) * (1 + 2.0**-50)  # 1 − q rounded down
+        return min(1.0, max(0.0, bound)), float(best[0]), max(0.0, float(best[1]))
 
 
 def _ends_first(values: Array) -> Array:
@@ -113,8 +134,9 @@ def _ends_first(values: Array) -> Array:
     return chosen
 
 
-def _at(epsilon: float, delta: float, attained: float, P: float, Q: float) -> tuple[float, ...]:
-    """Return a point of the profile at ε of either sign from that at |ε|."""
+def _at(epsilon: float, delta: float, P: float, Q: float) -> tuple[float, ...]:
+    """Return (δ, δ attained, P, Q) at ε of either sign from (δ, P, Q) at |ε|."""
+    attained = max(0.0, P - math.exp(abs(epsilon)) * Q)
     if epsilon >= 0:
         return delta, attained, P, Q
     c, gap = math.exp(epsilon), -math.expm1(epsilon)

@@ -23,17 +23,17 @@ from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import Ledger, LedgerUnreadable, Release, exact_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import (
-    Allowance,
     BudgetSpent,
     LedgerDamaged,
     PrivateMajority,
+    Quota,
     ReleaseIdTaken,
     ReleaseLedger,
     most_releases,
 )
 from darrm_opt.mechanism import ledger as ledger_module
-from darrm_opt.mechanism.allowance import still_proved
 from darrm_opt.mechanism.journal import Journal, create
+from darrm_opt.mechanism.quota import still_proved
 
 SMALL = Problem.from_allowance(K=3, m=2, epsilon=0.4)
 TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
@@ -185,10 +185,10 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
 
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
-    assert most_releases(solved(TEACHERS), Privacy(0.01)) == Allowance(0, "optimal")
-    assert still_proved(Release.of(solved(TEACHERS)), Allowance(0, "optimal"), Privacy(0.0))
-    assert not still_proved(Release.of(solved(TEACHERS)), Allowance(10**6, "optimal"), Privacy(1.0, 0.1))
-    assert not still_proved(Release.of(solved(TEACHERS)), Allowance(1000, "bits"), Privacy(1.0, 0.1))
+    assert most_releases(solved(TEACHERS), Privacy(0.01)) == Quota(0, "optimal")
+    assert still_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0))
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1))
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1))
 
 
 def test_more_budget_allows_no_fewer() -> None:

@@ -1,24 +1,24 @@
 """From γ to released bits: exact coins, a budget that survives, and the mechanism that uses both.
 
 coin      bits with exactly the probability that a double says, from the operating system's randomness
-allowance how many releases fit in a total (ε, δ)
+quota     how many releases fit in a total (ε, δ)
 journal   an append-only file that survives kill -9, torn writes and two processes at once
 ledger    the budget of one γ on such a file: what was released is charged once and never free
 majority  `PrivateMajority`: votes in, private bits out
 """
 
-from darrm_opt.mechanism.allowance import Allowance, most_releases
 from darrm_opt.mechanism.coin import ExactCoins, SeededWordsForTestsOnly, SystemWords, Words
 from darrm_opt.mechanism.ledger import ReleaseLedger
 from darrm_opt.mechanism.majority import PrivateMajority
+from darrm_opt.mechanism.quota import Quota, most_releases
 from darrm_opt.mechanism.refusals import BudgetSpent, LedgerDamaged, ReleaseIdTaken
 
 __all__ = [
-    "Allowance",
     "BudgetSpent",
     "ExactCoins",
     "LedgerDamaged",
     "PrivateMajority",
+    "Quota",
     "ReleaseIdTaken",
     "ReleaseLedger",
     "SeededWordsForTestsOnly",

@@ -25,9 +25,9 @@ from darrm_opt.accounting import Release
 from darrm_opt.accounting.refusals import LedgerUnreadable
 from darrm_opt.accounting.release import Released
 from darrm_opt.errors import DarrmError, InvalidInput
-from darrm_opt.mechanism.allowance import Allowance, most_releases, still_proved
 from darrm_opt.mechanism.journal import Journal, Open, Record, create
 from darrm_opt.mechanism.proof import proved
+from darrm_opt.mechanism.quota import Quota, most_releases, still_proved
 from darrm_opt.mechanism.refusals import BudgetSpent, LedgerDamaged, ReleaseIdTaken
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, whole_number
@@ -108,9 +108,9 @@ class ReleaseLedger:
         release = Release.of(released)
         proved(NoiseFunction(release.noise), release.problem)
         if budget is None:
-            allowance = Allowance(whole_number(queries, "queries", _COUNT, least=0), "queries")
+            quota = Quota(whole_number(queries, "queries", _COUNT, least=0), "queries")
         else:
-            allowance = most_releases(release, budget)
+            quota = most_releases(release, budget)
         header = {
             "kind": KIND,
             "format": FORMAT,
@@ -118,8 +118,8 @@ class ReleaseLedger:
             "problem": problem_record(release.problem),
             "gamma": release.noise.values.tolist(),
             "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-            "account": allowance.account,
-            "limit": allowance.queries,
+            "account": quota.account,
+            "limit": quota.queries,
         }
         try:
             create(path, header)
@@ -147,12 +147,12 @@ class ReleaseLedger:
     @property
     def limit(self) -> int:
         """Releases that it allows in all."""
-        return self._allowance.queries
+        return self._quota.queries
 
     @property
     def account(self) -> str:
         """What proves the limit: "optimal" or "bits", see `most_releases`; "queries" if it was given."""
-        return self._allowance.account
+        return self._quota.account
 
     @property
     def spent(self) -> int:
@@ -254,13 +254,13 @@ class ReleaseLedger:
         noise = NoiseFunction(header["gamma"], problem.K)
         proved(noise, problem)
         self._release = Release(noise, problem)
-        self._allowance = Allowance(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
+        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         if (
             self._budget is not None
             and header["version"] != __version__
-            and not still_proved(self._release, self._allowance, self._budget)
+            and not still_proved(self._release, self._quota, self._budget)
         ):
             raise LedgerUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "

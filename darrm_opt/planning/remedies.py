@@ -12,7 +12,7 @@ import numpy as np
 
 from darrm_opt.accounting.allowance import least_cost
 from darrm_opt.accounting.release import Release
-from darrm_opt.mechanism.allowance import most_releases
+from darrm_opt.mechanism.quota import most_releases
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.noisy import proved_for
 from darrm_opt.planning.option import Remedy

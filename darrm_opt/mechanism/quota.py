@@ -26,7 +26,7 @@ FINEST, COARSEST = 40_001, 2_001
 
 
 @dataclass(frozen=True)
-class Allowance:
+class Quota:
     """A proved number of releases.
 
     Attributes:
@@ -39,7 +39,7 @@ class Allowance:
     account: str
 
 
-def most_releases(released: Released | Release, budget: Privacy) -> Allowance:
+def most_releases(released: Released | Release, budget: Privacy) -> Quota:
     """Return how many releases of a γ fit in ``budget``.
 
     Args:
@@ -74,16 +74,16 @@ def most_releases(released: Released | Release, budget: Privacy) -> Allowance:
         while too_many - fitting > max(1, PRECISION * fitting):
             middle = (fitting + too_many) // 2
             fitting, too_many = (middle, too_many) if _fits(release, middle, budget) else (fitting, middle)
-    return Allowance(fitting, "optimal" if fitting == by_events else "bits")
+    return Quota(fitting, "optimal" if fitting == by_events else "bits")
 
 
-def still_proved(release: Release, allowance: Allowance, budget: Privacy) -> bool:
-    """Return whether the account that gave an allowance proves it, as it computes today."""
-    if allowance.queries == 0:
+def still_proved(release: Release, quota: Quota, budget: Privacy) -> bool:
+    """Return whether the account that gave a quota proves it, as it computes today."""
+    if quota.queries == 0:
         return True
-    if allowance.account == "optimal":
-        return Ledger(budget).fits(release.privacy, allowance.queries)
-    return _fits(release, allowance.queries, budget)
+    if quota.account == "optimal":
+        return Ledger(budget).fits(release.privacy, quota.queries)
+    return _fits(release, quota.queries, budget)
 
 
 def _fits(release: Release, queries: int, budget: Privacy) -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from darrm_opt.errors import DarrmError
-
-if TYPE_CHECKING:
-    from darrm_opt.accounting.reproduction.counterexample import Counterexample
 
 
 class BelowLeakFloor(DarrmError):
@@ -37,6 +34,29 @@ class BudgetExceeded(DarrmError):
 
 class LedgerUnreadable(DarrmError):
     """A saved ledger is missing, damaged or from another format; nothing was loaded."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A mechanism for which a printed claim is wrong.
+
+    Attributes:
+        mechanism: what it is, in words.
+        epsilon: total ε of the claim [nats].
+        claimed: the δ that is claimed at ``epsilon`` [probability].
+        truth: a δ that the mechanism has at least [probability].
+    """
+
+    mechanism: str
+    epsilon: float
+    claimed: float
+    truth: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mechanism}: at epsilon = {self.epsilon:.6g} the claim is delta = {self.claimed:.6g}, "
+            f"the truth at least {self.truth:.6g}."
+        )
 
 
 class UnsoundBound(DarrmError):

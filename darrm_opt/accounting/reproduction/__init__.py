@@ -6,6 +6,7 @@ service calls any of them. What to use instead: `optimal`, `closed`, `repaired`,
 Source: F. He, B. Wang, D. Tao, "Tighter Generalization Bounds for Iterative Differentially Private Learning Algorithms".
 """
 
+from darrm_opt.accounting.refusals import Counterexample
 from darrm_opt.accounting.reproduction.composition import (
     composition_i_printed,
     composition_ii_printed,
@@ -13,7 +14,6 @@ from darrm_opt.accounting.reproduction.composition import (
     composition_v_printed,
     loss_tail_printed,
 )
-from darrm_opt.accounting.reproduction.counterexample import Counterexample, Printed
 from darrm_opt.accounting.reproduction.learning import (
     federated_step_printed,
     high_probability_printed,
@@ -21,6 +21,7 @@ from darrm_opt.accounting.reproduction.learning import (
     sgld_printed,
     sgld_step_printed,
 )
+from darrm_opt.accounting.reproduction.printed import Printed
 
 __all__ = [
     "Counterexample",

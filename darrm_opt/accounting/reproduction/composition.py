@@ -13,7 +13,8 @@ from itertools import combinations
 
 from darrm_opt.accounting.closed import closed_terms, slack_in_range
 from darrm_opt.accounting.optimal import composed
-from darrm_opt.accounting.reproduction.counterexample import Counterexample, Printed, released
+from darrm_opt.accounting.refusals import Counterexample
+from darrm_opt.accounting.reproduction.printed import Printed, released
 from darrm_opt.accounting.sequence import Events, counted, optimal_sequence_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy

@@ -6,8 +6,9 @@ import math
 
 from darrm_opt.accounting.closed import slack_in_range
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
+from darrm_opt.accounting.refusals import Counterexample
 from darrm_opt.accounting.reproduction.composition import second_delta
-from darrm_opt.accounting.reproduction.counterexample import Counterexample, Printed, released
+from darrm_opt.accounting.reproduction.printed import Printed, released
 from darrm_opt.accounting.training import positive
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number

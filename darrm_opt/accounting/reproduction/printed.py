@@ -1,33 +1,10 @@
-"""What refutes a printed theorem, and what a printed theorem returns."""
+"""What a printed theorem returns, to whoever acknowledges that it is false."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from darrm_opt.accounting.refusals import UnsoundBound
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """A mechanism for which a printed claim is wrong.
-
-    Attributes:
-        mechanism: what it is, in words.
-        epsilon: total ε of the claim [nats].
-        claimed: the δ that is claimed at ``epsilon`` [probability].
-        truth: a δ that the mechanism has at least [probability].
-    """
-
-    mechanism: str
-    epsilon: float
-    claimed: float
-    truth: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.mechanism}: at epsilon = {self.epsilon:.6g} the claim is delta = {self.claimed:.6g}, "
-            f"the truth at least {self.truth:.6g}."
-        )
+from darrm_opt.accounting.refusals import Counterexample, UnsoundBound
 
 
 @dataclass(frozen=True)

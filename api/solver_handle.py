@@ -134,13 +134,13 @@ class SolverHandle:
         except (OSError, ValueError):
             pass  # it is gone; the listener says so
         except Exception as err:  # noqa: BLE001 — what cannot be pickled is the task's failure
-            self._tell((message[0], "failed", (None, f"its argument cannot be sent: {err!r}")))
+            self._tell(_read((message[0], "failed", (None, f"its argument cannot be sent: {err!r}"))))
 
     def _listen(self) -> None:
         """Pass on what the process says, until it is gone (in a thread)."""
         try:
             while True:
-                self._tell(self._connection.recv())
+                self._tell(_read(self._connection.recv()))
         except (EOFError, OSError):
             pass
         except Exception:  # noqa: BLE001 — bytes that are no message, whatever unpickling makes of them
@@ -176,10 +176,10 @@ class SolverHandle:
         if what == "done":
             self._answer.set_result(content)
         elif what == "failed":
-            err = unpacked(content)
-            if err is None or not isinstance(err, SolveFailed):
-                _LOG.debug("a task failed:\n%s", content[1])
-            self._answer.set_exception(err or SolveFailed(f"The task failed: {content[1].strip().splitlines()[-1]}"))
+            err, told = content
+            if not isinstance(err, SolveFailed):
+                _LOG.debug("a task failed:\n%s", told)
+            self._answer.set_exception(err or SolveFailed(f"The task failed: {told.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()
 
@@ -195,3 +195,9 @@ class SolverHandle:
         if code is None or code >= 0:
             return f"ended by itself with exit code {code}"
         return f"was killed by signal {-code}"
+
+
+def _read(message: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a message with its error put together: in a thread, as that may import a library, which takes seconds."""
+    number, what, content = message
+    return (number, what, (unpacked(content), content[1])) if what == "failed" else message

@@ -115,14 +115,16 @@ def packed(err: Exception) -> tuple[bytes | None, str]:
     told = "".join(traceback.format_exception(err))
     try:
         parts = pickle.dumps((type(err), err.args, err.__dict__))
-        unpacked((parts, told))
+        _rebuilt(parts)
     except Exception:  # noqa: BLE001 — then the text must do
         return None, told
     return parts, told
 
 
 def unpacked(sent: tuple[bytes | None, str]) -> Exception | None:
-    """Return the exception that `packed` took apart, None where only its text is left.
+    """Return the exception that `packed` took apart, None where only its text is left or can be read.
+
+    What is a class there may be none here: where the program was replaced under a server that goes on, for instance.
 
     >>> from darrm_opt.errors import InvalidInput
     >>> unpacked(packed(InvalidInput("K", 0, "at least 1"))).argument
@@ -130,7 +132,14 @@ def unpacked(sent: tuple[bytes | None, str]) -> Exception | None:
     """
     if sent[0] is None:
         return None
-    kind, args, more = pickle.loads(sent[0])  # noqa: S301 — from our own process, through our own pipe
+    try:
+        return _rebuilt(sent[0])
+    except Exception:  # noqa: BLE001 — whoever waits must be told something, whatever the reason
+        return None
+
+
+def _rebuilt(parts: bytes) -> Exception:
+    kind, args, more = pickle.loads(parts)  # noqa: S301 — from our own process, through our own pipe
     err: Exception = kind.__new__(kind, *args)
     err.args = args
     err.__dict__.update(more)

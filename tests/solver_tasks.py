@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,14 @@ def refuse(argument: Any, _report: Report) -> None:
 
 def break_down(_argument: Any, _report: Report) -> None:
     raise ZeroDivisionError("a bug")
+
+
+def break_down_in_own_words(_argument: Any, _report: Report) -> None:
+    """Raise what only this process knows, as one does that runs another version of the program."""
+    module = ModuleType("known_only_here")
+    module.Odd = type("Odd", (Exception,), {"__module__": module.__name__})  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    raise module.Odd("an odd end")
 
 
 def not_to_be_sent(_argument: Any, _report: Report) -> Any:

@@ -94,6 +94,8 @@ def test_errors_arrive_as_they_were_raised() -> None:
             assert (err.value.argument, err.value.value, err.value.accepted) == ("K", 0, "at least 1")
             with pytest.raises(ZeroDivisionError, match="a bug"):
                 await solvers.run(tasks.break_down, None)
+            with pytest.raises(SolveFailed, match=r"The task failed: known_only_here\.Odd: an odd end"):
+                await solvers.run(tasks.break_down_in_own_words, None)
             with pytest.raises(SolveFailed, match="its answer cannot be sent"):
                 await solvers.run(tasks.not_to_be_sent, None)
             with pytest.raises(SolveFailed, match="its argument cannot be sent"):

@@ -32,24 +32,23 @@ def terms_of(mean: float) -> int:
 
 def binomial(trials: Indices, Delta: float, terms: int) -> Array:
     """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
+    t = np.arange(terms)[:, np.newaxis]
     mass = np.empty((terms + 1, trials.size))
     mass[0] = np.exp(trials * math.log1p(-Delta))
-    odds = Delta / (1.0 - Delta)
-    for t in range(terms):
-        mass[t + 1] = mass[t] * (np.maximum(trials - t, 0) / (t + 1) * odds)
-    return mass
+    mass[1:] = np.maximum(trials - t, 0) / (t + 1) * (Delta / (1.0 - Delta))
+    return np.multiply.accumulate(mass, axis=0, out=mass)
 
 
 def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
     """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for some rows i and places N, shape (many,)."""
     terms = min(terms_of(moving * Delta), moving)
     up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
-    mean = np.zeros(i.size)
-    for offset in range(-terms, terms + 1):
-        weight = np.zeros(i.size)
-        for t in range(max(0, offset), terms + min(0, offset) + 1):
-            weight += up[t] * down[t - offset]
-        mean += weight * A[i, np.minimum(np.maximum(N + offset, 0), A.shape[1] - 1)]
+    weights = np.zeros((2 * terms + 1, i.size))  # of the offsets −terms..terms
+    for t in range(terms + 1):
+        weights[t : t + terms + 1] += up[t] * down[::-1]
+    offsets = np.arange(-terms, terms + 1)[:, np.newaxis]
+    weights *= A[i, np.minimum(np.maximum(N + offsets, 0), A.shape[1] - 1)]
+    mean: Array = weights.sum(axis=0)
     return mean
 
 

@@ -3,11 +3,10 @@
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
 
-Numbers are canonical. 3·0.1 and 0.3 are one problem, so every number is rounded once, here, to a
-decimal grid: a value within floating noise of a grid point *is* that grid point, any other moves to
-its neighbour on the side of the stronger guarantee (voters less private, release more private).
-What the design proves, it proves for `Problem.strictest`, the far end of the noise that was
-forgiven, so no input that rounds to a problem is promised more than was proved.
+Numbers are canonical (`darrm_opt.grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
+the side of the stronger guarantee: voters less private, release more private. What the design proves, it proves for
+`Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is promised more than
+was proved.
 """
 
 from __future__ import annotations
@@ -15,29 +14,10 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import Any, Literal
+from typing import Any
 
 from darrm_opt.errors import InvalidInput
-
-GRID_DIGITS = 12
-"""Significant decimal digits of a canonical number."""
-
-EPSILON_NOISE = 2.0**-44
-"""Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
-
-DELTA_GRID = Decimal("1e-13")
-"""Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, carries about m·1e-16 of absolute noise,
-so the digits below 1e-13 mean nothing."""
-
-DELTA_GRID_FROM = 1e-9
-"""Below this a δ is taken at its word, to 12 significant digits."""
-
-DELTA_NOISE = 4.5e-14
-"""Absolute distance to `DELTA_GRID` that counts as floating noise."""
-
-LARGEST_DELTA = 1.0 - 2.0**-53
-"""The largest double below 1."""
+from darrm_opt.grid import DELTA_GRID, DOWN, EPSILON_NOISE, LARGEST_DELTA, UP, delta_noise, grid_delta, grid_point
 
 LARGEST_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -256,9 +236,7 @@ def _canonical_voter(voter: Privacy) -> Privacy:
         raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
     if voter.epsilon == math.inf:
         return Privacy(math.inf, 0.0)
-    canonical = Privacy(
-        _canonical(voter.epsilon, ROUND_CEILING), min(_canonical_delta(voter.delta, ROUND_CEILING), LARGEST_DELTA)
-    )
+    canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), LARGEST_DELTA))
     if canonical.epsilon == 0 and canonical.delta == 0:
         raise InvalidInput(
             "epsilon",
@@ -273,8 +251,8 @@ def _canonical_target(target: Privacy) -> Privacy:
     if not isinstance(target, Privacy):
         raise InvalidInput("target", target, "a Privacy(epsilon, delta)")
     _protects(target.epsilon)
-    delta = min(_canonical_delta(target.delta, ROUND_FLOOR), float(1 - DELTA_GRID))
-    return Privacy(_canonical(target.epsilon, ROUND_FLOOR), delta)
+    delta = min(grid_delta(target.delta, DOWN), float(1 - DELTA_GRID))
+    return Privacy(grid_point(target.epsilon, DOWN), delta)
 
 
 def _protects(target_epsilon: float) -> float:
@@ -288,34 +266,8 @@ def _protects(target_epsilon: float) -> float:
     return target_epsilon
 
 
-_Toward = Literal["ROUND_CEILING", "ROUND_FLOOR"]
-
-
-def _canonical(value: float, toward: _Toward) -> float:
-    """Return the grid point of ``GRID_DIGITS`` significant digits that ``value`` stands for."""
-    if value == 0:
-        return 0.0
-    exact = Decimal(value)
-    return _to_grid(
-        exact, Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), abs(exact) * Decimal(EPSILON_NOISE), toward
-    )
-
-
-def _canonical_delta(value: float, toward: _Toward) -> float:
-    if value <= DELTA_GRID_FROM:
-        return _canonical(value, toward)
-    return _to_grid(Decimal(value), DELTA_GRID, Decimal(DELTA_NOISE), toward)
-
-
-def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: _Toward) -> float:
-    nearest = exact.quantize(grid, rounding=ROUND_HALF_EVEN)
-    if abs(exact - nearest) <= noise:
-        return float(nearest)
-    return float(exact.quantize(grid, rounding=toward))
-
-
 def _strictest(problem: Problem) -> Problem:
-    """Move each number by twice the noise that `_canonical` forgives (twice covers the rounding of this very step)."""
+    """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
     voter, target = problem.voter, problem.target
     strict = object.__new__(Problem)  # not canonicalised again: the point is to sit beside the grid
     object.__setattr__(strict, "K", problem.K)
@@ -326,16 +278,12 @@ def _strictest(problem: Problem) -> Problem:
         voter
         if voter.epsilon == math.inf
         else Privacy(
-            voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + _delta_noise(voter.delta), LARGEST_DELTA)
+            voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + 2 * delta_noise(voter.delta), LARGEST_DELTA)
         ),
     )
     object.__setattr__(
         strict,
         "target",
-        Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), max(target.delta - _delta_noise(target.delta), 0.0)),
+        Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), max(target.delta - 2 * delta_noise(target.delta), 0.0)),
     )
     return strict
-
-
-def _delta_noise(delta: float) -> float:
-    return 2 * DELTA_NOISE if delta >= DELTA_GRID_FROM else 2 * EPSILON_NOISE * delta

@@ -25,12 +25,12 @@ PACKAGES = ("darrm_opt", "solver_cache", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "errors"},
+    {"_version", "errors", "grid"},
     {"problem", "noise", "rounding", "priors", "baselines", "error"},
     {"design"},
     {"record"},
     {"accounting", "ensembles"},
-    {"release", "mechanism", "planning", "learning"},
+    {"mechanism", "planning", "learning"},
     {"figures"},
     {"paper"},
     {""},  # darrm_opt/__init__.py, which re-exports

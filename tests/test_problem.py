@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from strategies import Asked, asks
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
-from darrm_opt.problem import DELTA_GRID_FROM, GRID_DIGITS, LARGEST_TARGET_EPSILON
+from darrm_opt.grid import DELTA_GRID_FROM, GRID_DIGITS
+from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 

@@ -31,17 +31,12 @@ from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.grid import DELTA_GRID, GRID_DIGITS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem, whole_number
 
 POINTS = 8001
 """Grid points of the account that proves the answer: sound for any number."""
-
-ROUNDED = 5e-12
-"""Half a unit of the last digit that a problem's numbers keep, relative."""
-
-ROUNDED_DELTA = 1e-13
-"""A unit of the grid of δ."""
 
 SCOUT_POINTS, SCOUT_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
@@ -285,5 +280,6 @@ class _Search:
 
     def _simple(self) -> Solution:
         """Return γ_opt of an equal share of the total, which fits by the sums of ε and δ."""
-        share = (1 - 4 * ROUNDED) / self._queries  # a target is rounded to a decimal grid: it must not be rounded above
-        return self._solved(self._total.epsilon * share, max(0.0, self._total.delta * share - ROUNDED_DELTA))
+        # a target is put on a decimal grid: it must not come to lie above
+        share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / self._queries
+        return self._solved(self._total.epsilon * share, max(0.0, self._total.delta * share - float(DELTA_GRID)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 
+from solver_cache import database_batches as batches
 from solver_cache.asked import SHAPES, columns_of
 from solver_cache.connecting import Database
 from solver_cache.database_jobs import DatabaseJobs
@@ -18,6 +19,7 @@ from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.schema import SOLUTIONS, fill, schema_version
+from solver_cache.settling import Settled
 from solver_cache.stats import Stats
 from solver_cache.tally import Tally
 
@@ -57,19 +59,17 @@ class DatabaseStore:
 
     def present(self, keys: Collection[str]) -> set[str]:
         """Return keys as `solver_cache.store.Store.present` says."""
-        wanted, found = list(keys), set[str]()
+        found = set[str]()
         with self._database.reading() as connection:
-            for start in range(0, len(wanted), ASKED):
-                some = wanted[start : start + ASKED]
+            for some in _some(keys):
                 query = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key.in_(some), SOLUTIONS.c.core == CORE)
                 found.update(str(key) for key in connection.execute(query).scalars())
         return found
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
-        values: dict[str, Any] = {"core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
-        values |= columns_of(row.record)
-        new = insert_new(self._database.dialect, SOLUTIONS, key=row.key, **values)
+        values = _values(row)
+        new = insert_new(self._database.dialect, SOLUTIONS, **values)
         with self._database.writing() as connection:
             connection.execute(new)
             at = SOLUTIONS.c.key == row.key
@@ -78,6 +78,32 @@ class DatabaseStore:
                 connection.execute(update(SOLUTIONS).where(at).values(**values))
                 standing = row
             return row if standing is None else standing
+
+    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+        """Keep answers and end their jobs as `solver_cache.store.Store.settle` says."""
+        with self._database.writing() as connection:
+            done = batches.finished(connection, owner, {each.job: each.result for each in answers})
+            settled = {each.job: each.row for each in answers if each.job in done}
+            standing = self._put_all(connection, [row for row in settled.values() if row is not None])
+        return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
+
+    def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
+        """Add rows where there are none; return those of others that stand in their places."""
+        if not rows:
+            return {}
+        ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
+        connection.execute(insert_new(self._database.dialect, SOLUTIONS), [_values(row) for row in ordered])
+        mine, found = {row.key: (row.core, row.digest) for row in rows}, dict[str, tuple[Any, Any]]()
+        for keys in _some(mine):
+            there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(SOLUTIONS.c.key.in_(keys))
+            found |= {key: (core, hashed) for key, core, hashed in connection.execute(there)}
+        if (
+            found.keys() != mine.keys()
+        ):  # or another removed one just now: nothing is changed, and it can be tried again
+            raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
+        others = [key for key in mine if found[key] != mine[key]]
+        rest = (connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none() for key in others)
+        return {row.key: row for values in rest if (row := _row(values)) is not None}
 
     def remove(self, row: Row) -> bool:
         """Forget ``row`` as `solver_cache.store.Store.remove` says."""
@@ -179,6 +205,19 @@ def stricter(request: Request) -> Select[Any]:
         .order_by(at.utility.desc(), at.key.desc())
         .limit(FEW)
     )
+
+
+def _some(keys: Collection[str]) -> Iterator[list[str]]:
+    """Yield keys, so many that one query takes them."""
+    wanted = list(keys)
+    for start in range(0, len(wanted), ASKED):
+        yield wanted[start : start + ASKED]
+
+
+def _values(row: Row) -> dict[str, Any]:
+    """Return the columns of a row."""
+    kept = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
+    return kept | columns_of(row.record)
 
 
 def _row(values: Any) -> Row | None:

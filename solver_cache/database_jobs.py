@@ -6,14 +6,15 @@ that has waited longest. PostgreSQL skips what another claimer has locked; SQLit
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Double, Select, Update, and_, delete, func, literal, or_, select, tuple_, update
+from sqlalchemy import Connection, Select, Update, and_, delete, func, or_, select, tuple_, update
 from sqlalchemy.sql.elements import ColumnElement
 
+from solver_cache import database_batches as batches
 from solver_cache.connecting import Database
+from solver_cache.database_batches import LET_GO, NEW
 from solver_cache.inserting import insert_new
 from solver_cache.jobs import (
     LISTED,
@@ -22,25 +23,16 @@ from solver_cache.jobs import (
     STATES,
     Job,
     State,
+    Taken,
     check_claim,
     check_list,
     unknown_after,
 )
 from solver_cache.schema import JOBS
+from solver_cache.server_time import server_time
 
 PRUNED = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
-
-_NEW: dict[str, Any] = {
-    "state": "queued",
-    "attempts": 0,
-    "owner": "",
-    "lease_until": 0.0,
-    "progress": "",
-    "reason": "",
-    "result": "",
-}
-_LET_GO: dict[str, Any] = {"owner": "", "lease_until": 0.0}
 
 
 class DatabaseJobs:
@@ -57,7 +49,7 @@ class DatabaseJobs:
             return there  # the usual case, without a writer's lock
         with self._database.writing() as connection:
             now = self._now
-            values = {**_NEW, "kind": kind, "request": request, "created": now, "updated": now}
+            values = {**NEW, "kind": kind, "request": request, "created": now, "updated": now}
             connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
             connection.execute(update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(again)).values(**values))
             return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
@@ -116,6 +108,14 @@ class DatabaseJobs:
             )
             return _job(connection.execute(taken.returning(*JOBS.c)).one())
 
+    def take(
+        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
+    ) -> dict[str, Taken]:
+        """Submit and claim jobs as `Jobs.take` says."""
+        check_claim(owner, lease_seconds)
+        with self._database.writing() as connection:
+            return batches.taken(connection, owner, lease_seconds, kind, requests, afresh=afresh)
+
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
@@ -124,28 +124,43 @@ class DatabaseJobs:
             until = self._now + lease_seconds
             return self._changed(connection, _held(id, owner), lease_until=until, **more)
 
+    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
+        """Hold claims for longer as `Jobs.renew_all` says."""
+        check_claim(owner, lease_seconds)
+        with self._database.writing() as connection:
+            mine = batches.held(connection, ids, owner)
+            batches.change(connection, mine, lease_until=self._now + lease_seconds)
+        return set(mine)
+
     def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
         """Make a claimed job done as `Jobs.finish` says."""
         with self._database.writing() as connection:
-            return self._changed(connection, _held(id, owner), state="done", result=result, **_LET_GO)
+            return self._changed(connection, _held(id, owner), state="done", result=result, **LET_GO)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
         """Make a claimed job failed as `Jobs.fail` says."""
         said = reason.replace("\0", "�")  # which PostgreSQL does not keep
         with self._database.writing() as connection:
-            return self._changed(connection, _held(id, owner), state="failed", reason=said, **_LET_GO)
+            return self._changed(connection, _held(id, owner), state="failed", reason=said, **LET_GO)
 
     def release(self, id: str, owner: str) -> bool:  # noqa: A002
         """Put a claimed job back as `Jobs.release` says."""
         with self._database.writing() as connection:
-            back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **_LET_GO}
+            back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **LET_GO}
             return self._changed(connection, _held(id, owner), **back)
+
+    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
+        """Put claimed jobs back as `Jobs.release_all` says."""
+        with self._database.writing() as connection:
+            mine = batches.held(connection, ids, owner)
+            batches.change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **LET_GO)
+        return set(mine)
 
     def cancel(self, id: str) -> Job | None:  # noqa: A002
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._database.writing() as connection:
             open_still = update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(("queued", "running")))
-            self._changed(connection, open_still, state="cancelled", **_LET_GO)
+            self._changed(connection, open_still, state="cancelled", **LET_GO)
         return self.get(id)
 
     def prune(self, before: float) -> int:
@@ -177,9 +192,7 @@ class DatabaseJobs:
     @property
     def _now(self) -> ColumnElement[float]:
         """The time by the clock that all who share the database see [s since 1970-01-01 UTC]."""
-        if self._database.dialect == "postgresql":  # stable within a statement, so that an index can be searched by it
-            return func.extract("epoch", func.statement_timestamp()).cast(Double)
-        return literal(time.time(), Double)
+        return server_time(self._database.dialect)
 
 
 def _held(id: str, owner: str) -> Update:  # noqa: A002

@@ -17,13 +17,16 @@ What a job is about is the caller's: `Job.request`, `Job.progress` and `Job.resu
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from darrm_opt.errors import InvalidInput
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+Taken = Literal["taken", "held", "done"]
+"""What became of a job that was asked for by `Jobs.take`."""
 
 STATES: tuple[State, ...] = get_args(State)
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -136,6 +139,28 @@ class Jobs(Protocol):
             InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
         """
 
+    def take(
+        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
+    ) -> dict[str, Taken]:
+        """Submit jobs and claim them at once, all that can be had; in a database in one transaction.
+
+        As `submit` and then `claim` for each, but that an owner who asks for what it holds is told that it has it: so
+        who does not know whether it was heard asks again.
+
+        Args:
+            owner: as for `claim`, like ``lease_seconds``.
+            lease_seconds: for how long [s].
+            kind: who can do them.
+            requests: for each id what is asked, as text.
+            afresh: whether results that are there are to be made again.
+
+        Returns:
+            For each id: "taken", it runs and ``owner`` holds it; "held", by another; "done", and left as it is.
+
+        Raises:
+            InvalidInput: as `claim`.
+        """
+
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
         """Hold a claim for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
 
@@ -148,6 +173,9 @@ class Jobs(Protocol):
             progress: how far it is, as text; None leaves what was said.
         """
 
+    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
+        """`renew` many claims at once; return those that ``owner`` holds."""
+
     def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
 
@@ -156,6 +184,9 @@ class Jobs(Protocol):
 
     def release(self, id: str, owner: str) -> bool:  # noqa: A002
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
+
+    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
+        """`release` many claims at once; return those that ``owner`` held."""
 
     def cancel(self, id: str) -> Job | None:  # noqa: A002
         """Cancel a job that is not over; return it as it then stands, or None where there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from solver_cache.jobs import (
     STATES,
     Job,
     State,
+    Taken,
     check_claim,
     check_list,
     unknown_after,
@@ -74,25 +75,42 @@ class MemoryJobs:
             free = [
                 job
                 for job in self._jobs.values()
-                if (ids is None or job.id in ids)
-                and kind in {None, job.kind}
-                and (
-                    job.state == "queued"
-                    or (job.state == "running" and not 0 <= job.lease_until - now <= LONGEST_LEASE)
-                )
+                if (ids is None or job.id in ids) and kind in {None, job.kind} and _free(job, now)
             ]
             if not free:
                 return None
             first = min(free, key=lambda job: (job.state == "queued", job.lease_until, job.created, job.id))
-            return self._change(
-                first, state="running", owner=owner, attempts=first.attempts + 1, lease_until=now + lease_seconds
-            )
+            return self._claim(first, owner, now + lease_seconds)
+
+    def take(
+        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
+    ) -> dict[str, Taken]:
+        """Submit and claim jobs as `Jobs.take` says."""
+        check_claim(owner, lease_seconds)
+        taken: dict[str, Taken] = {}
+        for name, request in requests.items():
+            job = self.submit(name, kind, request, afresh=afresh)
+            with self._lock:
+                now = self._clock()
+                if _free(job := self._jobs.get(name, job), now):
+                    self._claim(job, owner, now + lease_seconds)
+                    taken[name] = "taken"
+                elif job.state == "running" and job.owner == owner:
+                    taken[name] = "taken"
+                else:
+                    taken[name] = "done" if job.state == "done" else "held"
+        return taken
 
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
         more = {} if progress is None else {"progress": progress}
         return self._held(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **more})
+
+    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
+        """Hold claims for longer as `Jobs.renew_all` says."""
+        check_claim(owner, lease_seconds)
+        return {name for name in ids if self.renew(name, owner, lease_seconds)}
 
     def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
         """Make a claimed job done as `Jobs.finish` says."""
@@ -106,6 +124,10 @@ class MemoryJobs:
         """Put a claimed job back as `Jobs.release` says."""
         back = {"state": "queued", "owner": "", "lease_until": 0.0}
         return self._held(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
+
+    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
+        """Put claimed jobs back as `Jobs.release_all` says."""
+        return {name for name in ids if self.release(name, owner)}
 
     def cancel(self, id: str) -> Job | None:  # noqa: A002
         """Cancel a job that is not over, as `Jobs.cancel` says."""
@@ -123,6 +145,12 @@ class MemoryJobs:
                 del self._jobs[key]
         return len(old)
 
+    def held(self, ids: Collection[str], owner: str) -> set[str]:
+        """Return those jobs that ``owner`` holds."""
+        with self._lock:
+            there = [self._jobs.get(name) for name in ids]
+        return {job.id for job in there if job is not None and (job.state, job.owner) == ("running", owner)}
+
     def _held(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:  # noqa: A002
         """Change a job if ``owner`` holds it."""
         with self._lock:
@@ -132,6 +160,14 @@ class MemoryJobs:
             self._change(there, **change(there))
             return True
 
+    def _claim(self, job: Job, owner: str, until: float) -> Job:
+        return self._change(job, state="running", owner=owner, attempts=job.attempts + 1, lease_until=until)
+
     def _change(self, job: Job, **values: Any) -> Job:
         self._jobs[job.id] = replace(job, updated=self._clock(), **values)
         return self._jobs[job.id]
+
+
+def _free(job: Job, now: float) -> bool:
+    """Whether a job can be claimed."""
+    return job.state == "queued" or (job.state == "running" and not 0 <= job.lease_until - now <= LONGEST_LEASE)

@@ -7,7 +7,7 @@ every store to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from solver_cache.asked import asked_in
@@ -15,6 +15,7 @@ from solver_cache.jobs import Jobs
 from solver_cache.key import CORE, Request
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
+from solver_cache.settling import Settled
 from solver_cache.stats import Stats
 from solver_cache.tally import Tally
 
@@ -58,6 +59,19 @@ class Store(Protocol):
 
         Raises:
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
+        """
+
+    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+        """Keep answers and end their jobs, in a database in one transaction: all of it stands, or nothing.
+
+        A job that ``owner`` holds no more is left to whoever has it, with its answer. A row that is there already stays,
+        as for `put`.
+
+        Returns:
+            For each job that is done now, the row that stands under its key; None where none was given.
+
+        Raises:
+            CacheError: as `put`.
         """
 
     def remove(self, row: Row) -> bool:
@@ -115,6 +129,10 @@ class NoStore:
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
 
+    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+        """End the jobs; keep nothing."""
+        return {each.job: each.row for each in answers if self.jobs.finish(each.job, owner, each.result)}
+
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
         """Return False: nothing is there."""
         return False
@@ -167,6 +185,16 @@ class MemoryStore:
             if self._rows.get(row.key) in {None, replacing}:
                 self._rows[row.key] = row
             return self._rows[row.key]
+
+    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+        """Keep answers and end their jobs as `Store.settle` says."""
+        done: dict[str, Row | None] = {}
+        held = self.jobs.held([each.job for each in answers], owner)
+        for each in (each for each in answers if each.job in held):
+            standing = None if each.row is None else self.put(each.row)
+            if self.jobs.finish(each.job, owner, each.result):
+                done[each.job] = standing
+        return done
 
     def remove(self, row: Row) -> bool:
         """Forget ``row``, if it stands; say whether it was there (`Store.remove`)."""

@@ -64,6 +64,8 @@ def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: p
         assert answer.trouble.endswith("it is opened for reading only. Take ?mode=ro off its URL to write to it.")
         with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
             store.put(Row("a", 1, "{}", ""))
+        with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
+            store.settle("me", [])
         assert list(check(store)) == []
         assert len(list(store.rows())) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import postgres
 import pytest
 
-from solver_cache import MemoryStore, NoStore, Row, Store, open_store
+from solver_cache import CacheError, MemoryStore, NoStore, Row, Store, open_store
 from solver_cache.key import digest
+from solver_cache.settling import Settled
 
 
 def memory(_: Path) -> Store:
@@ -155,3 +157,77 @@ def test_many_keys_are_looked_up_at_once(store: Store) -> None:
     asked = [f"{number:04}" for number in range(1200)]
     assert store.present(asked) == {"0000", "0001", "0002"}
     assert store.present([]) == set()
+
+
+# ------------------------------------------------------------------------------------- answers with their jobs
+
+
+def taken(store: Store, *names: str, owner: str = "me", lease: float = 600.0) -> None:
+    store.jobs.take(owner, lease, "grid", dict.fromkeys(names, "{}"))
+
+
+def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) -> None:
+    taken(store, "job a", "job b", "known")
+    settled = [Settled("job b", "of b", row("b")), Settled("job a", "of a", row("a")), Settled("known", "{}", None)]
+    assert store.settle("me", settled) == {"job a": row("a"), "job b": row("b"), "known": None}
+    assert list(store.rows()) == [row("a"), row("b")]
+    jobs = {job.id: (job.state, job.result, job.owner, job.lease_until) for job in store.jobs.list()}
+    assert jobs == {
+        "job a": ("done", "of a", "", 0.0),
+        "job b": ("done", "of b", "", 0.0),
+        "known": ("done", "{}", "", 0.0),
+    }
+    assert store.settle("me", settled) == {}  # nobody holds them any more
+    assert store.settle("me", []) == {}
+
+
+def test_the_answer_to_a_job_that_another_holds_is_left_to_it(store: Store) -> None:
+    taken(store, "mine", "lost", lease=0.001)
+    time.sleep(0.05)
+    taken(store, "lost", owner="you")
+    settled = [Settled(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
+    assert store.settle("me", settled) == {"mine": row("mine")}
+    assert list(store.rows()) == [row("mine")]
+    assert store.settle("you", settled) == {"lost": row("lost")}
+
+
+def test_an_answer_that_is_there_stays(store: Store) -> None:
+    first, stale = store.put(row("a", "first")), store.put(row("b", core=99))
+    taken(store, "job a", "job b", "job c")
+    settled = [Settled(f"job {key}", "{}", row(key, "second")) for key in "abc"]
+    assert store.settle("me", settled) == {"job a": first, "job b": stale, "job c": row("c", "second")}
+    assert list(store.rows()) == [first, stale, row("c", "second")]
+    assert store.jobs.counts()["done"] == 3
+
+
+def test_however_many_answers(store: Store) -> None:
+    names = [f"{number:04}" for number in range(1201)]
+    taken(store, *names)
+    assert store.settle("me", [Settled(name, "{}", row(name)) for name in names]) == {name: row(name) for name in names}
+    assert len([*store.rows()]) == 1201
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_all_of_it_stands_or_nothing(name: str, tmp_path: Path) -> None:
+    refuse = {
+        "sqlite": "CREATE TRIGGER full BEFORE INSERT ON darrm_solutions WHEN NEW.key = 'b' "
+        "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END",
+        "postgresql": "ALTER TABLE darrm_solutions ADD CONSTRAINT full_ CHECK (key <> 'b')",
+    }[name]
+    with closing(STORES[name](tmp_path)) as opened:
+        with opened._database.writing() as connection:  # type: ignore[attr-defined]
+            connection.exec_driver_sql(refuse)
+        taken(opened, "job a", "job b")
+        with pytest.raises(CacheError):
+            opened.settle("me", [Settled(f"job {key}", "{}", row(key)) for key in "ab"])
+        assert list(opened.rows()) == []
+        assert opened.jobs.counts()["running"] == 2
+        assert opened.settle("me", [Settled("job a", "{}", row("a"))]) == {"job a": row("a")}
+
+
+def test_off_ends_jobs_and_keeps_nothing() -> None:
+    store = open_store("off")
+    taken(store, "job a")
+    assert store.settle("me", [Settled("job a", "of a", row("a"))]) == {"job a": row("a")}
+    assert store.jobs.counts()["done"] == 1
+    assert list(store.rows()) == []

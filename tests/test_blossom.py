@@ -121,8 +121,11 @@ def test_a_step_stays_within_the_range_of_its_input(t: float, seed: int) -> None
     assert np.abs(after).max() <= np.abs(coefficients).max() * (1 + 2.0**-51)
 
 
+@pytest.mark.parametrize("by_binomials", [False, True])
 @pytest.mark.parametrize("K", [1, 4, 7, 10])
-def test_masses_are_those_of_the_enumeration(K: int) -> None:
+def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K: int, *, by_binomials: bool) -> None:
+    if by_binomials:
+        monkeypatch.setattr("darrm_opt.design.blossom.LONG", 0)
     rng = np.random.default_rng(K)
     probabilities = np.array([0.5, 0.25, 1e-12, 0.3])
     counts = np.array([rng.multinomial(rng.integers(0, K + 1), rng.dirichlet(np.ones(4))) for _ in range(8)])
@@ -176,8 +179,18 @@ def test_stored_layers_are_the_layers(K: int) -> None:
         assert np.array_equal(layer, again)
 
 
-def test_layers_too_many_to_store_are_not() -> None:
-    assert stored_layers(np.zeros(2002), 0.6, 0.4, 2001) is None
+@pytest.mark.parametrize(
+    ("K", "most", "entries"), [(4, 4, 5 + 4 + 6 + 4 + 3), (5, 5, 6 + 5 + 8 + 6 + 6 + 3), (5, 2, 19)]
+)
+def test_layers_too_many_to_store_are_not(monkeypatch: pytest.MonkeyPatch, K: int, most: int, entries: int) -> None:
+    signed = random_noise(np.random.default_rng(K), K, "uniform").signed
+    assert sum(layer.size for _, _, layer in layers(signed, 0.6, 0.4, most)) == entries
+    monkeypatch.setattr("darrm_opt.design.blossom.STORED_ENTRIES", entries)
+    kept = stored_layers(signed, 0.6, 0.4, most)
+    assert kept is not None
+    assert sum(layer.size for _, _, layer in kept) == entries
+    monkeypatch.setattr("darrm_opt.design.blossom.STORED_ENTRIES", entries - 1)
+    assert stored_layers(signed, 0.6, 0.4, most) is None
 
 
 def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:

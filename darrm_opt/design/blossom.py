@@ -165,8 +165,7 @@ def _long_mass(probabilities: Array, counts: NDArray[np.int64], ones: int, K: in
     """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
     mass = np.ones(1)
     for t, many in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):
-        if many:
-            mass = np.convolve(mass, _binomial(float(t), int(many)))
+        mass = np.convolve(mass, _binomial(float(t), int(many)))
     row = np.zeros(K + 1)
     row[ones : ones + mass.size] = mass
     return row

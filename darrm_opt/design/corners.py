@@ -61,9 +61,7 @@ class Corners:
     def of(cls, problem: Problem) -> Corners:
         """Return the corners for the voters of ``problem``."""
         voter = problem.voter
-        if voter.epsilon == math.inf:
-            return cls(1.0, 0.0, 0.0)
-        shrink = math.exp(-voter.epsilon)  # both fractions divided by e^ε: no overflow at any ε
+        shrink = math.exp(-voter.epsilon)  # both fractions divided by e^ε: no overflow at any ε; 0 for ε = ∞
         return cls(
             (1.0 + voter.delta * shrink) / (1.0 + shrink), (1.0 - voter.delta) * shrink / (1.0 + shrink), voter.delta
         )

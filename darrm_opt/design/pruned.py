@@ -1,7 +1,7 @@
 """Worst-case search for Δ > 0 that rules out almost everything: about O(K³), where complete search is O(K⁵).
 
 Notation as in `separable`: skeleton (nx, ny, n₁), n₀ = n − n₁, the array A of its (nx, ny), D[j] = A[j+1] − A[j],
-and at most M = min(n, r − nx − ny) voters near 0 and 1 off (0,0) and (1,1). As a mean,
+and at most M = r − nx − ny voters near 0 and 1 off (0,0) and (1,1). As a mean,
 
     U_N(a, a′) = E[A(N + X − Y)],   X ~ Bin(a, Δ), Y ~ Bin(a′, Δ) independent.
 
@@ -97,12 +97,12 @@ def search_pruned(
         width: if given, the search is confined to min(nx, ny) ≤ width, and nothing is proved.
         stored: the layers, where the caller has them.
     """
-    K, Delta, largest = constraint.K, constraint.corners.Delta, float(np.abs(signed).max())
+    Delta, largest = constraint.corners.Delta, float(np.abs(signed).max())
     search = _Search(constraint, collector, rounding_error(constraint.affected, largest), settle)
     bounds = _RowBounds(search.fuzz)
     corners = constraint.corners
     for s, first, layer in stored or layers(signed, corners.x, corners.y, constraint.affected, width):
-        moving = min(K - s, constraint.affected - s)
+        moving = constraint.affected - s
         collector.tick()
         bounds.descend(layer, s)
         reach = Delta * moving * bounds.slope

@@ -34,7 +34,7 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
     if rows.nx.size == 0:
         return
     n = rows.n
-    moving = min(n, constraint.affected - int(rows.nx[0] + rows.ny[0]))
+    moving = constraint.affected - int(rows.nx[0] + rows.ny[0])
     part = max(1, TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
     for start in range(0, rows.nx.size, part):
         here = slice(start, start + part)

@@ -1,0 +1,272 @@
+"""The sieves of the pruned search one at a time, against their formulas a skeleton at a time and against all multisets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from strategies import random_noise
+
+from darrm_opt.design import pruned
+from darrm_opt.design.binomials import evaluation_error, terms_of
+from darrm_opt.design.blossom import at_ends, layers
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, UP, UP_TO_ONE
+from darrm_opt.design.found import Collector
+from darrm_opt.design.kinds import Rows, Skeletons, Slopes, choose
+from darrm_opt.design.pruned import AFRESH_EVERY, EVALUATION_REACH, Settle, search_error
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy, Problem
+
+Split = tuple[int, int, int, int]
+
+
+def constraint_of(Delta: float, K: int = 8, affected: int | None = None) -> PrivacyConstraint:
+    return PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, 0.0), affected))
+
+
+def suspects_of(A: Array, q: float, fuzz: float) -> pruned._Suspects:
+    """Return rows under suspicion, with the bound on their second differences."""
+    rows = Rows(A, np.arange(len(A)), len(A) - 1 - np.arange(len(A)))
+    bend = np.abs(np.diff(A, 2, axis=1)).max(axis=1, initial=0.0) + 4 * fuzz
+    return pruned._Suspects(rows, at_ends(A, q), bend)
+
+
+def search_of(
+    Delta: float,
+    n: int,
+    moving: int,
+    *,
+    above: float,
+    most: int = 0,
+    fuzz: float = 0.0,
+    settle: Settle = "always",
+) -> pruned._Search:
+    """Return a search of rows with two voters away from the ends, as `suspects_of` three rows."""
+    return pruned._Search(constraint_of(Delta, n + 2, moving + 2), Collector(above=above, most=most), fuzz, settle)
+
+
+def rough(seed: int, n: int, many: int = 3) -> Array:
+    """Return rows whose bends differ: some as rough as can be, some almost straight, and one with ties."""
+    rng = np.random.default_rng((seed, n))
+    straight = np.linspace(-1, 1, n + 1) * rng.uniform(-1, 1, (many, 1))
+    rows: Array = straight + rng.uniform(-1, 1, (many, n + 1)) * 10.0 ** rng.uniform(-4, 0, (many, 1))
+    rows[0] = np.round(2 * rows[0]) / 2
+    return rows
+
+
+def splits(n0: int, n1: int, moving: int) -> Iterator[Split]:
+    """Yield (down, up, up to one, down from one)."""
+    for down, up, up_to_one, down_from_one in itertools.product(*2 * [range(n0 + 1)], *2 * [range(n1 + 1)]):
+        everybody = down + up + up_to_one + down_from_one
+        if down + up <= n0 and up_to_one + down_from_one <= n1 and everybody <= moving:
+            yield down, up, up_to_one, down_from_one
+
+
+def phi(row: Array, n1: int, q: float, Delta: float, split: Split) -> float:
+    """Return q·E[A(n₁ + Bin(down, Δ) − Bin(up to one, Δ))] + E[A(n₀ + Bin(down from one, Δ) − Bin(up, Δ))]."""
+    down, up, up_to_one, down_from_one = split
+
+    def binomial(trials: int) -> list[float]:
+        return [math.comb(trials, t) * Delta**t * (1 - Delta) ** (trials - t) for t in range(trials + 1)]
+
+    def mean(N: int, plus: int, minus: int) -> float:
+        here, there = binomial(plus), binomial(minus)
+        return sum(a * b * float(row[N + x - y]) for x, a in enumerate(here) for y, b in enumerate(there))
+
+    return q * mean(n1, down, up_to_one) + mean(row.size - 1 - n1, down_from_one, up)
+
+
+def worst(A: Array, q: float, Delta: float, moving: int) -> float:
+    n = A.shape[1] - 1
+    every = ((row, n1, split) for row in A for n1 in range(n + 1) for split in splits(n - n1, n1, moving))
+    return max(phi(row, n1, q, Delta, split) for row, n1, split in every)
+
+
+# ---------------------------------------------------------------------------------------------- bounds of rows
+
+
+@pytest.mark.parametrize("width", [None, 0, 2])
+@pytest.mark.parametrize("K", [1, 2, 8, 19])
+def test_the_bounds_of_rows_hold_in_every_layer(K: int, width: int | None) -> None:
+    """On every layer they are bounds, on every eighth the maxima, and between those the ones that the row comes from."""
+    fuzz = 1e-3
+    bounds = pruned._RowBounds(fuzz)
+    fresh: dict[int, tuple[float, float]] = {}
+    for s, first, layer in layers(random_noise(np.random.default_rng(K), K, "coin").signed, 0.6, 0.4, K, width):
+        bounds.descend(layer, s)
+        assert bounds.slope.shape == bounds.bend.shape == (len(layer),)
+        for i, row in enumerate(layer):
+            steepest = float(np.abs(np.diff(row)).max(initial=0.0)) + 2 * fuzz
+            bent = float(np.abs(np.diff(row, 2)).max(initial=0.0)) + 4 * fuzz
+            assert bounds.slope[i] >= steepest - 1e-12
+            assert bounds.bend[i] >= bent - 1e-12
+            if s % AFRESH_EVERY == 0:
+                assert (bounds.slope[i], bounds.bend[i]) == (steepest, bent)
+            else:
+                assert (bounds.slope[i], bounds.bend[i]) == fresh[min(first + i, s - s % AFRESH_EVERY)]
+        if s % AFRESH_EVERY == 0:
+            fresh = {first + i: (bounds.slope[i], bounds.bend[i]) for i in range(len(layer))}
+
+
+def test_the_error_of_a_search_is_that_of_its_parts() -> None:
+    """Both blossoms, and both means over the binomials, whose means are at most affected·Δ."""
+    constraint = constraint_of(0.25, 12, 9)
+    error = constraint.error(0.5) + (1 + constraint.q) * evaluation_error(9 * 0.25) * 0.5
+    assert search_error(constraint, 0.5) == pytest.approx(error, rel=1e-9)
+    many = constraint_of(0.25, 200)
+    error = many.error(1.0) + (1 + many.q) * evaluation_error(EVALUATION_REACH)
+    assert search_error(many, 1.0) == pytest.approx(error, rel=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------- the sieves
+
+
+@pytest.mark.parametrize("part", [1, 10, 32_768])
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int, part: int) -> None:
+    monkeypatch.setattr(pruned, "PART", part)
+    fuzz, Delta, moving = 1e-2, 0.05, max(0, n - 1) or n
+    for seed in range(8):
+        A = rough(seed, n)
+        suspects = suspects_of(A, constraint_of(Delta).q, fuzz)
+        search = search_of(Delta, n, moving, above=float(np.median(suspects.at_ends)), fuzz=fuzz)
+        q, mean = search.constraint.q, moving * search.constraint.corners.Delta
+        expected = []
+        for i, row in enumerate(A):
+            steepest = [max(0.0, *(row[k] - row[j] for k in (j - 1, j + 1) if 0 <= k <= n), 0.0) for j in range(n + 1)]
+            for n1 in range(n + 1):
+                bound = suspects.at_ends[i, n1] + mean * max(q * steepest[n1], steepest[n - n1])
+                if bound + 0.5 * mean**2 * suspects.bend[i] + 2 * mean * fuzz > search.collector.level:
+                    expected.append((i, n1))
+        found = pruned._steep(search, suspects, moving)
+        assert [*zip(*(each.tolist() for each in found), strict=True)] == expected
+
+
+@pytest.mark.parametrize("mean", [1e-7, 0.02, 0.9])
+def test_the_bend_near_a_skeleton(mean: float) -> None:
+    """One kink at a time: seen wherever it is within the window, as far as the tail counts beyond it."""
+    n, window = 60, terms_of(mean) + 1
+    tail = mean ** (window - 1) / math.factorial(window - 1)
+    kinks = np.array([3, 20, 30, 59])
+    A = np.maximum(np.arange(n + 1) - kinks[:, np.newaxis], 0) * 0.25
+    bend = np.array([0.5, 0.5, 1.0, 1.0])
+    i, n1 = np.divmod(np.arange(4 * (n + 1)), n + 1)
+    kept = (i != 1) & (n1 % 3 != 1)  # some rows and skeletons are not asked about
+    at = Skeletons(Rows(A, kinks, kinks), i, n1, 5).only(kept)
+    found = pruned._local_bend(A, bend, at, mean)
+    for value, row, here in zip(found.tolist(), at.i, at.n1, strict=True):
+        distance = min(abs(kinks[row] - here), abs(kinks[row] - (n - here)))
+        assert value in (tail * bend[row], 0.25 + tail * bend[row])
+        if distance <= window:
+            assert value == 0.25 + tail * bend[row]
+        if distance > window + 2:
+            assert value == tail * bend[row]
+
+
+@pytest.mark.parametrize("settle", ["always", "until a cut", "never"])
+@pytest.mark.parametrize("most", [0, 4])
+@pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (4, 4, 0.1), (5, 2, 0.3), (6, 6, 0.01), (6, 4, 0.02)])
+def test_the_sieves_by_their_formulas(n: int, moving: int, Delta: float, most: int, settle: Settle) -> None:
+    """What is offered, what is left open, and the bound charged for the rest, a skeleton at a time."""
+    left_open = 0
+    for seed in range(6):
+        fuzz = float(np.random.default_rng(seed).choice([0.0, 1e-3, 1e-2]))
+        A = rough(seed, n)
+        suspects = suspects_of(A, constraint_of(Delta).q, fuzz)
+        above = float(np.quantile(suspects.at_ends, [0.1, 0.5, 0.8, 0.95, 1.0, 1.0][seed]))
+        search = search_of(Delta, n, moving, above=above, most=most, fuzz=fuzz, settle=settle)
+        q, exactly = search.constraint.q, search.constraint.corners.Delta
+        mean = moving * exactly
+        steep = [*zip(*map(np.ndarray.tolist, pruned._steep(search, suspects, moving)), strict=True)]
+        bounds, offered, uncertain = [above], [], []
+        for i, n1 in steep:
+            at = Skeletons(suspects.rows, np.array([i]), np.array([n1]), moving)
+            slopes = Slopes.of(at, q)
+            gain = float(slopes.gain(at)[0])
+            bound = suspects.at_ends[i, n1] + exactly * (gain + 2 * fuzz * moving) + 0.5 * mean**2 * suspects.bend[i]
+            if bound <= above:
+                bounds.append(bound)
+                continue
+            local = float(pruned._local_bend(A, suspects.bend, at, mean)[0])
+            choice = choose(slopes, at, q, np.array([mean * (local + 4 * fuzz) + 2 * fuzz]))
+            split = [int(getattr(choice, kind)[0]) for kind in ("down", "up", "up_to_one", "down_from_one")]
+            value = phi(A[i], n1, q, exactly, (split[0], split[1], split[2], split[3]))
+            offered.append((value, i, *split))
+            if choice.overlap[0] > 0:
+                uncertain.append((value + exactly * float(choice.overlap[0]), i, n1))
+        left = pruned._sift(search, suspects, moving)
+        level = above if most else max(above, *(value for value, *_ in offered), above)
+        open_now = settle == "always" or (
+            settle == "until a cut" and not (most and offered and max(offered)[0] > above)
+        )
+        expected = [(i, n1) for bound, i, n1 in uncertain if bound > level and open_now]
+        bounds += [bound for bound, i, n1 in uncertain if (i, n1) not in expected]
+        assert [*zip(left.i.tolist(), left.n1.tolist(), strict=True)] == expected
+        assert search.collector.left_out == pytest.approx(max(bounds), abs=1e-13)
+        if offered:
+            assert search.collector.value == pytest.approx(max(offered)[0], abs=1e-13)
+            counts = search.collector.counts
+            assert counts is not None
+            assert tuple(counts[[DOWN, UP, UP_TO_ONE, DOWN_FROM_ONE]]) == max(offered)[2:]
+        else:
+            assert search.collector.counts is None
+        left_open += len(expected)
+    assert left_open > 0 or settle != "always" or most == 0 or n == 1
+
+
+@pytest.mark.parametrize("settle", ["always", "never"])
+@pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (3, 3, 0.05), (4, 3, 0.4), (4, 4, 0.01), (4, 2, 1e-6)])
+def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta: float, settle: Settle) -> None:
+    """The rows are off by up to ``fuzz``: the bounds hold for the true ones, up to that error of φ itself."""
+    rng = np.random.default_rng(n)
+    for seed in range(8):
+        true, fuzz, constraint = rough(seed, n), 10.0 ** rng.uniform(-4, -1), constraint_of(Delta, n + 2, moving + 2)
+        q, level = constraint.q, worst(true, constraint.q, constraint.corners.Delta, moving)
+        A = true + fuzz * rng.choice([-1, 1], true.shape)
+        for above in (-math.inf, level - 0.05, level - 1e-3, level + 1e-9):
+            search = search_of(Delta, n, moving, above=above, fuzz=fuzz, settle=settle)
+            suspects = suspects_of(A, q, fuzz)
+            reach = constraint.corners.Delta * moving * (np.abs(np.diff(A, axis=1)).max(axis=1) + 2 * fuzz)
+            bound = float((suspects.at_ends.max(axis=1) + reach).max())
+            assert bound >= level - (1 + q) * fuzz  # sieve 1
+            pruned._search_rows(search, suspects, bound, moving)
+            proved = max(search.collector.value, search.collector.left_out)
+            assert proved >= level - (1 + q) * fuzz - 1e-12
+            assert search.collector.value <= level + (1 + q) * fuzz + 1e-12
+            if settle == "always":
+                assert proved <= max(level + (1 + q) * fuzz, above) + 1e-12
+
+
+# ---------------------------------------------------------------------------------------------- which search
+
+
+@pytest.mark.parametrize("affordable", [True, False])
+@pytest.mark.parametrize("Delta", [0.24, 0.26, 0.49, 0.51])
+def test_where_first_order_prunes_nothing_the_search_is_complete_or_the_bound_of_the_rows(
+    monkeypatch: pytest.MonkeyPatch, Delta: float, *, affordable: bool
+) -> None:
+    """Four voters move: first order reaches to Δ = 1/4, here means over the binomials to Δ = 1/2."""
+    looked = []
+    rows = suspects_of(rough(1, 4), 0.5, 0.0)
+    none = np.empty(0, dtype=np.int64)
+
+    def sifted(*_: object) -> Skeletons:
+        looked.append("sieves")
+        return Skeletons(rows.rows, none, none, 4)
+
+    monkeypatch.setattr(pruned, "TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
+    monkeypatch.setattr(pruned, "EVALUATION_REACH", 2.0)
+    monkeypatch.setattr(pruned, "search_separable", lambda *_: looked.append("complete"))
+    monkeypatch.setattr(pruned, "_sift", sifted)
+    search = search_of(Delta, 4, 4, above=0.0)
+    pruned._search_rows(search, rows, 7.5, 4)
+    if affordable:
+        assert looked == (["sieves"] if Delta <= 0.25 else ["complete"])
+        assert search.collector.left_out == -math.inf
+    else:
+        assert looked == (["sieves"] if Delta <= 0.5 else [])
+        assert search.collector.left_out == (-math.inf if Delta <= 0.5 else 7.5)

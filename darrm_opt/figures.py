@@ -22,7 +22,8 @@ import numpy as np
 
 from darrm_opt.design.solution import Solution
 from darrm_opt.error import error_curve
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
+from darrm_opt.extras import needed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
@@ -230,10 +231,7 @@ def check_drawable(file_format: str) -> None:
     """
     if file_format not in FORMATS:
         raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
-    import importlib.util
-
-    if importlib.util.find_spec("matplotlib") is None:
-        raise BackendUnavailable("Drawing needs matplotlib, which is not installed: pip install 'darrm-opt[plot]'.")
+    needed("matplotlib", "Drawing")
 
 
 def _figure(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:

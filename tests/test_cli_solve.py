@@ -315,14 +315,13 @@ def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pyt
 
 
 def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import importlib.util
+    import sys
 
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("solve", *SMALL, "--plot", str(tmp_path / "gamma.png"))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert result.stderr == (
-        "Error: Drawing needs matplotlib, which is not installed: pip install 'darrm-opt[plot]'.\n"
+        "Error: Drawing needs the package matplotlib, which is not installed: pip install 'darrm-opt[plot]'.\n"
     )
 
 

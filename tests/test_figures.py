@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -162,10 +162,12 @@ def test_another_format_is_refused(solution: Solution) -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(BackendUnavailable, match=r"Drawing needs matplotlib, .*: pip install 'darrm-opt\[plot\]'"):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        BackendUnavailable, match=r"Drawing needs the package matplotlib, .*: pip install 'darrm-opt\[plot\]'"
+    ):
         gamma_figure(solution)
-    with pytest.raises(BackendUnavailable, match="Drawing needs matplotlib"):
+    with pytest.raises(BackendUnavailable, match="Drawing needs the package matplotlib"):
         check_drawable("png")
 
 

@@ -43,7 +43,8 @@ def test_the_guard_is_part_of_what_is_handed_over() -> None:
     own = PROFILE.pld(1e-3, count=5)
     handed = as_pld(SOLUTION, queries=5, discretisation=1e-3)
     for epsilon in EPSILONS:
-        assert handed.get_delta_for_epsilon(epsilon) >= own.mass.get_delta_for_epsilon(epsilon) + own.guard
+        guarded = own.mass.get_delta_for_epsilon(epsilon) + own.guard
+        assert handed.get_delta_for_epsilon(epsilon) >= guarded * (1 - 2.0**-51)  # the library adds in another order
 
 
 def test_mixed_with_dp_sgd_in_the_librarys_ledger() -> None:

@@ -25,7 +25,7 @@ PACKAGES = ("darrm_opt", "solver_cache", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "errors", "grid"},
+    {"_version", "errors", "extras", "grid"},
     {"problem", "noise", "rounding", "priors", "baselines", "error"},
     {"design"},
     {"record"},

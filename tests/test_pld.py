@@ -164,7 +164,7 @@ def test_what_is_no_profile_is_refused(bad: object) -> None:
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("dp_accounting", "dp_accounting.pld"):
+    for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
         pld(0.3, 1e-3, 3, 0.1)

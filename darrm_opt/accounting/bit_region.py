@@ -59,7 +59,7 @@ def privacy_region(event: Privacy) -> BitRegion:
     Raises:
         InvalidInput: ε is infinite.
 
-    Source: spec of the composition module, 2.7; the corners of F in Lemma 3.4 of the paper.
+    Source: the corners of F in Lemma 3.4 of the paper, read as the two probabilities of one bit.
     """
     epsilon, delta = event.epsilon, event.delta
     if epsilon == math.inf:
@@ -91,7 +91,7 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
     Raises:
         InvalidInput: the lists differ in length or are empty, a slope is below 1, or a δ outside [0, 1].
 
-    Source: supporting lines of a convex region; design notes, "Exact adaptive recursion".
+    Source: supporting lines of a convex region; docs/accounting.md, "One release".
     """
     known = _lines(slopes, deltas)
     # Upper boundary p ≤ δ + c·q; mirrored in the diagonal and then in (½, ½): 1−q ≤ δ + c(1−p), i.e.

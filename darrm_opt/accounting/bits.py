@@ -113,7 +113,7 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
         InvalidInput: a count or the number of points is out of range.
         TooMuchWork: too many releases for this method; use `optimal` or a PLD.
 
-    Source: spec of the composition module, 2.7; the swap identity and the rounding are ours.
+    Source: ours; docs/accounting.md, "Many releases, by their bits".
 
     >>> from darrm_opt.accounting.bit_region import privacy_region
     >>> region = privacy_region(Privacy(0.2676, 0.0003))

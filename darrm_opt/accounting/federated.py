@@ -48,7 +48,7 @@ def federated(
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: He, Wang, Tao, Theorem 8, corrected (spec of the composition module, section 5).
+    Source: He, Wang, Tao, Theorem 8, corrected (docs/accounting.md, "Bounds that are false as published").
     """
     sigma = positive(sigma, "sigma", "a noise multiplier, a finite number above 0")
     if adjacency not in ("replace", "zero_out"):

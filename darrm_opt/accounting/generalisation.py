@@ -89,7 +89,7 @@ def total_variation(privacy: Privacy) -> float:
     Returns:
         The bound [probability], rounded up.
 
-    Source: the profile of the hardest (ε, δ)-DP mechanism at 0; spec of the composition module, 3.2.
+    Source: the profile of the hardest (ε, δ)-DP mechanism at 0, where it has the loss ±ε with mass 1 − δ.
 
     >>> round(total_variation(Privacy(0.2676, 0.0003)), 6)
     0.133267

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.optimal import non_negative
 from darrm_opt.accounting.release import Release, Released
-from darrm_opt.errors import BackendUnavailable
+from darrm_opt.extras import needed
 from darrm_opt.problem import whole_number
 from darrm_opt.rounding import up
 
@@ -58,7 +58,7 @@ def as_pld(
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     pld: Pld = Release.of(released).profile.pld(discretisation, count=queries)
-    privacy_loss_distribution = _library("pld.privacy_loss_distribution")
+    privacy_loss_distribution = needed("dp_accounting.pld.privacy_loss_distribution", "a hand-over")
     dense: Any = pld.mass.to_dense_pmf()
     guarded = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
@@ -94,7 +94,7 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     Raises:
         BackendUnavailable: dp_accounting is not installed.
     """
-    relation = _library("privacy_accountant").NeighboringRelation[neighbours]
+    relation = needed("dp_accounting.privacy_accountant", "a hand-over").NeighboringRelation[neighbours]
     return _classes()[1](relation, discretisation)
 
 
@@ -151,8 +151,8 @@ def _classes() -> tuple[Any, Any]:
     """Return the event and the accountant that knows it, made when the library is first asked for."""
     import attrs
 
-    dp_event: Any = _library("dp_event")
-    accountant: Any = _library("pld.pld_privacy_accountant")
+    dp_event: Any = needed("dp_accounting.dp_event", "a hand-over")
+    accountant: Any = needed("dp_accounting.pld.pld_privacy_accountant", "a hand-over")
 
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
         """One release of a γ, by its exact privacy profile."""
@@ -173,14 +173,3 @@ def _classes() -> tuple[Any, Any]:
             return None
 
     return event_class, DarrmPldAccountant
-
-
-def _library(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(f"dp_accounting.{module}")
-    except ImportError as err:
-        raise BackendUnavailable(
-            "a hand-over needs the package dp-accounting, which is not installed: pip install 'darrm-opt[accounting]'."
-        ) from err

@@ -38,7 +38,7 @@ def leak_floor(delta: float, k: int) -> float:
     Returns:
         The least double that is not below the exact value [probability] (δ ≥ 1e-30; at smaller δ, kδ rounded up).
 
-    Source: spec of the composition module, 2.4 (the leak mechanism).
+    Source: the mechanism described at the top of this module.
 
     >>> leak_floor(0.5, 2)
     0.75

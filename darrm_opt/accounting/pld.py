@@ -24,7 +24,8 @@ from darrm_opt.accounting.loss_distribution import LONGEST, Pld
 from darrm_opt.accounting.optimal import composed, non_negative
 from darrm_opt.accounting.refusals import TooMuchWork
 from darrm_opt.accounting.sequence import Events, counted
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
+from darrm_opt.extras import needed
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, multiple_up
@@ -127,7 +128,8 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
     truth = 1 / (1 + math.exp(-loss))
     lie = math.exp(-loss) * truth
     masses = {cells: (1 - delta) * truth, -cells: (1 - delta) * lie} if cells else {0: 1 - delta}
-    return Pld(step, loss, MASS_ERROR, _pld_pmf().create_pmf(masses, step, delta, pessimistic_estimate=True))
+    mass = _pmf().create_pmf(masses, step, delta, pessimistic_estimate=True)
+    return Pld(step, loss, MASS_ERROR, mass)
 
 
 def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
@@ -182,7 +184,7 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
         raise InvalidInput("profile", deltas.tolist(), f"{grid.size} probabilities, one for each epsilon")
     # δ ≥ 1 − e^ε for every mechanism, and a bound at a smaller ε is a bound here.
     deltas = np.minimum.accumulate(np.maximum(deltas, np.maximum(0.0, -np.expm1(grid))))
-    mass = _pld_pmf().create_pmf_pessimistic_connect_dots_fixed_gap(step, -cells, cells, deltas)
+    mass = _pmf().create_pmf_pessimistic_connect_dots_fixed_gap(step, -cells, cells, deltas)
     # A mass is a second difference of δ's over e^h − 1, and the differences add up to 1 at most; where rounding makes
     # it negative the library sets it to 0, which only adds.
     rounding = 16 * ULP / math.tanh(step / 2)
@@ -243,11 +245,5 @@ def _positive(discretisation: float) -> float:
     return number
 
 
-def _pld_pmf() -> Any:
-    try:
-        from dp_accounting.pld import pld_pmf
-    except ImportError as err:
-        raise BackendUnavailable(
-            "a PLD needs the package dp-accounting, which is not installed: pip install 'darrm-opt[accounting]'."
-        ) from err
-    return pld_pmf
+def _pmf() -> Any:
+    return needed("dp_accounting.pld.pld_pmf", "a PLD")

@@ -35,7 +35,7 @@ def sgld(
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: He, Wang, Tao, Theorem 7, corrected (spec of the composition module, section 4).
+    Source: He, Wang, Tao, Theorem 7, corrected (docs/accounting.md, "Bounds that are false as published").
 
     >>> round(sgld(10_000, 100, 1.0, 0.2, 500, 1e-6).general(1e-6).epsilon, 4)
     0.5292

@@ -76,7 +76,7 @@ def best(released: Released | Release, queries: int, total_delta: float) -> Rele
         InvalidInput: a number is outside its range.
         NotPrivate: a bare γ is not private for its problem.
 
-    Source: design notes, "How private is it really, over Q releases".
+    Source: each account has its own; the least of several theorems about the same releases is one (docs/accounting.md).
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))

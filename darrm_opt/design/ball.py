@@ -16,7 +16,7 @@ import numpy as np
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.found import WorstCase
-from darrm_opt.errors import BackendUnavailable
+from darrm_opt.extras import needed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -38,12 +38,7 @@ class BallConstraint:
     """
 
     def __init__(self, problem: Problem) -> None:
-        try:
-            import flint
-        except ImportError as err:
-            raise BackendUnavailable(
-                "arithmetic = 'ball' needs the package python-flint, which is not installed: pip install 'darrm-opt[exact]'."
-            ) from err
+        flint = needed("flint", "arithmetic = 'ball'")
         flint.ctx.prec = BITS
         self._arb = flint.arb
         strict = problem.strictest
@@ -61,7 +56,8 @@ class BallConstraint:
 
     def exact(self, value: float) -> arb:
         """Return the double ``value`` as the rational that it is."""
-        return self._arb(value)
+        exact: arb = self._arb(value)
+        return exact
 
     def step(self, coefficients: list[Any], t: Any) -> list[Any]:
         """One de Casteljau step, in balls."""

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.ensembles.teachers import Estimator
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
+from darrm_opt.extras import needed
 from darrm_opt.problem import whole_number
 
 DATASETS = ("digits", "breast-cancer")
@@ -21,6 +22,9 @@ DATASETS = ("digits", "breast-cancer")
 
 MODELS = ("naive-bayes", "logistic", "tree")
 """Teachers, each untrained and with whatever scaling it needs inside."""
+
+
+_WHAT = "learning from bundled data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +62,7 @@ def bundled(name: str, held_out: int, *, seed: int = 0) -> BundledData:
         raise InvalidInput("data", name, "one of " + ", ".join(DATASETS))
     held_out = whole_number(held_out, "labels", "a whole number of points to label, at least 1")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
-    datasets = _sklearn("datasets")
+    datasets = needed("sklearn.datasets", _WHAT)
     if name == "digits":
         X, y = datasets.load_digits(return_X_y=True)
         chosen = (y == 5) | (y == 8)
@@ -81,24 +85,15 @@ def teacher(model: str) -> Estimator:
     """
     made: Any
     if model == "naive-bayes":
-        made = _sklearn("naive_bayes").GaussianNB(var_smoothing=1e-2)
+        made = needed("sklearn.naive_bayes", _WHAT).GaussianNB(var_smoothing=1e-2)
     elif model == "logistic":
-        scaler = _sklearn("preprocessing").StandardScaler()
-        made = _sklearn("pipeline").make_pipeline(scaler, _sklearn("linear_model").LogisticRegression(max_iter=1000))
+        scaler = needed("sklearn.preprocessing", _WHAT).StandardScaler()
+        made = needed("sklearn.pipeline", _WHAT).make_pipeline(
+            scaler, needed("sklearn.linear_model", _WHAT).LogisticRegression(max_iter=1000)
+        )
     elif model == "tree":
-        made = _sklearn("tree").DecisionTreeClassifier(max_depth=3)
+        made = needed("sklearn.tree", _WHAT).DecisionTreeClassifier(max_depth=3)
     else:
         raise InvalidInput("model", model, "one of " + ", ".join(MODELS))
     estimator: Estimator = made
     return estimator
-
-
-def _sklearn(module: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError as err:
-        raise BackendUnavailable(
-            "the bundled data need scikit-learn, which is not installed: pip install 'darrm-opt[sklearn]'."
-        ) from err

@@ -56,7 +56,7 @@ def most_releases(released: Released | Release, budget: Privacy) -> Quota:
         InvalidInput: the budget is not valid.
         NotPrivate: a bare γ is not private for its problem.
 
-    Source: design notes, "How private is it really, over Q releases".
+    Source: `darrm_opt.accounting`: the optimal composition of (mε, δ)-DP releases, and the exact one of bits.
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem(11, Privacy(float("inf")), Privacy(0.2676, 3e-4), 1))

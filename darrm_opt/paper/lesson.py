@@ -7,7 +7,6 @@ or by `PrivateLogisticRegression`, whose weights are (ε, Δ)-DP.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
+from darrm_opt.extras import needed
 from darrm_opt.noise import Array
 from darrm_opt.paper.idx import find_images
 from darrm_opt.paper.setting import CLASSES, K
@@ -32,6 +32,9 @@ HELD_OUT = 100
 
 REGULARIZATION = 1.0
 """λ of the private teachers: a compromise found on these very data, which are public; elsewhere choose it without them."""
+
+
+_WHAT = "training teachers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +146,7 @@ def lessons(folder: str | None, draws: int, queries: int, seed: int) -> tuple[Le
 
 def digits() -> Pictures:
     """Return scikit-learn's fives and eights: 356 pictures of 8 × 8 pixels."""
-    pixels, labels = _sklearn("datasets").load_digits(return_X_y=True)
+    pixels, labels = needed("sklearn.datasets", _WHAT).load_digits(return_X_y=True)
     chosen = np.isin(labels, CLASSES)
     features = public_features(pixels / 16.0, labels)
     return Pictures("digits", features(pixels[chosen] / 16.0), (labels[chosen] == CLASSES[1]).astype(np.uint8))
@@ -199,8 +202,8 @@ def _drawn(pictures: Pictures, draws: int, queries: int, seed: int) -> tuple[Dra
 
 def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:
     if voter is None:
-        return _sklearn("linear_model").LogisticRegression(C=10.0)
-    _sklearn("base")  # says what to install
+        return needed("sklearn.linear_model", _WHAT).LogisticRegression(C=10.0)
+    needed("sklearn.base", _WHAT)  # says what to install
     from darrm_opt.learning import PrivateLogisticRegression
 
     seed = int(np.random.SeedSequence(place).generate_state(1)[0])
@@ -211,12 +214,3 @@ def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:
         classes=[0, 1],
         bits=SeededBitsForTestsOnly(seed),
     )
-
-
-def _sklearn(module: str) -> Any:
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError as err:
-        raise BackendUnavailable(
-            "training teachers needs scikit-learn, which is not installed: pip install 'darrm-opt[sklearn]'."
-        ) from err

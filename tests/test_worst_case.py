@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from strategies import NOISES, Asked, asked, noises, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
-from darrm_opt.design.blossom import stored_layers
+from darrm_opt.design.binomials import TAIL, terms_of
+from darrm_opt.design.blossom import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.corners import DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, YX, ConstraintGenerator
 from darrm_opt.design.found import Collector, OutOfTime, WorstCase
-from darrm_opt.design.pruned import Settle, search_pruned
+from darrm_opt.design.kinds import Rows
+from darrm_opt.design.pruned import Settle, search_error, search_pruned
+from darrm_opt.design.separable import search_separable
 from darrm_opt.design.worst_case import (
     enumerated_worst_case,
     search_layers,
@@ -171,7 +174,72 @@ def test_the_worst_value_is_attained_in_exact_arithmetic(seed: int) -> None:
         assert voters.phi(noise.values, named(cut)) <= Decimal(found.bound)
 
 
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+@pytest.mark.parametrize(("K", "affected"), [(1, 1), (5, 5), (6, 4)])
+def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: int, epsilon: float) -> None:
+    """Both sides of the mirror: one multiset for each (nx, ny), the worst of those."""
+    problem = Problem(K, Privacy(epsilon), Privacy(0.9), affected)
+    constraint = PrivacyConstraint.of(problem)
+    everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
+    for seed in range(4):
+        noise = uneven(np.random.default_rng((seed, K)), K)
+        if noise.is_monotone:
+            noise = NoiseFunction(np.zeros(K + 1))
+        collector = Collector(above=-math.inf, most=10_000)
+        search_layers(noise, constraint, collector)
+        found = collector.result(0.0, "complete").cuts
+        here, all_values = constraint.values(noise.signed, found), constraint.values(noise.signed, everything)
+        for nx, ny in {(int(row[XY]), int(row[YX])) for row in everything}:
+            mine = here[(found[:, XY] == nx) & (found[:, YX] == ny)]
+            assert len(mine) in (1, 2)  # two where nx = ny, if the mirrored multiset is another one
+            assert mine.max() == pytest.approx(all_values[(everything[:, XY] == nx) & (everything[:, YX] == ny)].max())
+
+
 # ----------------------------------------------------------------------------------- the separable search
+
+
+@pytest.mark.parametrize("Delta", [1e-3, 0.2])
+@pytest.mark.parametrize(("K", "affected"), [(1, 1), (4, 4), (5, 3), (6, 1), (3, 2)])
+def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: float) -> None:
+    """One multiset for each (nx, ny, n₁) of the rows searched, the worst of those."""
+    problem = Problem(K, Privacy(0.3, Delta), Privacy(0.9, 0.0), affected)
+    constraint = PrivacyConstraint.of(problem)
+    everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
+    near_one = everything[:, [ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum(axis=1)
+    for seed in range(3):
+        noise = random_noise(np.random.default_rng((seed, K)), K, "uniform")
+        true = constraint.values(noise.signed, everything)
+        corners, seen = constraint.corners, 0
+        for s, first, layer in layers(noise.signed, corners.x, corners.y, affected):
+            nx = first + np.arange(len(layer))
+            collector = Collector(above=-math.inf, most=10_000)
+            search_separable(Rows(layer, nx, s - nx), constraint, collector)
+            found = collector.result(0.0, "complete").cuts
+            assert found.shape == (len(layer) * (K - s + 1), 8)
+            skeletons = np.stack([found[:, XY], found[:, YX], found[:, [ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum(axis=1)], 1)
+            for (x, y, n1), value in zip(skeletons, constraint.values(noise.signed, found), strict=True):
+                same = (everything[:, XY] == x) & (everything[:, YX] == y) & (near_one == n1)
+                assert value == pytest.approx(true[same].max(), abs=1e-13)
+            assert len(np.unique(skeletons, axis=0)) == len(found)
+            seen += len(found)
+        assert seen > 0
+
+
+def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    constraint = PrivacyConstraint.of(Problem(9, Privacy(0.3, 0.1), Privacy(0.9, 0.0)))
+    noise = uneven(np.random.default_rng(4), 9)
+    whole, in_parts = Collector(above=0.1, most=50), Collector(above=0.1, most=50)
+    *_, (s, first, layer) = layers(noise.signed, constraint.corners.x, constraint.corners.y, 7)
+    nx = first + np.arange(len(layer))
+    search_separable(Rows(layer, nx, s - nx), constraint, whole)
+    monkeypatch.setattr("darrm_opt.design.separable.TABLE_ENTRIES", 2 * 3 * 3**2)
+    search_separable(Rows(layer, nx, s - nx), constraint, in_parts)
+    one, other = whole.result(0.0, "complete"), in_parts.result(0.0, "complete")
+    assert one.value == other.value
+    assert np.array_equal(one.cuts, other.cuts)
+    nobody = Collector()
+    search_separable(Rows(layer[:0], nx[:0], nx[:0]), constraint, nobody)
+    assert nobody.value == -math.inf
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -300,6 +368,76 @@ def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
     noise = NoiseFunction(np.full(13, 0.1)) if flat else uneven(np.random.default_rng(1), 12)
     with pytest.raises(OutOfTime):
         worst_case(noise, constraint, deadline=time.perf_counter() - 1)
+
+
+# ------------------------------------------------------------------------------------------ what is charged
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("affected", [9, 4])
+def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None:
+    problem = Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2), affected)
+    constraint, noise = (
+        PrivacyConstraint.of(problem),
+        NoiseFunction.from_upper_half(np.array([0.75, 0, 0.5, 0.25, 0.75]), 9),
+    )
+    largest = 0.75
+    error = search_error(constraint, largest) if Delta > 0 else constraint.error(largest)
+    found = worst_case(noise, constraint, above=-math.inf)
+    assert (found.bound, found.method) == (found.value + error, "complete")
+    enumerated = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    assert enumerated.bound == enumerated.value + 2 * constraint.error(largest)
+    assert enumerated.method == "complete"
+    if Delta > 0:
+        reference = separable_worst_case(noise, constraint)
+        assert (reference.bound, reference.method) == (reference.value + constraint.error(largest), "complete")
+    else:
+        near = worst_case_near_faces(noise, constraint, above=-math.inf, most=0)
+        assert near.bound == near.value  # no proof, and no error charged
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-3, 0.3])
+def test_what_a_monotone_search_charges_for_rounding(Delta: float) -> None:
+    """Besides the blossom's error: r convolution steps and the sums of T + 1 products, and two tails that are cut off."""
+    constraint = PrivacyConstraint.of(Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2), 7))
+    noise = random_noise(np.random.default_rng(1), 9, "monotone")
+    largest, found = float(noise.values.max()), worst_case(noise, constraint, above=-math.inf)
+    terms = min(7, terms_of(7 * constraint.corners.Delta)) if Delta > 0 else 0
+    extra = (1 + constraint.q) * largest * ((7 + (terms + 1) + 2) * STEP_ERROR + TAIL)
+    assert (found.bound, found.method) == (found.value + (constraint.error(largest) + extra), "monotone")
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.3])
+def test_what_is_private_by_more_than_rounding_is_proved_so(Delta: float) -> None:
+    problem = Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2))
+    constraint, noise = (
+        PrivacyConstraint.of(problem),
+        NoiseFunction.from_upper_half(np.array([0.0, 1.0, 0.0, 1.0, 1.0]), 9),
+    )
+    worst = worst_case(noise, constraint)
+    assert worst.value > constraint.limit
+    assert worst.cuts.shape[0] == 0  # none asked for
+    error = worst_case(noise, constraint, above=-math.inf).bound - worst.value
+    scale = (constraint.limit - 1.5 * error) / worst.value
+    found = worst_case(NoiseFunction(noise.values * scale), constraint)
+    assert found.bound <= constraint.limit
+    assert found.method == "complete"
+
+
+def test_a_search_settles_what_is_open_unless_told_not_to() -> None:
+    told = []
+    for seed in range(12):
+        rng = np.random.default_rng((seed, 5))
+        constraint = PrivacyConstraint.of(Problem(8, Privacy(0.1, 10.0 ** rng.uniform(-4, -1.3)), Privacy(0.3, 0.0)))
+        noise = uneven(rng, 8)
+        above = worst_case(noise, constraint, above=-math.inf).value - 1e-3
+        assert worst_case(noise, constraint, above=above, most=5).method == "complete"
+        told.append(worst_case(noise, constraint, above=above, most=5, settle="never").method)
+        one_row, default = (
+            worst_case_near_faces(noise, constraint, above=above, most=99, **width) for width in ({"width": 0}, {})
+        )
+        assert np.array_equal(one_row.cuts, default.cuts)
+    assert "first-order" in told
 
 
 # ------------------------------------------------------------------------------------------ what a search keeps

@@ -121,7 +121,7 @@ def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) ->
     """Search every multiset by the separable method alone, for Δ > 0: the reference for `pruned`."""
     collector = Collector()
     for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
-        nx = np.arange(first, s + 1)
+        nx = first + np.arange(layer.shape[0])
         search_separable(Rows(layer, nx, s - nx), constraint, collector)
         search_separable(Rows(-layer[:, ::-1], s - nx, nx), constraint, collector)
     return collector.result(constraint.error(float(noise.values.max())), "complete")

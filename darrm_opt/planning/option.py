@@ -116,8 +116,3 @@ class Plan:
     def best(self) -> Option | None:
         """What to do; None where no option is of use."""
         return None if self.verdict == "none" else self.options[0]
-
-    @property
-    def runners_up(self) -> tuple[Option, ...]:
-        """The other options that fit, the most accurate first."""
-        return tuple(each for each in self.options if each.fits and each is not self.best)

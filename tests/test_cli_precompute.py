@@ -91,7 +91,7 @@ def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url
 
 
 def test_where_a_run_stands_in_one_line() -> None:
-    at = Progress(100, 40, 5, 1, 2, 3e-10, 90.0, 30.0, 20.0)
+    at = Progress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
     assert line(at) == "46 of 100: 2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
-    assert line(Progress(100, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0 of 100: 0.0 a second, ? left")
+    assert line(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0 of 100: 0.0 a second, ? left")
     assert duration(90000) == "25 h"

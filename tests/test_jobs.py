@@ -324,9 +324,9 @@ def test_many_claims_are_let_go_at_once(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("lease", [0, float("nan"), LONGEST_LEASE + 1])
 def test_the_lease_of_many_has_a_length(jobs: Jobs, lease: float) -> None:
-    with pytest.raises(InvalidInput, match="lease_seconds = .* is not valid"):
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
         jobs.take("me", lease, "grid", asked("a"))
-    with pytest.raises(InvalidInput, match="lease_seconds = .* is not valid"):
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
         jobs.renew_all(["a"], "me", lease)
     with pytest.raises(InvalidInput, match="owner = '' is not valid"):
         jobs.take("", LONG, "grid", asked("a"))
@@ -357,7 +357,7 @@ def test_threads_that_take_the_same_jobs_in_other_orders_share_them(jobs: Jobs) 
         taken[owner] = mine
 
     run(*(lambda owner=f"{number}": work(owner) for number in range(4)))
-    assert sorted(sum(taken.values(), [])) == names
+    assert sorted(name for mine in taken.values() for name in mine) == names
     assert {job.id: job.owner for job in jobs.list()} == {name: who for who, mine in taken.items() for name in mine}
 
 

@@ -181,13 +181,13 @@ def test_a_claim_of_another_is_waited_for(log: Path) -> None:
     store = MemoryStore()
     request = next(iter(grid_of(GRID).requests()))
     other = Claims(store, "another", 60)
-    assert other.take(request, request.key) == "taken"
+    assert other.take({request.key: request}) == {request.key: "taken"}
     (event,) = perform(Task(0, (request,)))
     assert isinstance(event, Answered)
 
     def settle() -> None:
         time.sleep(1)
-        other.settle(event.row, "")
+        other.settle([(event.row, "")])
 
     thread = threading.Thread(target=settle)
     thread.start()
@@ -200,7 +200,7 @@ def test_a_claim_of_another_is_waited_for(log: Path) -> None:
 def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
     store = MemoryStore()
     request = next(iter(grid_of(GRID).requests()))
-    assert Claims(store, "who died", 0.5).take(request, request.key) == "taken"
+    assert Claims(store, "who died", 0.5).take({request.key: request}) == {request.key: "taken"}
     assert done({**GRID, "K": 5}, store).progress.solved == 4
     job = store.jobs.get(job_of(request.key))
     assert job is not None
@@ -224,7 +224,8 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
         assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, 2)
         assert rows(store) == [row for row in undisturbed if row.key != poison]
         assert counts(log, "begun")[poison] == 2
-        assert set(counts(log).values()) == {1}
+        # workers that write keep what they solved a little later than those that return it: that little is solved again
+        assert set(counts(log).values()) <= ({1, 2, 3} if direct else {1})
         job = store.jobs.get(job_of(poison))
         assert job is not None
         assert (job.state, job.reason) == ("failed", outcome.failures[0].reason)

@@ -122,9 +122,10 @@ def outcome_text(outcome: Outcome) -> dict[str, Any]:
     elsewhere = f", {at.elsewhere:,} by others" if at.elsewhere else ""
     lost = f", {at.losses:,} batches lost and tried again" if at.losses else ""
     failed = f", {at.failed:,} failed" if at.failed else ""
+    limited = f" Of {at.limited:,} nothing better than their gap can be proved." if at.limited else ""
     text = (
         f"Solved: {at.solved:,} in {duration(at.seconds)} ({at.rate:.3g} a second){elsewhere}{lost}{failed}. "
-        f"Worst gap: {at.worst_gap:.1e}."
+        f"Worst gap: {at.worst_gap:.1e}.{limited}"
     )
     failures = [
         {
@@ -137,7 +138,7 @@ def outcome_text(outcome: Outcome) -> dict[str, Any]:
         }
         for failure, line in zip(outcome.failures, described(outcome.failures), strict=True)
     ]
-    counted = {name: getattr(at, name) for name in ("planned", "solved", "elsewhere", "failed", "losses")}
+    counted = {name: getattr(at, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")}
     return {**counted, "worst_gap": at.worst_gap, "seconds": at.seconds, "failures": failures, "text": text}
 
 

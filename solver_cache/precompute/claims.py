@@ -1,7 +1,8 @@
 """Who solves what: a lease on a job for each key, so that no two runs solve one key, and a dead one's keys come free.
 
-The job of a key has the id ``precompute:KEY`` and the kind `KIND`, which no service claims. It ends "done" once the
-answer is kept, or "failed" with the reason, which a later run tries again.
+The job of a key has the id ``precompute:KEY`` and the kind `KIND`, which no service claims. It is "done" in the moment in
+which its answer is kept, and says by whom; or "failed" with the reason, which a later run tries again. Keys are claimed,
+and answers kept, many at a time: what a transaction costs is paid once for all of them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from darrm_opt.record import problem_record
@@ -17,6 +18,7 @@ from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.examine import inspect
 from solver_cache.key import Request, canonical_json
 from solver_cache.row import Row
+from solver_cache.settling import Settled
 from solver_cache.store import Store
 
 KIND = "precompute"
@@ -32,6 +34,7 @@ _LOG = logging.getLogger("solver_cache.precompute")
 
 Result = TypeVar("Result")
 Taken = Literal["taken", "kept", "held"]
+_TAKEN: dict[str, Taken] = {"taken": "taken", "kept": "kept", "held": "held", "done": "held"}
 
 
 class Claims:
@@ -51,38 +54,31 @@ class Claims:
         self._held: set[str] = set()
         self._renewed = time.monotonic()
 
-    def take(self, request: Request, key: str) -> Taken:
-        """Claim a key: "taken"; or its answer is "kept" by now, or another owner has "held" it."""
-        if key in self._held:  # from a worker that was lost
-            return "taken"
-        if self._present(key):
-            self._say_done(key)
-            return "kept"
-        job = self._patiently(lambda: self._store.jobs.submit(job_of(key), KIND, _asked(request)))
-        if job.state == "done":
-            if self._present(key):  # another run was done with it just now
-                return "kept"
-            self._patiently(lambda: self._store.jobs.submit(job_of(key), KIND, _asked(request), afresh=True))
-        claimed = self._patiently(lambda: self._store.jobs.claim(self._owner, self.lease, ids=[job_of(key)]))
-        if claimed is None:
-            return "held"
-        if self._present(key):  # kept between the first look and the claim, or by one who died before saying so
-            self._finish(key, "")
-            return "kept"
-        self._held.add(key)
-        return "taken"
+    def take(self, requests: Mapping[str, Request]) -> dict[str, Taken]:
+        """Claim keys: each is "taken"; or its answer is "kept" by now, or another owner has "held" it."""
+        left = {key: request for key, request in requests.items() if key not in self._held}  # else: a worker was lost
+        found = self._asked_for(left) if left else {}
+        if gone := {key: left[key] for key, what in found.items() if what == "done"}:
+            found |= self._asked_for(gone, afresh=True)
+        return {key: _TAKEN[found.get(key, "taken")] for key in requests}
 
-    def settle(self, row: Row, start: str) -> None:
-        """Keep an answer, then say that its key is done.
+    def settle(self, answers: Sequence[tuple[Row, str]]) -> set[str]:
+        """Keep answers, in which moment their keys are done; return the keys of those that were.
+
+        The others are claimed by another owner by now, who was thought lost or thought so of this one: they are left to it.
 
         Args:
-            row: the answer; one that is kept already and good stays.
-            start: the rows that others start from, where this was a lead; kept with the job.
+            answers: each with the rows that others start from, where it was a lead, else empty: kept with the job. An
+                answer that is kept already and good stays.
         """
-        standing = self._patiently(lambda: self._store.put(row))
-        if standing != row and inspect(standing).decision != "hit":
-            self._patiently(lambda: self._store.put(row, replacing=standing))
-        self._finish(row.key, start)
+        settled = [Settled(job_of(row.key), self._result(start), row) for row, start in answers]
+        done = self._patiently(lambda: self._store.settle(self._owner, settled))
+        self._held -= {row.key for row, _ in answers}
+        for row, _ in answers:
+            standing = done.get(job_of(row.key), row)
+            if standing is not None and standing != row and inspect(standing).decision != "hit":
+                self._replace(row, standing)
+        return {row.key for row, _ in answers if job_of(row.key) in done}
 
     def fail(self, key: str, reason: str) -> None:
         """Record why a key cannot be solved."""
@@ -102,38 +98,39 @@ class Claims:
         if time.monotonic() - self._renewed < self.lease / 3:
             return
         self._renewed = time.monotonic()
-        for key in tuple(self._held):
-            try:
-                self._store.jobs.renew(job_of(key), self._owner, self.lease)
-            except CacheError as err:
-                _LOG.warning("claims cannot be renewed: %s", err)
-                return
+        try:
+            self._store.jobs.renew_all([job_of(key) for key in tuple(self._held)], self._owner, self.lease)
+        except CacheError as err:
+            _LOG.warning("claims cannot be renewed: %s", err)
 
-    def release(self) -> None:
-        """Let go of every claim: another run need not wait for the leases. Where it cannot be done, they run out."""
-        for key in tuple(self._held):
-            self._held.discard(key)
-            try:
-                self._store.jobs.release(job_of(key), self._owner)
-            except CacheError as err:
-                _LOG.warning("claims run out by themselves: %s", err)
-                return
-
-    def _present(self, key: str) -> bool:
-        return bool(self._patiently(lambda: self._store.present([key])))
-
-    def _say_done(self, key: str) -> None:
-        """Say that a key is done whose owner died between keeping its answer and saying so, once the lease has run out."""
-        job = self._patiently(lambda: self._store.jobs.get(job_of(key)))
-        if job is None or job.state not in {"queued", "running"}:
+    def release(self, keys: Collection[str] | None = None) -> None:
+        """Let go of claims, of all unless told which: another run need not wait for the leases, or else they run out."""
+        some = self._held & set(self._held if keys is None else keys)
+        self._held -= some
+        if not some:
             return
-        if self._patiently(lambda: self._store.jobs.claim(self._owner, self.lease, ids=[job_of(key)])) is not None:
-            self._finish(key, "")
+        try:
+            self._store.jobs.release_all([job_of(key) for key in some], self._owner)
+        except CacheError as err:
+            _LOG.warning("claims run out by themselves: %s", err)
 
-    def _finish(self, key: str, start: str) -> None:
-        self._held.discard(key)
-        result = canonical_json({"start": start} if start else {})
-        self._patiently(lambda: self._store.jobs.finish(job_of(key), self._owner, result))
+    def _asked_for(self, requests: Mapping[str, Request], *, afresh: bool = False) -> dict[str, str]:
+        """Claim keys; say what became of each: "done" where it was done once, and its answer is there no more."""
+        asked = {job_of(key): _asked(request) for key, request in requests.items()}
+        became = self._patiently(lambda: self._store.jobs.take(self._owner, self.lease, KIND, asked, afresh=afresh))
+        # looked up behind the claim: another run, or a service, may have kept some between the plan and now
+        there = self._patiently(lambda: self._store.present(requests.keys()))
+        mine = {key for key in requests if became[job_of(key)] == "taken"}
+        if known := [Settled(job_of(key), "{}", None) for key in mine & there]:
+            self._patiently(lambda: self._store.settle(self._owner, known))
+        self._held |= mine - there
+        return {key: "kept" if key in there else became[job_of(key)] for key in requests}
+
+    def _result(self, start: str) -> str:
+        return canonical_json({"by": self._owner, "start": start} if start else {"by": self._owner})
+
+    def _replace(self, row: Row, standing: Row) -> None:
+        self._patiently(lambda: self._store.put(row, replacing=standing))
 
     def _patiently(self, call: Callable[[], Result]) -> Result:
         """Return what ``call`` returns, trying again with back-off while the store does not answer."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import queue
 import time
+import uuid
+from dataclasses import replace
 from typing import Any
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -169,8 +171,9 @@ class Cluster:
 
 
 def _collected(work: Work, task: Task) -> list[Event]:
-    """Do a task, on a worker."""
-    return list(work(task))
+    """Do a task, on a worker, in a name of its own: a worker that was thought lost may still be at it."""
+    mine = replace(task, owner=f"{task.owner}:{uuid.uuid4().hex[:8]}") if task.owner else task
+    return list(work(mine))
 
 
 def _said(future: Any) -> list[Event | Ended | Lost]:

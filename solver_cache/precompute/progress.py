@@ -16,6 +16,7 @@ class Progress:
         planned: problems that were missing when it began.
         solved: answers that it kept.
         elsewhere: answers that another run kept meanwhile.
+        limited: those of its own answers with a gap that stays, because nothing better can be proved private.
         failed: problems that are given up.
         losses: how often a worker was lost with work in hand.
         worst_gap: the largest gap among its own answers.
@@ -27,6 +28,7 @@ class Progress:
     planned: int
     solved: int
     elsewhere: int
+    limited: int
     failed: int
     losses: int
     worst_gap: float

@@ -1,8 +1,8 @@
 """A run: give batches out, keep what comes back, try again what was lost, and give up what keeps failing.
 
-Where workers return their answers, the run claims each key before it hands it out, keeps the answer and says that the key
-is done; where they write to the shared store themselves, they do all that and the run only listens. Either way a key that
-another run has claimed is left to it, and looked at again later.
+Where workers return their answers, the run claims the keys of a batch before it hands it out, and keeps the answers that
+came in every `KEEPING` seconds, each of which is one transaction; where they write to the shared store themselves, they do
+all that and the run only listens. Either way a key that another run has claimed is left to it, and looked at again later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from solver_cache.precompute.claims import LEASE, PATIENCE, Claims, job_of
 from solver_cache.precompute.executor import Ended, Executor, Lost, News
 from solver_cache.precompute.plan import Batch, Cost, Plan
 from solver_cache.precompute.progress import Failure, Outcome, Progress, Watcher
-from solver_cache.precompute.work import Answered, Failed, Held, Kept, Task
+from solver_cache.precompute.work import KEEPING, Answered, Failed, Held, Kept, Solved, Task
 from solver_cache.store import Store
 
 ATTEMPTS = 5
@@ -37,7 +37,13 @@ BACK_OFF = 0.5
 LONGEST_PAUSE = 30.0
 
 WAIT = 0.25
-"""How long to wait for news at a time [s]: what a watcher sees is no older."""
+"""How long to wait for news at a time [s]."""
+
+WATCHED = 0.1
+"""How often a watcher is told where the run stands [s]."""
+
+MOST_KEPT = 64
+"""Answers that are kept at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -65,16 +71,27 @@ class Options:
 
 @dataclass
 class _Flight:
-    """A task that was handed out, and what of it is not told of yet."""
+    """A task that was handed out, what of it is not told of yet, and what of that is solved all the same."""
 
     task: Task
     left: dict[str, Request]
+    solved: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Come:
+    """An answer that came in and is to be kept."""
+
+    request: Request
+    lead: Request | None
+    what: Answered
 
 
 @dataclass
 class _Counts:
     solved: int = 0
     elsewhere: int = 0
+    limited: int = 0
     losses: int = 0
     worst_gap: float = 0.0
     done: float = 0.0
@@ -130,7 +147,8 @@ class _Run:
         self._attempts: Counter[str] = Counter()
         self._looks: Counter[str] = Counter()
         self._counts = _Counts()
-        self._began = time.monotonic()
+        self._come: list[_Come] = []
+        self._kept_at = self._told_at = self._began = time.monotonic()
 
     def through(self) -> Outcome:
         """Run to the end."""
@@ -139,13 +157,21 @@ class _Run:
                 self._hand_out()
                 for news in self._news():
                     self._hear(news)
+                if len(self._come) >= MOST_KEPT or not self._flights or time.monotonic() - self._kept_at >= KEEPING:
+                    self._keep()
                 self._claims.renew()
-                self._watcher(self._progress())
+                self._tell()
         finally:
             self._let_go()
         progress = self._progress()
         self._watcher(progress)
         return Outcome(progress, tuple(self._counts.failures))
+
+    def _tell(self) -> None:
+        """Tell the watcher, if it is time to."""
+        if time.monotonic() - self._told_at >= WATCHED:
+            self._told_at = time.monotonic()
+            self._watcher(self._progress())
 
     def _news(self) -> list[News]:
         if self._flights:
@@ -166,7 +192,7 @@ class _Run:
 
     def _submit(self, requests: tuple[Request, ...], lead: Request | None) -> None:
         number, direct = next(self._numbers), bool(self._options.place)
-        start = "" if lead is None or direct else self._claims.start(lead.key)
+        start = "" if lead is None or lead in requests or direct else self._claims.start(lead.key)
         task = Task(
             number,
             requests,
@@ -183,26 +209,26 @@ class _Run:
 
     def _claimed(self, batch: Batch) -> tuple[Request, ...]:
         """Claim what can be claimed of a batch; put off what another has."""
-        mine: list[Request] = []
-        for i, request in enumerate(batch.requests):
-            key = request.key
-            taken = self._claims.take(request, key)
-            if taken == "taken":
-                mine.append(request)
-            elif taken == "kept":
-                self._kept(request, None)
-            elif request == batch.lead:  # what the others start from is on its way
-                self._put_off(batch.requests[i:], batch.lead)
-                break
-            else:
-                self._put_off((request,), batch.lead)
-        return tuple(mine)
+        requests = {request.key: request for request in batch.requests}
+        taken = self._claims.take(requests)
+        if batch.lead is not None and taken.get(batch.lead.key) == "held":  # what the others start from is on its way
+            self._claims.release(requests)
+            taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+        for key, what in taken.items():
+            if what == "kept":
+                self._kept(requests[key], None)
+        if held := tuple(requests[key] for key, what in taken.items() if what == "held"):
+            self._put_off(held, batch.lead)
+        return tuple(requests[key] for key, what in taken.items() if what == "taken")
 
     def _hear(self, news: News) -> None:
         flight = self._flights.get(news.number)
         if flight is None:  # of a task that was given up as lost, and goes on all the same
             return
         what = news.what
+        if isinstance(what, Solved):
+            flight.solved.add(what.key)
+            return
         if isinstance(what, Ended | Lost):
             del self._flights[news.number]
             self._over(flight, what.reason if isinstance(what, Lost) else "its worker did not say what came of it")
@@ -211,14 +237,23 @@ class _Run:
         if request is None:
             return
         if isinstance(what, Answered):
-            self._claims.settle(what.row, what.start)
-            self._kept(request, what.gap)
+            self._come.append(_Come(request, flight.task.lead, what))
         elif isinstance(what, Kept):
-            self._kept(request, what.gap)
+            self._kept(request, what.gap, what.limited)
         elif isinstance(what, Held):
             self._put_off((request,), flight.task.lead)
         else:
             self._failed(request, what, flight)
+
+    def _keep(self) -> None:
+        """Keep what came in; an answer whose claim was lost is left to whoever has it."""
+        come, self._come, self._kept_at = self._come, [], time.monotonic()
+        kept = self._claims.settle([(each.what.row, each.what.start) for each in come]) if come else set()
+        for each in come:
+            if each.what.key in kept:
+                self._kept(each.request, each.what.gap, each.what.limited)
+            else:
+                self._put_off((each.request,), each.lead)
 
     def _failed(self, request: Request, what: Failed, flight: _Flight) -> None:
         if what.passing:
@@ -233,11 +268,13 @@ class _Run:
             return
         self._counts.losses += 1
         _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.task.requests), len(left), reason)
+        self._keep()  # what others start from may be among it
         if self._executor.streams:
             self._free(flight)
-            self._again(left[:1], flight.task.lead, reason)  # this one it was at
-            if len(left) > 1:
-                self._ready.append(Batch(left[1:], flight.task.lead, 0.0))
+            at = tuple(request for key, request in flight.left.items() if key not in flight.solved)[:1]
+            self._again(at, flight.task.lead, reason)  # this one it was at
+            if rest := tuple(request for request in left if request not in at):
+                self._ready.append(Batch(rest, flight.task.lead, 0.0))
         elif len(left) > 1 and self._attempts[left[0].key] > 0:  # which of them was it?
             for request in left:
                 self._again((request,), flight.task.lead, reason)
@@ -246,11 +283,12 @@ class _Run:
 
     def _free(self, flight: _Flight) -> None:
         """Let go of what a worker that is no more had claimed."""
-        for key in flight.left if self._options.place else ():
-            try:
-                self._store.jobs.release(job_of(key), flight.task.owner)
-            except CacheError as err:  # then its lease runs out
-                _LOG.warning("a claim runs out by itself: %s", err)
+        if not self._options.place:
+            return
+        try:
+            self._store.jobs.release_all([job_of(key) for key in flight.left], flight.task.owner)
+        except CacheError as err:  # then its lease runs out
+            _LOG.warning("claims run out by themselves: %s", err)
 
     def _again(self, requests: tuple[Request, ...], lead: Request | None, reason: str) -> None:
         """Try again later, those that were not tried too often."""
@@ -274,11 +312,12 @@ class _Run:
         batch = Batch(requests, lead, 0.0)
         heapq.heappush(self._later, (time.monotonic() + pause, next(self._numbers), batch))
 
-    def _kept(self, request: Request, gap: float | None) -> None:
+    def _kept(self, request: Request, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002
         if gap is None:
             self._counts.elsewhere += 1
         else:
             self._counts.solved += 1
+            self._counts.limited += limited
             self._counts.worst_gap = max(self._counts.worst_gap, gap)
         self._counts.done += self._cost(request)
 
@@ -293,7 +332,12 @@ class _Run:
             self._claims.fail(key, reason)  # a worker that died with it could not say so
 
     def _let_go(self) -> None:
-        """Free every claim, so that the next run need not wait for leases."""
+        """Keep what came in and free every claim, so that the next run need not wait for leases."""
+        many = len(self._come)
+        try:
+            self._keep()
+        except CacheError as err:
+            _LOG.warning("%d answers are not kept, and will be solved again: %s", many, err)
         self._claims.release()
         if self._flights and self._options.place and self._executor.streams:
             self._executor.close()  # before its workers' claims are freed
@@ -306,6 +350,7 @@ class _Run:
             planned=self._plan.missing,
             solved=counts.solved,
             elsewhere=counts.elsewhere,
+            limited=counts.limited,
             failed=len(counts.failures),
             losses=counts.losses,
             worst_gap=counts.worst_gap,

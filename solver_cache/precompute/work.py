@@ -1,8 +1,8 @@
 """What a worker does with a batch: solve each problem and say what came of it, at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task that names a *place* is done against a store that workers share: claimed, solved, kept and finished by the worker,
-who then needs nobody to listen.
+A task that names a *place* is done against a store that workers share: claimed at once, solved one by one, and kept
+together after every `KEEPING` seconds, by the worker, who then needs nobody to listen.
 
 What is kept holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -62,20 +63,37 @@ class Task:
 
 @dataclass(frozen=True)
 class Answered:
-    """A problem is solved; the row is to be kept. ``start`` is what others start from, where it was a lead."""
+    """A problem is solved; the row is to be kept.
+
+    Attributes:
+        key: its key.
+        row: the answer.
+        gap: how far from optimal it may be.
+        limited: whether nothing better can be proved private, so that the gap stays.
+        start: what others start from, where it was a lead.
+    """
 
     key: str
     row: Row
     gap: float
+    limited: bool = False
     start: str = ""
 
 
 @dataclass(frozen=True)
+class Solved:
+    """A problem is solved by a worker who will keep the answer soon, and say so."""
+
+    key: str
+
+
+@dataclass(frozen=True)
 class Kept:
-    """The answer is in the shared store; ``gap`` is None where another put it there."""
+    """The answer is in the shared store; ``gap`` is None where another put it there, else as in `Answered`."""
 
     key: str
     gap: float | None
+    limited: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +112,10 @@ class Failed:
     passing: bool
 
 
-Event = Answered | Kept | Held | Failed
+Event = Answered | Solved | Kept | Held | Failed
+
+KEEPING = 0.25
+"""What a worker loses at most that was solved already [s of work], if it is killed."""
 
 
 def perform(task: Task) -> Iterator[Event]:
@@ -112,30 +133,46 @@ def perform(task: Task) -> Iterator[Event]:
         claims = Claims(store, task.owner, task.lease)
         if task.lead is not None:
             solver.begin(claims.start(task.lead.key))
-        for request in task.requests:
-            event = _settled(request, solver, claims)
-            yield event
-            if isinstance(event, Held) and request == task.lead:  # what the others start from is on its way
-                yield from (Held(other.key) for other in task.requests[1:])
-                return
+        try:
+            with _renewing(claims):
+                yield from _shared(task, solver, claims)
+        finally:
+            claims.release()
 
 
-def _settled(request: Request, solver: _Solver, claims: Claims) -> Event:
-    """Claim a problem, solve it and keep what comes of it."""
-    key = request.key
-    taken = claims.take(request, key)
-    if taken != "taken":
-        return Kept(key, None) if taken == "kept" else Held(key)
-    with _renewing(claims):
-        found = solver.solved(request)
-    if isinstance(found, Answered):
-        claims.settle(found.row, found.start)
-        return Kept(key, found.gap)
-    if found.passing:
+def _shared(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
+    """Claim the problems of a task, solve them and keep what comes of it."""
+    requests = {request.key: request for request in task.requests}
+    taken = claims.take(requests)
+    if task.lead is not None and taken.get(task.lead.key) == "held":  # what the others start from is on its way
         claims.release()
-    else:
-        claims.fail(key, found.reason)
-    return found
+        taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+    for key, what in taken.items():
+        if what != "taken":
+            yield Kept(key, None) if what == "kept" else Held(key)
+    solved, began = list[Answered](), time.monotonic()
+    for key in (key for key, what in taken.items() if what == "taken"):
+        found = solver.solved(requests[key])
+        if isinstance(found, Answered):
+            solved.append(found)
+            yield Solved(key)
+        else:
+            if found.passing:
+                claims.release([key])
+            else:
+                claims.fail(key, found.reason)
+            yield found
+        if time.monotonic() - began >= KEEPING:
+            yield from _kept(solved, claims)
+            solved, began = [], time.monotonic()
+    yield from _kept(solved, claims)
+
+
+def _kept(solved: list[Answered], claims: Claims) -> Iterator[Event]:
+    """Keep answers; those whose claims were lost are left to the ones that have them."""
+    kept = claims.settle([(each.row, each.start) for each in solved]) if solved else set()
+    for each in solved:
+        yield Kept(each.key, each.gap, each.limited) if each.key in kept else Held(each.key)
 
 
 class _Solver:
@@ -164,7 +201,7 @@ class _Solver:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return Failed(request.key, reason, passing=False)
         row = row_of(replace(solution, statistics=replace(solution.statistics, seconds={})))
-        return Answered(row.key, row, solution.gap, start)
+        return Answered(row.key, row, solution.gap, solution.status is Status.SEARCH_LIMIT, start)
 
     def _solve(self, request: Request) -> tuple[Solution, str]:
         """Return a solution, and packed rows if others start from it."""
@@ -194,7 +231,7 @@ class _Solver:
             solution, rows = self._warm(lead, None)
         except DarrmError:
             return None
-        return rows if solution.status is Status.OPTIMAL else None
+        return rows if solution.status.settled else None
 
 
 def packed(rows: Counts) -> str:

@@ -61,6 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.served = Served()

@@ -28,20 +28,20 @@ Columns = Mapping[str, Sequence[Any]]
 """A table by its columns; None is an empty cell."""
 
 
-def chosen(accept: str | None, offered: Sequence[str] = TABLES) -> str:
+def chosen(accept: str, offered: Sequence[str] = TABLES) -> str:
     """Return the form that an Accept header likes best, the earliest offered among equals.
 
     Args:
-        accept: the header (RFC 9110, 12.5.1); None where there is none, which accepts anything.
+        accept: the header (RFC 9110, 12.5.1); "" where there is none, which accepts anything.
         offered: media types, the usual one first.
 
     Raises:
         NotAcceptable: none is accepted.
 
-    >>> chosen("text/csv;q=0.5, application/x-npz"), chosen("text/*"), chosen(None), chosen("*/*")
+    >>> chosen("text/csv;q=0.5, application/x-npz"), chosen("text/*"), chosen(""), chosen("*/*")
     ('application/x-npz', 'text/csv', 'application/json', 'application/json')
     """
-    if accept is None or not accept.strip():
+    if not accept.strip():
         return offered[0]
     ranges = [_range(part) for part in accept.split(",")]
     liking = {form: _quality(form, ranges) for form in offered}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,21 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from api.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
-from api.refusals import ShuttingDown, TooManyJobs, TooMuchAsked
+from api.refusals import TooManyJobs, TooMuchAsked
 from api.schemas.design import InField
 from api.schemas.fields import ACCEPTED, field_of
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
-
-__all__ = [
-    "MEDIA_TYPE",
-    "FieldProblem",
-    "ProblemDetails",
-    "ShuttingDown",
-    "details_of",
-    "install",
-    "malformed",
-    "responses",
-]
 
 _LOG = logging.getLogger("api")
 
@@ -192,32 +182,45 @@ async def _refused(_: Request, err: Exception) -> JSONResponse:
     return _rendered(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
 
 
+MOST_TOLD = 20
+"""Faults of one request that are told; of more their number. An answer must not be many times what was asked."""
+
+LONGEST_FIELD = 80
+"""A longer name, which is none of a field, is told by its beginning [characters]."""
+
+
 def malformed(err: RequestValidationError) -> ProblemDetails:
     """Return the problem details of a request that does not have the shape of one."""
     found: dict[str, str] = {}
     for error in err.errors():
         field, detail = _told(error)
         found.setdefault(field, detail)  # a union complains once for each of its members
-    errors = [FieldProblem(field=field, detail=detail) for field, detail in found.items()]
-    return _details(422, "invalid-input", " ".join(found.values()), errors)
+    errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MOST_TOLD)]
+    more = [f"And {len(found) - MOST_TOLD} more faults."] if len(found) > MOST_TOLD else []
+    return _details(422, "invalid-input", " ".join([*(error.detail for error in errors), *more]), errors)
 
 
 async def _malformed(_: Request, err: Exception) -> JSONResponse:
     return _rendered(malformed(err)) if isinstance(err, RequestValidationError) else await _unforeseen(_, err)
 
 
+_NAMED_WRONGLY = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
+
+
 def _told(error: dict[str, Any]) -> tuple[str, str]:
-    """Return the field and the text for one complaint of pydantic or of `schemas.from_query`."""
+    """Return the field and the text for one complaint of pydantic, `schemas.query` or `routes.reading`."""
     where, *path = error["loc"]
     if error["type"] == "json_invalid":
         return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
+    if error["type"] == "coded":
+        return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:LONGEST_FIELD]}."
     if not path:
         return str(where), f"The {where} must be a JSON object, sent as application/json."
     field = str(path[0])
-    if error["type"] == "extra_forbidden":
-        return field, f"{field} is not a field of this request."
-    if error["type"] == "repeated":
-        return field, f"{field} is given more than once."
+    if len(field) > LONGEST_FIELD:
+        field = f"{field[:LONGEST_FIELD]}…"
+    if error["type"] in _NAMED_WRONGLY:
+        return field, f"{field} {_NAMED_WRONGLY[error['type']]}."
     accepted = ACCEPTED[field]
     if error["type"] == "missing":
         return field, f"{field} is missing: expected {accepted}."
@@ -239,6 +242,8 @@ async def _http(request: Request, err: Exception) -> JSONResponse:
         return await _unforeseen(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
+        if isinstance(err.__cause__, RequestValidationError):  # or what `api.routes.reading` has to say of the body
+            return _rendered(malformed(err.__cause__))
         unread = "The body cannot be read as JSON in UTF-8."
         return _rendered(_details(422, "invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
     if status == HTTPStatus.METHOD_NOT_ALLOWED:

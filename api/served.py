@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 MOST_BYTES = 64 * 2**20
@@ -87,8 +87,7 @@ def question_of(scope: MutableMapping[str, Any]) -> tuple[str, ...]:
     accept = ""
     for name, value in scope["headers"]:
         if name == b"accept":
-            accept = value.decode("latin-1")
-            break
+            accept += value.decode("latin-1") + "\n"
     return ("?", scope["query_string"].decode("latin-1"), accept)
 
 
@@ -96,13 +95,11 @@ def _weight(name: tuple[str, ...], body: Body) -> int:
     return len(body.content) + sum(map(len, name)) + OVERHEAD
 
 
-def same(if_none_match: str | None, etag: str) -> bool:
-    """Whether an If-None-Match header names ``etag`` (RFC 9110, 13.1.2: weak comparison).
+def same(if_none_match: Sequence[str], etag: str) -> bool:
+    """Whether If-None-Match headers name ``etag`` (RFC 9110, 13.1.2: weak comparison).
 
-    >>> same('W/"a", "b"', '"a"'), same("*", '"a"'), same(None, '"a"')
-    (True, True, False)
+    >>> same(['W/"a", "b"'], '"a"'), same(['"b"', '"a"'], '"a"'), same(["*"], '"a"'), same([], '"a"')
+    (True, True, True, False)
     """
-    if if_none_match is None:
-        return False
-    tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    tags = {tag.strip().removeprefix("W/") for line in if_none_match for tag in line.split(",")}
     return etag in tags or "*" in tags

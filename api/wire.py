@@ -18,6 +18,13 @@ GRACE = 5.0
 """Seconds by which the application's own answer to a slow body may come later than its limit, before the cut."""
 
 
+LONGEST_TARGET = 2**16 - 1
+"""Longest path and query that the parser can tell apart [bytes]; to it, a longer one is no HTTP."""
+
+_INSTEAD = "Send a long objective by POST."
+_TARGET_TOO_LONG = f"Path and query may have {LONGEST_TARGET} bytes together. {_INSTEAD}"
+
+
 class Limits(NamedTuple):
     """What one connection, and all of a worker's together, may take.
 
@@ -92,6 +99,9 @@ class GuardedProtocol(HttpToolsProtocol):
             if exact > self._limits.head_bytes:
                 self._denial = self._too_large()
                 raise _Denied
+        if len(self.url) > LONGEST_TARGET:
+            self._denial = Denial(431, "head-too-large", _TARGET_TOO_LONG, closing=True)
+            raise _Denied
         self._in_head = False
         self._stop_waiting()
         super().on_headers_complete()
@@ -124,12 +134,15 @@ class GuardedProtocol(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
         self._cut_later()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer as HTTP/1.1, in silence: anyone may ask for another protocol, and no package would change that."""
+
     def _is_over(self) -> bool:
         return self._denial is not None or self.transport.is_closing()
 
     def _too_large(self) -> Denial:
-        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together."
-        return Denial(431, "head-too-large", f"{detail} Send a long objective by POST.", closing=True)
+        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. {_INSTEAD}"
+        return Denial(431, "head-too-large", detail, closing=True)
 
     def _nothing_came(self) -> None:
         self.transport.close()

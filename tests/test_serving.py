@@ -234,6 +234,25 @@ def test_a_head_that_is_too_large_is_refused(guarded: tuple[Served, str, str]) -
         assert b"application/problem+json" in found
 
 
+def test_a_query_that_the_parser_cannot_take_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CACHE_URL="memory") as service:
+        for length, status in ((2**16 - 1, b"HTTP/1.1 422 "), (2**16, b"HTTP/1.1 431 "), (120_000, b"HTTP/1.1 431 ")):
+            query = b"/v1/gamma?objective="
+            target = query + b"x" * (length - len(query))
+            found = raw(service, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert found.startswith(status)
+            if status.endswith(b"431 "):
+                assert b"Path and query may have 65535 bytes together. Send a long objective by POST." in found
+        for upgrade in (b"h2c", b"websocket"):
+            head = b"Host: localhost\r\nConnection: close, Upgrade\r\nUpgrade: " + upgrade
+            assert raw(service, b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        slash = raw(service, b"GET /v1/jobs/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert slash.startswith(b"HTTP/1.1 404 ")
+    log = "\n".join(service.log)
+    assert "pgrade" not in log
+    assert "WebSocket" not in log
+
+
 def test_a_head_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     assert raw(service) == b""  # nothing was said, so there is nothing to answer

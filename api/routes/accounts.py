@@ -2,72 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api import answering, problems
 from api.bounds import check_voters, check_work
-from api.desk import Desk, Pending
+from api.desk import Pending
 from api.estimating import estimate
 from api.routes.at import AtDesk
+from api.routes.reading import both_ways, new_router
 from api.routes.rendering import ACCEPTED_LATER, jsoned, later, plain
 from api.schemas import (
     CompareAnswer,
     CompareRequest,
     ComposeAnswer,
     ComposeRequest,
-    from_query,
-    query_parameters,
 )
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
-router = APIRouter(prefix="/v1", tags=["accounting"])
+router = new_router("accounting")
 
-Compose = Annotated[ComposeRequest, Depends(from_query(ComposeRequest))]
-Compare = Annotated[CompareRequest, Depends(from_query(CompareRequest))]
 
 SOLVES = 25
 """About how many γ a comparison designs until its budget is met."""
 
-_COMPOSE: dict[str, Any] = {
-    "summary": "What many releases cost together",
-    "response_model": ComposeAnswer,
-    "responses": {**ACCEPTED_LATER, **problems.responses(404, 406, 409, 422)},
-}
-_COMPARE: dict[str, Any] = {
-    "summary": "Every way of releasing, at the same total privacy",
-    "response_model": CompareAnswer,
-    "responses": problems.responses(406, 422),
-}
 
-
-@router.get("/compose", openapi_extra=query_parameters(ComposeRequest), **_COMPOSE)
-async def get_compose(asked: Compose, request: Request, desk: AtDesk) -> Response:
+@both_ways(
+    router,
+    "/compose",
+    ComposeRequest,
+    summary="What many releases cost together",
+    response_model=ComposeAnswer,
+    responses={**ACCEPTED_LATER, **problems.responses(404, 406, 409, 422)},
+)
+async def compose(asked: ComposeRequest, request: Request, desk: AtDesk) -> Response:
     """Account for Q releases by every sound account; the best is the least of them."""
-    return await _compose(asked, request, desk)
-
-
-@router.post("/compose", **_COMPOSE)
-async def post_compose(asked: ComposeRequest, request: Request, desk: AtDesk) -> Response:
-    """Account for Q releases by every sound account; the best is the least of them."""
-    return await _compose(asked, request, desk)
-
-
-@router.get("/compare", openapi_extra=query_parameters(CompareRequest), **_COMPARE)
-async def get_compare(asked: Compare, request: Request, desk: AtDesk) -> Response:
-    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
-    return await _compare(asked, request, desk)
-
-
-@router.post("/compare", **_COMPARE)
-async def post_compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Response:
-    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
-    return await _compare(asked, request, desk)
-
-
-async def _compose(asked: ComposeRequest, request: Request, desk: Desk) -> Response:
     plain(request)
     asked.check()
     record: dict[str, Any] | None = None
@@ -108,7 +79,16 @@ async def _compose(asked: ComposeRequest, request: Request, desk: Desk) -> Respo
     return jsoned(ComposeAnswer.model_validate(answer))
 
 
-async def _compare(asked: CompareRequest, request: Request, desk: Desk) -> Response:
+@both_ways(
+    router,
+    "/compare",
+    CompareRequest,
+    summary="Every way of releasing, at the same total privacy",
+    response_model=CompareAnswer,
+    responses=problems.responses(406, 422),
+)
+async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Response:
+    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
     plain(request)
     check_voters(asked.K, desk.settings)
     asked.check()

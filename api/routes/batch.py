@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
@@ -17,11 +17,12 @@ from api.estimating import estimate
 from api.problem_details import ProblemDetails
 from api.refusals import TooMuchAsked
 from api.routes.at import AtDesk
+from api.routes.reading import new_router
 from api.routes.rendering import form_of, pending_answer, tabled
 from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer
 from darrm_opt.errors import DarrmError
 
-router = APIRouter(prefix="/v1", tags=["design"])
+router = new_router("design")
 
 
 @router.post(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api import answering, formats, kept, problems
 from api.bounds import check_voters, check_work
@@ -12,6 +12,7 @@ from api.desk import Desk, Pending
 from api.estimating import estimate
 from api.refusals import NotKept
 from api.routes.at import AtDesk
+from api.routes.reading import both_ways, new_router
 from api.routes.rendering import ACCEPTED_LATER, form_of, later, tabled
 from api.schemas import (
     ACCEPTED,
@@ -22,88 +23,29 @@ from api.schemas import (
     ProfileRequest,
     TradeoffAnswer,
     TradeoffRequest,
-    from_query,
-    query_parameters,
 )
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 from solver_cache.key import Request as Question
 
-router = APIRouter(prefix="/v1", tags=["curves"])
+router = new_router("curves")
 
-Curve = Annotated[CurveRequest, Depends(from_query(CurveRequest))]
-Tradeoff = Annotated[TradeoffRequest, Depends(from_query(TradeoffRequest))]
-Profile = Annotated[ProfileRequest, Depends(from_query(ProfileRequest))]
 
-_CURVE: dict[str, Any] = {
-    "summary": "Errors of γ_opt and of the baselines over p",
-    "response_model": ErrorCurveAnswer,
-    "responses": {
+@both_ways(
+    router,
+    "/error-curve",
+    CurveRequest,
+    summary="Errors of γ_opt and of the baselines over p",
+    response_model=ErrorCurveAnswer,
+    responses={
         200: formats.content("The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."),
         **ACCEPTED_LATER,
         **problems.responses(404, 406, 409, 422),
     },
-}
-_TRADEOFF: dict[str, Any] = {
-    "summary": "Utility over the privacy allowance",
-    "response_model": TradeoffAnswer,
-    "responses": {
-        200: formats.content(
-            "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
-            "gap, status, id, and those of the average errors, such as optimal_tv_error."
-        ),
-        **problems.responses(404, 406, 422),
-    },
-}
-_PROFILE: dict[str, Any] = {
-    "summary": "How private one release really is",
-    "response_model": ProfileAnswer,
-    "responses": {
-        200: formats.content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
-        **ACCEPTED_LATER,
-        **problems.responses(404, 406, 409, 422),
-    },
-}
-
-
-@router.get("/error-curve", openapi_extra=query_parameters(CurveRequest), **_CURVE)
-async def get_error_curve(asked: Curve, request: Request, desk: AtDesk) -> Response:
+)
+async def error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Response:
     """Compare γ_opt with every baseline that is as private, where all voters share one p."""
-    return await _error_curve(asked, request, desk)
-
-
-@router.post("/error-curve", **_CURVE)
-async def post_error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Response:
-    """Compare γ_opt with every baseline that is as private, where all voters share one p."""
-    return await _error_curve(asked, request, desk)
-
-
-@router.get("/tradeoff", openapi_extra=query_parameters(TradeoffRequest), **_TRADEOFF)
-async def get_tradeoff(asked: Tradeoff, request: Request, desk: AtDesk) -> Response:
-    """Design γ_opt at many allowances; each certified, and kept like any other."""
-    return await _tradeoff(asked, request, desk)
-
-
-@router.post("/tradeoff", **_TRADEOFF)
-async def post_tradeoff(asked: TradeoffRequest, request: Request, desk: AtDesk) -> Response:
-    """Design γ_opt at many allowances; each certified, and kept like any other."""
-    return await _tradeoff(asked, request, desk)
-
-
-@router.get("/profile", openapi_extra=query_parameters(ProfileRequest), **_PROFILE)
-async def get_profile(asked: Profile, request: Request, desk: AtDesk) -> Response:
-    """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
-    return await _profile(asked, request, desk)
-
-
-@router.post("/profile", **_PROFILE)
-async def post_profile(asked: ProfileRequest, request: Request, desk: AtDesk) -> Response:
-    """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
-    return await _profile(asked, request, desk)
-
-
-async def _error_curve(asked: CurveRequest, request: Request, desk: Desk) -> Response:
     form = form_of(request)
     if not 2 <= asked.points <= LARGEST_POINTS:
         raise InvalidInput("points", asked.points, ACCEPTED["points"])
@@ -128,7 +70,22 @@ async def _error_curve(asked: CurveRequest, request: Request, desk: Desk) -> Res
 _OF_A_CURVE = ("id", "cached", "nearest", "shape", "status", "warnings")
 
 
-async def _tradeoff(asked: TradeoffRequest, request: Request, desk: Desk) -> Response:
+@both_ways(
+    router,
+    "/tradeoff",
+    TradeoffRequest,
+    summary="Utility over the privacy allowance",
+    response_model=TradeoffAnswer,
+    responses={
+        200: formats.content(
+            "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
+            "gap, status, id, and those of the average errors, such as optimal_tv_error."
+        ),
+        **problems.responses(404, 406, 422),
+    },
+)
+async def tradeoff(asked: TradeoffRequest, request: Request, desk: AtDesk) -> Response:
+    """Design γ_opt at many allowances; each certified, and kept like any other."""
     form = form_of(request)
     check_voters(asked.K, desk.settings)
     questions, known = await desk.apart(_known, asked, desk)
@@ -192,7 +149,20 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     return columns
 
 
-async def _profile(asked: ProfileRequest, request: Request, desk: Desk) -> Response:
+@both_ways(
+    router,
+    "/profile",
+    ProfileRequest,
+    summary="How private one release really is",
+    response_model=ProfileAnswer,
+    responses={
+        200: formats.content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
+        **ACCEPTED_LATER,
+        **problems.responses(404, 406, 409, 422),
+    },
+)
+async def profile(asked: ProfileRequest, request: Request, desk: AtDesk) -> Response:
+    """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
     form = form_of(request)
     check_voters(asked.K, desk.settings)
     asked.check()

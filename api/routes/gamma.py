@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from api import formats, kept, problems
 from api.desk import Desk, Pending
 from api.refusals import NotKept
+from api.routes.reading import new_router
 from api.routes.rendering import (
     ACCEPTED_LATER,
     CHECKED,
@@ -25,7 +26,7 @@ from api.routes.rendering import (
 from api.schemas import DesignRequest, GammaAnswer, from_query, query_parameters
 from api.served import Body, Served, question_of
 
-router = APIRouter(prefix="/v1", tags=["design"])
+router = new_router("design")
 
 _read = from_query(DesignRequest)
 

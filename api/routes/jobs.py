@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, HTTPException, Response
+from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api import problems, progress
 from api.routes.at import AtDesk
+from api.routes.reading import new_router
 from api.schemas import DesignRequest, GammaAnswer, PendingAnswer, from_query, query_parameters
 from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
 from solver_cache.jobs import Job
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = new_router("jobs", "/v1/jobs")
 
 Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from api.served import same
+
 router = APIRouter(include_in_schema=False)
 
 POLICY = (
@@ -80,8 +82,7 @@ def _sent(file: PageFile, request: Request) -> Response:
         "X-Content-Type-Options": "nosniff",
         "Vary": "Accept-Encoding",
     }
-    asked = request.headers.get("if-none-match", "")
-    if etag in {tag.strip().removeprefix("W/") for tag in asked.split(",")}:
+    if same(request.headers.getlist("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     if packed:
         headers["Content-Encoding"] = "gzip"

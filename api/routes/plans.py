@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from api import planning, problems
 from api.bounds import check_voters, check_work
-from api.desk import Desk
 from api.estimating import estimate
 from api.routes.at import AtDesk
+from api.routes.reading import both_ways, new_router
 from api.routes.rendering import jsoned, plain
-from api.schemas import PlanAnswer, PlanRequest, from_query, query_parameters
+from api.schemas import PlanAnswer, PlanRequest
 from darrm_opt.record import problem_record
 
-router = APIRouter(prefix="/v1", tags=["accounting"])
-
-Plan = Annotated[PlanRequest, Depends(from_query(PlanRequest))]
-
-_PLAN: dict[str, Any] = {
-    "summary": "What to release within a total budget, and why",
-    "response_model": PlanAnswer,
-    "responses": problems.responses(406, 422),
-}
+router = new_router("accounting")
 
 
-@router.get("/plan", openapi_extra=query_parameters(PlanRequest), **_PLAN)
-async def get_plan(asked: Plan, request: Request, desk: AtDesk) -> Response:
+@both_ways(
+    router,
+    "/plan",
+    PlanRequest,
+    summary="What to release within a total budget, and why",
+    response_model=PlanAnswer,
+    responses=problems.responses(406, 422),
+)
+async def plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
     """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
-    return await _plan(asked, request, desk)
-
-
-@router.post("/plan", **_PLAN)
-async def post_plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
-    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
-    return await _plan(asked, request, desk)
-
-
-async def _plan(asked: PlanRequest, request: Request, desk: Desk) -> Response:
     plain(request)
     check_voters(asked.K, desk.settings)
     question = await desk.apart(asked.question)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from api import answering, problems
 from api.bounds import check_voters
 from api.routes.at import AtDesk
+from api.routes.reading import new_router
 from api.routes.rendering import jsoned, plain
 from api.schemas import VerifyAnswer, VerifyRequest
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
-router = APIRouter(prefix="/v1", tags=["design"])
+router = new_router("design")
 
 
 @router.post(

@@ -52,7 +52,7 @@ def form_of(request: Request, offered: tuple[str, ...] = formats.TABLES) -> str:
     Raises:
         NotAcceptable: it wants none of those offered.
     """
-    return formats.chosen(request.headers.get("accept"), offered)
+    return formats.chosen(", ".join(request.headers.getlist("accept")), offered)
 
 
 def plain(request: Request) -> None:
@@ -63,7 +63,7 @@ def plain(request: Request) -> None:
 def sent(body: Body, request: Request, caching: str, name: str = "gamma") -> Response:
     """Return the response with a body that may be kept by the client, or 304 where the client has it."""
     headers = {"ETag": body.etag, "Cache-Control": caching}
-    if same(request.headers.get("if-none-match"), body.etag):
+    if same(request.headers.getlist("if-none-match"), body.etag):
         return Response(status_code=304, headers={**headers, "Vary": "Accept"})
     return formats.response(body.content, body.form, name, headers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from strategies import NOISES, Asked, asked, noises, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
+from darrm_opt.design import separable
 from darrm_opt.design.binomials import TAIL, terms_of
 from darrm_opt.design.blossom import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.constraint import PrivacyConstraint
@@ -29,6 +31,7 @@ from darrm_opt.design.worst_case import (
     worst_case,
     worst_case_near_faces,
 )
+from darrm_opt.noise import Array
 
 SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
 
@@ -70,6 +73,9 @@ def check(
             assert abs(found.value - true.value) <= fuzz
             assert len(found.cuts) > 0 or most == 0
 
+    assert found.counts.sum() == problem.K
+    assert found.counts.min() >= 0
+    assert found.counts[2:].sum() <= problem.affected
     assert len(found.cuts) <= most
     if len(found.cuts):
         values = constraint.values(noise.signed, found.cuts)
@@ -216,6 +222,9 @@ def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: floa
             search_separable(Rows(layer, nx, s - nx), constraint, collector)
             found = collector.result(0.0, "complete").cuts
             assert found.shape == (len(layer) * (K - s + 1), 8)
+            assert np.all(found >= 0)
+            assert np.all(found.sum(axis=1) == K)
+            assert np.all(found[:, 2:].sum(axis=1) <= affected)
             skeletons = np.stack([found[:, XY], found[:, YX], found[:, [ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum(axis=1)], 1)
             for (x, y, n1), value in zip(skeletons, constraint.values(noise.signed, found), strict=True):
                 same = (everything[:, XY] == x) & (everything[:, YX] == y) & (near_one == n1)
@@ -225,35 +234,39 @@ def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: floa
         assert seen > 0
 
 
-def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("entries", "rows"), [(27, 1), (53, 1), (54, 2), (26, 1)])
+def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch, entries: int, rows: int) -> None:
     constraint = PrivacyConstraint.of(Problem(9, Privacy(0.3, 0.1), Privacy(0.9, 0.0)))
     noise = uneven(np.random.default_rng(4), 9)
     whole, in_parts = Collector(above=0.1, most=50), Collector(above=0.1, most=50)
     *_, (s, first, layer) = layers(noise.signed, constraint.corners.x, constraint.corners.y, 7)
     nx = first + np.arange(len(layer))
     search_separable(Rows(layer, nx, s - nx), constraint, whole)
-    monkeypatch.setattr("darrm_opt.design.separable.TABLE_ENTRIES", 2 * 3 * 3**2)
+    tables = []
+
+    def kept(*asked: Any) -> Array:
+        tables.append(ends_near(*asked))
+        return tables[-1]
+
+    ends_near = separable._ends_near
+    monkeypatch.setattr(separable, "_ends_near", kept)
+    monkeypatch.setattr(separable, "TABLE_ENTRIES", entries)
     search_separable(Rows(layer, nx, s - nx), constraint, in_parts)
+    assert [table.shape for table in tables] == (4 // rows) * [(rows, 3, 3, 3)]  # two voters, both of whom may move
     one, other = whole.result(0.0, "complete"), in_parts.result(0.0, "complete")
     assert one.value == other.value
     assert np.array_equal(one.cuts, other.cuts)
+
+
+def test_no_rows_no_search_and_no_time_no_answer() -> None:
+    constraint, rows = PrivacyConstraint.of(Problem(9, Privacy(0.3, 0.1), Privacy(0.9, 0.0))), np.zeros((1, 3))
     nobody = Collector()
-    search_separable(Rows(layer[:0], nx[:0], nx[:0]), constraint, nobody)
+    search_separable(Rows(rows[:0], np.arange(0), np.arange(0)), constraint, nobody)
     assert nobody.value == -math.inf
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_separable_is_the_enumeration(seed: int) -> None:
-    rng = np.random.default_rng((seed, 3))
-    problem = asked(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
-    if problem.voter.delta == 0:
-        problem = Problem(problem.K, Privacy(0.2, 0.05), Privacy(0.3, 0.0), problem.affected)
-    noise, constraint = random_noise(rng, problem.K), PrivacyConstraint.of(problem)
-    found, true = separable_worst_case(noise, constraint), oracle(noise, problem)
-    error = constraint.error(float(noise.values.max()))
-    assert abs(found.value - true.value) <= 4 * error + 1e-15
-    assert found.bound >= true.value - 4 * error
-    assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= 4 * error + 1e-15
+    with pytest.raises(OutOfTime):
+        search_separable(
+            Rows(rows, np.array([7]), np.array([0])), constraint, Collector(deadline=time.perf_counter() - 1)
+        )
 
 
 @pytest.mark.parametrize("Delta", [1e-7, 1e-4, 1e-2, 0.2])

@@ -61,10 +61,8 @@ def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
         after = after_a
         for a1 in range(moving - a + 1):
             table[:, a1 : n - a + 1, a, a1] = after
-            if after.shape[1] > 1:
-                after = step(after, 1.0 - Delta, Delta)
-        if after_a.shape[1] > 1:
-            after_a = step(after_a, Delta, 1.0 - Delta)
+            after = step(after, 1.0 - Delta, Delta)
+        after_a = step(after_a, Delta, 1.0 - Delta)
     return table
 
 

@@ -269,6 +269,20 @@ def test_no_rows_no_search_and_no_time_no_answer() -> None:
         )
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_separable_is_the_enumeration(seed: int) -> None:
+    rng = np.random.default_rng((seed, 3))
+    problem = asked(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
+    if problem.voter.delta == 0:
+        problem = Problem(problem.K, Privacy(0.2, 0.05), Privacy(0.3, 0.0), problem.affected)
+    noise, constraint = random_noise(rng, problem.K), PrivacyConstraint.of(problem)
+    found, true = separable_worst_case(noise, constraint), oracle(noise, problem)
+    error = constraint.error(float(noise.values.max()))
+    assert abs(found.value - true.value) <= 4 * error + 1e-15
+    assert found.bound >= true.value - 4 * error
+    assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= 4 * error + 1e-15
+
+
 @pytest.mark.parametrize("Delta", [1e-7, 1e-4, 1e-2, 0.2])
 @pytest.mark.parametrize(("K", "affected"), [(15, 15), (16, 9), (21, 2)])
 def test_pruned_is_the_separable_search(K: int, affected: int, Delta: float) -> None:

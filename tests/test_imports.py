@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -106,11 +107,12 @@ def imports_of(name: str, source: str, known: frozenset[str]) -> Iterator[Import
                     yield Import(name, argument.value, node.lineno, runs)
 
 
-def all_imports() -> list[Import]:
+@cache
+def all_imports() -> tuple[Import, ...]:
     known = frozenset(modules())
-    return [
+    return tuple(
         found for name, path in modules().items() for found in imports_of(name, path.read_text(encoding="utf-8"), known)
-    ]
+    )
 
 
 def top(name: str) -> str:

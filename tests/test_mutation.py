@@ -117,7 +117,8 @@ def test_every_target_can_be_changed_and_has_its_tests() -> None:
         changes = mutants(module, source)
         assert len(changes) > 50
         assert mutated(module, source, len(changes) - 1, "a.py") != compile(source, "a.py", "exec", dont_inherit=True)
-        assert all((ROOT / "tests" / name).is_file() for name in tests)
+        for file, _, test in (name.partition("::") for name in tests):
+            assert f"def {test or 'test_'}" in (ROOT / "tests" / file).read_text(encoding="utf-8")
 
 
 def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:

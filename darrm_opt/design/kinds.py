@@ -61,11 +61,9 @@ class Skeletons:
         """Return some of them."""
         return Skeletons(self.rows, self.i[kept], self.n1[kept], self.moving)
 
-    def fill(
-        self, zero_first: NDArray[np.bool_], zero: NDArray[np.bool_], one: NDArray[np.bool_]
-    ) -> tuple[Indices, Indices]:
-        """Split the budget between the ends in use: as many as possible at the one named first, the rest at the other."""
-        n0, n1 = np.where(zero, self.n0, 0), np.where(one, self.n1, 0)
+    def fill(self, zero_first: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+        """Split the budget between the ends: as many as possible at the one named first, the rest at the other."""
+        n0, n1 = self.n0, self.n1
         most0, most1 = np.minimum(n0, self.moving), np.minimum(n1, self.moving)
         return (
             np.where(zero_first, most0, np.minimum(n0, self.moving - most1)),
@@ -99,7 +97,7 @@ class Slopes:
         """Return the largest first-order gain of each skeleton, divided by Δ."""
         zero = np.maximum(np.maximum(self.down, self.up), 0.0)
         one = np.maximum(np.maximum(self.up_to_one, self.down_from_one), 0.0)
-        t0, t1 = at.fill(zero >= one, zero > 0, one > 0)
+        t0, t1 = at.fill(zero >= one)  # an end that gains nothing comes last
         best: Array = zero * t0 + one * t1
         return best
 
@@ -147,7 +145,7 @@ def choose(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
     zero, low0, rival0 = _pick(down, q * e, up, e)
     one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)
     zero_first = np.maximum(down, up) >= np.maximum(up_to_one, down_from_one)
-    t0, t1 = at.fill(zero_first, zero > 0, one > 0)
+    t0, t1 = at.fill(zero_first)  # an end that stays comes last
     overlap = np.minimum(at.n0, at.moving) * np.maximum(rival0 - low0, 0.0)
     overlap += np.minimum(at.n1, at.moving) * np.maximum(rival1 - low1, 0.0)
     high0, high1 = np.maximum(down + q * e, up + e), np.maximum(up_to_one + q * e, down_from_one + e)

@@ -55,22 +55,29 @@ def picture_format(path: str) -> str:
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Write ``content`` beside ``path`` and move it there in one step: a reader sees the old file or the new one."""
+    """Write ``content`` beside ``path`` and move it there in one step: a reader sees the old file or the new one.
+
+    Raises:
+        OSError: it cannot be written; names ``path``.
+    """
     import tempfile
 
     path = Path(path)
-    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    beside = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
-        beside.replace(path)
-    except BaseException:  # ctrl-C too must leave nothing behind
-        beside.unlink(missing_ok=True)
-        raise
+        descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        beside = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
+            beside.replace(path)
+        except BaseException:  # ctrl-C too must leave nothing behind
+            beside.unlink(missing_ok=True)
+            raise
+    except OSError as err:  # a full disk is told without any name, and ours is not that of the file beside it
+        raise OSError(err.errno, err.strerror, str(path)) from err
 
 
 def read_text(source: str) -> str:

@@ -80,6 +80,8 @@ def reported() -> Iterator[None]:
             fail(_of_input(err), ExitCode.BAD_INPUT)
         if isinstance(err, NotPrivate):
             fail(str(err), ExitCode.NOT_PRIVATE)
+        if isinstance(err, OSError) and err.filename and err.strerror:
+            fail(f"{err.filename}: {err.strerror}", ExitCode.UNAVAILABLE)
         if isinstance(err, DarrmError | OSError):
             fail(str(err), ExitCode.UNAVAILABLE)
         raise

@@ -27,7 +27,7 @@ import sys
 import time
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,7 +92,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 
 LIMIT = 4.0
-"""A mutant that takes so many times what the unchanged module takes, and ten seconds more, does not end: killed."""
+"""A mutant that takes so many times the processor seconds of the unchanged module, and ten more, does not end: killed."""
 
 MEMORY = 8 << 30
 """Bytes that a mutant may take: a size that grew wrong is a death like any other, not the machine's."""
@@ -144,8 +144,14 @@ class Trials:
         settings.register_profile("unshrunk", settings(), phases=[Phase.explicit, Phase.generate], max_examples=30)
         settings.load_profile("unshrunk")  # the first that fails will do
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        start = time.process_time()
+        answer = yield
+        self._seconds[item.nodeid] = time.process_time() - start
+        return answer
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed and self._failed is None:
             self._failed = report.nodeid
 
@@ -186,11 +192,11 @@ class Trials:
         """Run tests in a process of their own; return the test that failed, or None, and the seconds of each."""
         fork = multiprocessing.get_context("fork")
         receive, send = fork.Pipe(duplex=False)
-        process = fork.Process(target=self._child, args=(items, live, code, send))
+        process = fork.Process(target=self._child, args=(items, live, code, limit, send))
         process.start()
         send.close()
         try:
-            if not receive.poll(limit):
+            if not receive.poll(None if limit is None else 30 * limit):  # asleep: its processor seconds are limited
                 return "(no end)", {}
             failed, seconds = receive.recv()
         except EOFError:
@@ -202,9 +208,16 @@ class Trials:
             process.join()
 
     def _child(
-        self, items: Sequence[pytest.Item], live: ModuleType | None, code: CodeType | None, answer: Connection
+        self,
+        items: Sequence[pytest.Item],
+        live: ModuleType | None,
+        code: CodeType | None,
+        limit: float | None,
+        answer: Connection,
     ) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 1))
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -251,7 +264,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--line", type=lines_of, action="append", default=[], help="only changes of lines such as 7-9")
     parser.add_argument("--sample", type=int, help="at most so many mutants of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="of tests for each mutant; default: all")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="of processor time for the tests of each mutant; default: all",
+    )
     parser.add_argument("--listed", action="store_true", help="try what is listed as equivalent, too")
     asked = parser.parse_args(arguments)
     wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]

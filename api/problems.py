@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from api.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
-from api.refusals import TooManyJobs, TooMuchAsked
+from api.refusals import GONE, TooManyJobs, TooMuchAsked
 from api.schemas.design import InField
 from api.schemas.fields import ACCEPTED, field_of
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
@@ -36,6 +36,7 @@ _TITLES = {
     "cancelled": "The job was cancelled.",
     "cache-unavailable": "The place where answers are kept cannot be used.",
     "shutting-down": "The server is shutting down.",
+    "gone": "Nobody waits for the answer.",
     "solve-failed": "No certified answer was found.",
     "internal-error": "Something unforeseen went wrong.",
 }
@@ -121,6 +122,7 @@ _KINDS = {
     "Busy": (503, "busy"),
     "TooManyJobs": (429, "too-many-jobs"),
     "ShuttingDown": (503, "shutting-down"),
+    "ClientGone": (GONE, "gone"),
     "PoolClosed": (503, "shutting-down"),
     "CacheError": (503, "cache-unavailable"),
     "DarrmError": (500, "solve-failed"),

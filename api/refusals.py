@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from darrm_opt.errors import DarrmError
 
+GONE = 499
+"""The status of a request whose client was gone before there was an answer: for the log and the counts alone."""
+
 
 class ShuttingDown(DarrmError):
     """The server stops; what it was solving was given up."""
@@ -35,6 +38,10 @@ class NotAcceptable(DarrmError):
 
 class NotKept(DarrmError):
     """No such answer is kept, and none is made here."""
+
+
+class ClientGone(DarrmError):
+    """Whoever asked went away before there was an answer; nobody reads this."""
 
 
 class TooMuchAsked(DarrmError):

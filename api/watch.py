@@ -14,6 +14,7 @@ from api import metrics
 from api.denials import Denial
 from api.gate import App, Receive, Scope, Send, deny
 from api.logs import Answered, answered
+from api.refusals import GONE
 from api.request_id import REQUEST_ID, request_id
 
 _LOG = logging.getLogger("api")
@@ -25,9 +26,6 @@ SAFE = (
     (b"cache-control", b"no-store"),
 )
 """Headers of every answer that does not set its own: nothing of it is a page, nothing of it is to be kept."""
-
-GONE = 499
-"""The status of a request whose client was gone before there was an answer."""
 
 UNMATCHED = "unmatched"
 """The route of a request that reached none."""

@@ -8,7 +8,7 @@ costs nothing: timers start only where a piece of a request has to be waited for
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -55,6 +55,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None  # for a client to read on
         self._in_head = self._in_message = False
         self._head = 0  # bytes since the request began, while its head is not complete
+        self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
         self._denial: Denial | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -66,9 +67,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._waiting = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Forget the timers, and give up every request that was sent ahead: uvicorn tells the last one only."""
         self._stop_waiting()
         self.resume_writing()
+        for cycle in self._open:
+            _give_up(cycle)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -105,6 +108,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_waiting()
         super().on_headers_complete()
+        self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
     def on_message_complete(self) -> None:
         """End a request."""
@@ -155,11 +159,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _deny(self, denial: Denial) -> None:
-        """Say no and close, unless an answer is under way; nothing more is read."""
+        """Say no and close, unless an answer to another request is under way; nothing more is read."""
         self._denial = denial
         self._stop_waiting()
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # None until the first request, whatever its type says
-        if cycle is None or cycle.response_complete:
+        before = [cycle for cycle in self._open if not cycle.response_complete]
+        if self._in_message and not self._in_head and not self.cycle.response_started:  # its body is what is refused
+            before.remove(self.cycle)
+            _give_up(self.cycle)
+        if not before:
             self.transport.write(denial._replace(closing=True).raw())
         self.transport.close()
         self._cut_later()
@@ -171,3 +178,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+
+def _give_up(cycle: RequestResponseCycle) -> None:
+    """Have the application take a request for one whose client is gone."""
+    cycle.disconnected = True
+    cycle.message_event.set()

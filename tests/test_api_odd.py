@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
 from test_api import problem_of
 
 from api.app import create_app
+from api.refusals import ClientGone
+from api.routes.at import performed
 from api.settings import Settings
+from api.solver_process import nothing
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +92,35 @@ def test_headers_that_come_in_several_lines_are_one(client: TestClient) -> None:
     accept = [("accept", "image/png"), ("accept", "text/csv")]
     for _ in range(3):  # by the route, then by the short way
         assert client.get(path, headers=accept).headers["content-type"].startswith("text/csv")
+
+
+def test_work_that_nobody_waits_for_is_stopped() -> None:
+    async def test() -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def perform(self, task: Any, argument: Any) -> Any:
+                assert task is nothing
+                begun.set()
+                try:
+                    return await asyncio.sleep(0 if argument == "quick" else 3600, "done")
+                finally:
+                    stopped.set()
+
+        async def receive() -> dict[str, Any]:
+            await begun.wait()
+            return next(messages)
+
+        desk: Any = Slow()
+        messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+        with pytest.raises(ClientGone):
+            await performed(Request({"type": "http"}, receive), desk, nothing, "slow")
+        assert stopped.is_set()
+        begun.clear()
+        assert await performed(Request({"type": "http"}, forever), desk, nothing, "quick") == "done"
+
+    async def forever() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    asyncio.run(test())

@@ -280,6 +280,35 @@ def test_several_requests_in_one_piece_are_answered_in_order(guarded: tuple[Serv
     assert (found.count(b"HTTP/1.1 200 OK"), found.count(b"HTTP/1.1 401 ")) == (5, 1)
 
 
+def test_a_body_in_chunks_that_are_none_is_told_so(guarded: tuple[Served, str, str]) -> None:
+    service, text, _ = guarded
+    head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    found = raw(service, head.encode(), b"no length\r\n")
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1 ") == 1
+    # what is wrong with a second request is no answer to the first
+    first = (
+        b"GET /v1/gamma?K=3&m=1&epsilon=0.25 HTTP/1.1\r\nHost: localhost\r\nX-API-Key: " + text.encode() + b"\r\n\r\n"
+    )
+    assert b"HTTP/1.1 400 " not in raw(service, first + head.encode() + b"no length\r\n")
+
+
+def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as service:
+        body = b'{"K": 51, "epsilon": 0.1, "queries": 500, "total_epsilon": 1, "total_delta": 1e-5}'
+        head = b"POST /v1/compare HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        ahead = b"GET /v1/gamma?K=5&m=%d&epsilon=0.1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for sent in (head % len(body) + body, b"".join(ahead % m for m in (1, 2, 3))):
+            with service.connect() as connection:
+                connection.sendall(sent)
+                time.sleep(0.5)
+        gone = 'route="/v1/compare",status="499"} 1.0'
+        assert awaited(lambda: gone in service.ask("/metrics").body.decode(), True)
+        assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
+        assert awaited(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode(), True)
+    assert not [line for line in service.log if "unforeseen" in line or "Exception" in line]
+
+
 def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     hanging = [service.connect() for _ in range(60)]

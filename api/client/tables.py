@@ -89,12 +89,12 @@ def _records(path: Path) -> Store:
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the JSON documents of a text, each with the line that it begins at."""
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at, line, seen = json.JSONDecoder(), 0, 1, 0
     while True:
         at = next((i for i in range(at, len(text)) if not text[i].isspace()), len(text))
         if at == len(text):
             return
-        line = text.count("\n", 0, at) + 1
+        line, seen = line + text.count("\n", seen, at), at
         try:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as err:

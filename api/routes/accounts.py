@@ -10,7 +10,7 @@ from api import answering, problems
 from api.bounds import check_voters, check_work
 from api.desk import Pending
 from api.estimating import estimate
-from api.routes.at import AtDesk
+from api.routes.at import AtDesk, performed
 from api.routes.reading import both_ways, new_router
 from api.routes.rendering import ACCEPTED_LATER, jsoned, later, plain
 from api.schemas import (
@@ -57,7 +57,9 @@ async def compose(asked: ComposeRequest, request: Request, desk: AtDesk) -> Resp
             problem = design.problem()
             record, gamma = problem_record(problem), NoiseFunction(asked.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]
-    accounts = await desk.perform(
+    accounts = await performed(
+        request,
+        desk,
         answering.composition,
         {
             "epsilon": epsilon,
@@ -94,7 +96,9 @@ async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Resp
     asked.check()
     question = await desk.apart(asked.question)
     check_work(SOLVES * estimate(question).seconds, desk.settings)
-    found = await desk.perform(
+    found = await performed(
+        request,
+        desk,
         answering.comparison,
         {
             "problem": problem_record(question.problem),

@@ -11,7 +11,7 @@ from api.bounds import check_voters, check_work
 from api.desk import Desk, Pending
 from api.estimating import estimate
 from api.refusals import NotKept
-from api.routes.at import AtDesk
+from api.routes.at import AtDesk, performed
 from api.routes.reading import both_ways, new_router
 from api.routes.rendering import ACCEPTED_LATER, form_of, later, tabled
 from api.schemas import (
@@ -53,8 +53,11 @@ async def error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Re
     if isinstance(found, Pending):
         return later(found)
     solution = {name: value for name, value in found.items() if name not in {"id", "cached", "nearest"}}
-    drawn = await desk.perform(
-        answering.error_curve, {"solution": solution, "points": asked.points, "baselines": asked.baselines}
+    drawn = await performed(
+        request,
+        desk,
+        answering.error_curve,
+        {"solution": solution, "points": asked.points, "baselines": asked.baselines},
     )
     rows = [
         (name, p, tv, both)
@@ -89,7 +92,9 @@ async def tradeoff(asked: TradeoffRequest, request: Request, desk: AtDesk) -> Re
     form = form_of(request)
     check_voters(asked.K, desk.settings)
     questions, known = await desk.apart(_known, asked, desk)
-    found = await desk.perform(
+    found = await performed(
+        request,
+        desk,
         answering.tradeoff,
         {
             "problems": [problem_record(question.problem) for question in questions],
@@ -177,6 +182,8 @@ async def profile(asked: ProfileRequest, request: Request, desk: AtDesk) -> Resp
         gamma = NoiseFunction(asked.gamma, problem.K).values.tolist()  # refuses what is none, before any work
         told |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
     wanted = {"epsilons": asked.epsilons, "points": asked.points}
-    drawn = await desk.perform(answering.profile, {"problem": told["problem"], "gamma": told["gamma"], **wanted})
+    drawn = await performed(
+        request, desk, answering.profile, {"problem": told["problem"], "gamma": told["gamma"], **wanted}
+    )
     columns = {name: drawn[name] for name in ("epsilon", "delta", "attained")}
     return tabled(ProfileAnswer.model_validate(told | drawn), form, "profile", columns)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response
 
 from api import formats, kept, problems
-from api.desk import Desk, Pending
+from api.desk import Pending
 from api.refusals import NotKept
+from api.routes.at import desk_of
 from api.routes.reading import new_router
 from api.routes.rendering import (
     ACCEPTED_LATER,
@@ -90,7 +91,7 @@ async def get_gamma_by_id(
     form = form_of(request)
     lately = _served(request).get(id, form)
     if lately is None:
-        desk = _desk(request)
+        desk = desk_of(request)
         record = await desk.apart(kept.kept_record, id, desk.store) if KEY.fullmatch(id) else None
         if record is None:
             raise NotKept(f"No γ is kept under the id {id[:80]}. Ask for its problem at /v1/gamma.")
@@ -99,7 +100,7 @@ async def get_gamma_by_id(
 
 
 async def _designed(asked: DesignRequest, form: str, request: Request, question: tuple[str, ...] = ()) -> Response:
-    found = await _desk(request).gamma(asked)
+    found = await desk_of(request).gamma(asked)
     if isinstance(found, Pending):
         return later(found)
     if found["cached"] and found["nearest"] is None and found["status"] == "optimal":  # it will never change
@@ -126,8 +127,3 @@ def gamma_columns(found: dict[str, Any]) -> formats.Columns:
 def _served(request: Request) -> Served:
     served: Served = request.app.state.served
     return served
-
-
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk

@@ -7,7 +7,7 @@ from fastapi import Request, Response
 from api import planning, problems
 from api.bounds import check_voters, check_work
 from api.estimating import estimate
-from api.routes.at import AtDesk
+from api.routes.at import AtDesk, performed
 from api.routes.reading import both_ways, new_router
 from api.routes.rendering import jsoned, plain
 from api.schemas import PlanAnswer, PlanRequest
@@ -30,7 +30,9 @@ async def plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
     check_voters(asked.K, desk.settings)
     question = await desk.apart(asked.question)
     check_work(planning.expected_seconds(estimate(question).seconds, asked.queries), desk.settings)
-    found = await desk.perform(
+    found = await performed(
+        request,
+        desk,
         planning.advice,
         {
             "problem": problem_record(question.problem),

@@ -6,7 +6,7 @@ from fastapi import Request, Response
 
 from api import answering, problems
 from api.bounds import check_voters
-from api.routes.at import AtDesk
+from api.routes.at import AtDesk, performed
 from api.routes.reading import new_router
 from api.routes.rendering import jsoned, plain
 from api.schemas import VerifyAnswer, VerifyRequest
@@ -33,8 +33,8 @@ async def post_verify(asked: VerifyRequest, request: Request, desk: AtDesk) -> R
     problem = asked.problem()
     gamma = NoiseFunction(asked.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
-    proof = await desk.perform(
-        answering.certificate, {"problem": record, "gamma": gamma, "arithmetic": asked.arithmetic}
+    proof = await performed(
+        request, desk, answering.certificate, {"problem": record, "gamma": gamma, "arithmetic": asked.arithmetic}
     )
     answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
     return jsoned(VerifyAnswer.model_validate(answer))

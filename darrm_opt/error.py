@@ -20,9 +20,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.priors import (
     Histogram,
-    IndependentVoters,
     Prior,
-    SharedBeta,
     binomial_masses,
     poisson_binomial,
     upper_half,
@@ -72,7 +70,7 @@ def tv_error(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
     """
     noise = _noise(gamma)
     loss = 1.0 - upper_half(noise.values)
-    if isinstance(p, IndependentVoters | SharedBeta):
+    if isinstance(p, Prior) and not isinstance(p, Histogram):
         return float(p.gap(noise.K) @ loss / 2)
     return float(_errors(noise, p)[0])
 
@@ -94,7 +92,7 @@ def disagreement(gamma: NoiseFunction | ArrayLike, p: Voters) -> float:
     0.5
     """
     noise = _noise(gamma)
-    if isinstance(p, IndependentVoters | SharedBeta):
+    if isinstance(p, Prior):
         return float(p.folded(noise.K) @ (1.0 - upper_half(noise.values)) / 2)
     return float(_errors(noise, p)[1])
 

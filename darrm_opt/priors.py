@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ BLOCK_CELLS = 1_000_000
 """Cells of one block of work: 8 MB, which stays near the processor."""
 
 
+@runtime_checkable
 class Prior(Protocol):
     """How the voters' probabilities are drawn."""
 

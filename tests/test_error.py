@@ -194,3 +194,25 @@ def test_a_histogram_is_the_distribution_of_ones() -> None:
 def test_refusals(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         call()
+
+
+def test_a_prior_of_ones_own_is_averaged_over() -> None:
+    class Undecided:
+        """All voters agree on half of the inputs; nothing is known of the rest."""
+
+        def folded(self, K: int) -> Array:
+            return self._mixed(SharedBeta(1, 1).folded(K))
+
+        def gap(self, K: int) -> Array:
+            return self._mixed(SharedBeta(1, 1).gap(K))
+
+        @staticmethod
+        def _mixed(rest: Array) -> Array:
+            mixed = rest / 2
+            mixed[-1] += 0.5
+            return mixed
+
+    noise = NoiseFunction([0.9, 0.4, 0.2, 0.2, 0.4, 0.9])
+    for which in (tv_error, disagreement):
+        expected = (which(noise, SharedBeta(1, 1)) + which(noise, 1.0)) / 2
+        assert which(noise, Undecided()) == pytest.approx(expected, rel=1e-12)

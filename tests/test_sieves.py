@@ -1,10 +1,10 @@
-"""The sieves of the pruned search one at a time, against their formulas a skeleton at a time and against all multisets."""
+"""The sieves of the pruned search, and complete search, against formulas a skeleton at a time and all multisets."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from darrm_opt.design import pruned
 from darrm_opt.design.binomials import evaluation_error, terms_of
 from darrm_opt.design.blossom import at_ends, layers
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, UP, UP_TO_ONE
+from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
 from darrm_opt.design.found import Collector
 from darrm_opt.design.kinds import Rows, Skeletons, Slopes, choose
 from darrm_opt.design.pruned import AFRESH_EVERY, EVALUATION_REACH, Settle, search_error
+from darrm_opt.design.separable import search_separable
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, Problem
 
@@ -205,8 +206,15 @@ def test_the_sieves_by_their_formulas(n: int, moving: int, Delta: float, most: i
         )
         expected = [(i, n1) for bound, i, n1 in uncertain if bound > level and open_now]
         bounds += [bound for bound, i, n1 in uncertain if (i, n1) not in expected]
-        assert [*zip(left.i.tolist(), left.n1.tolist(), strict=True)] == expected
-        assert search.collector.left_out == pytest.approx(max(bounds), abs=1e-13)
+        still = [*zip(left.i.tolist(), left.n1.tolist(), strict=True)]
+        proved = max(bounds)
+        for i, n1 in expected:  # a bound that sees more may rule out some of them
+            if (i, n1) not in still:
+                best = max(phi(A[i], n1, q, exactly, split) for split in splits(n - n1, n1, moving))
+                assert best <= search.collector.left_out + 1e-13
+                proved = max(proved, level)
+        assert set(still) <= set(expected)
+        assert max(bounds) - 1e-13 <= search.collector.left_out <= proved + 1e-13
         if offered:
             assert search.collector.value == pytest.approx(max(offered)[0], abs=1e-13)
             counts = search.collector.counts
@@ -241,15 +249,57 @@ def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta
                 assert proved <= max(level + (1 + q) * fuzz, above) + 1e-12
 
 
+# ---------------------------------------------------------------------------------------------- complete search
+
+
+def one_by_one(search: pruned._Search, rows: Rows, moving: int) -> None:
+    for row, n1 in itertools.product(range(len(rows.values)), range(rows.n + 1)):
+        pruned._settle(search, rows, row, n1, moving)
+
+
+def rows_at_once(search: pruned._Search, rows: Rows, moving: int) -> None:
+    assert moving == search.constraint.affected - 2
+    search_separable(rows, search.constraint, search.collector)
+
+
+@pytest.mark.parametrize("complete", [one_by_one, rows_at_once])
+@pytest.mark.parametrize("Delta", [0.01, 0.4])
+@pytest.mark.parametrize(("n", "moving"), [(0, 0), (1, 1), (3, 3), (3, 2), (3, 1), (4, 4), (4, 3), (3, 0)])
+def test_complete_search_of_rows_of_any_numbers(
+    complete: Callable[[pruned._Search, Rows, int], None], n: int, moving: int, Delta: float
+) -> None:
+    """One multiset for each skeleton, the worst of those: its voters count, and φ there is the largest."""
+    for seed in range(3):
+        A = np.random.default_rng((seed, n)).uniform(-1, 1, (3, n + 1))
+        search = search_of(Delta, n, moving, above=-math.inf, most=10_000)
+        q, exactly, rows = search.constraint.q, search.constraint.corners.Delta, suspects_of(A, 0.5, 0.0).rows
+        complete(search, rows, moving)
+        result = search.collector.result(0.0, "complete")
+        found = {(int(row[XY]), int(row[[ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum())): row for row in result.cuts}
+        assert len(result.cuts) == len(found) == 3 * (n + 1)
+        largest = -math.inf
+        for i, row in enumerate(A):
+            for n1 in range(n + 1):
+                counts = found[int(rows.nx[i]), n1]
+                assert (counts.min(), counts.sum(), counts[YX]) == (0, n + 2, rows.ny[i])
+                split = tuple(int(counts[kind]) for kind in (DOWN, UP, UP_TO_ONE, DOWN_FROM_ONE))
+                best = max(phi(row, n1, q, exactly, other) for other in splits(n - n1, n1, moving))
+                assert sum(split) <= moving
+                assert phi(row, n1, q, exactly, (split[0], split[1], split[2], split[3])) == pytest.approx(best)
+                largest = max(largest, best)
+        assert result.value == pytest.approx(largest)
+
+
 # ---------------------------------------------------------------------------------------------- which search
 
 
-@pytest.mark.parametrize("affordable", [True, False])
-@pytest.mark.parametrize("Delta", [0.24, 0.26, 0.49, 0.51])
-def test_where_first_order_prunes_nothing_the_search_is_complete_or_the_bound_of_the_rows(
+@pytest.mark.parametrize(
+    ("Delta", "affordable"), [(0.24, True), (0.24, False), (0.49, False), (0.51, True), (0.51, False)]
+)
+def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that_of_the_rows(
     monkeypatch: pytest.MonkeyPatch, Delta: float, *, affordable: bool
 ) -> None:
-    """Four voters move: first order reaches to Δ = 1/4, here means over the binomials to Δ = 1/2."""
+    """Four voters move, so that here means over the binomials reach to Δ = 1/2."""
     looked = []
     rows = suspects_of(rough(1, 4), 0.5, 0.0)
     none = np.empty(0, dtype=np.int64)
@@ -264,9 +314,9 @@ def test_where_first_order_prunes_nothing_the_search_is_complete_or_the_bound_of
     monkeypatch.setattr(pruned, "_sift", sifted)
     search = search_of(Delta, 4, 4, above=0.0)
     pruned._search_rows(search, rows, 7.5, 4)
-    if affordable:
-        assert looked == (["sieves"] if Delta <= 0.25 else ["complete"])
-        assert search.collector.left_out == -math.inf
+    if Delta < 0.5:
+        assert (looked, search.collector.left_out) == (["sieves"], -math.inf)
+    elif affordable:
+        assert (looked, search.collector.left_out) == (["complete"], -math.inf)
     else:
-        assert looked == (["sieves"] if Delta <= 0.5 else [])
-        assert search.collector.left_out == (-math.inf if Delta <= 0.5 else 7.5)
+        assert (looked, search.collector.left_out) == ([], 7.5)

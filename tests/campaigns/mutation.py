@@ -74,11 +74,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
             "every_number_of_affected_voters",
         ),
     ),
-    "design.separable": _searches(
-        "the_worst_of_every_skeleton_is_found",
-        "rows_in_parts_are_searched_alike",
-        "no_rows_no_search_and_no_time_no_answer",
-        "separable_is_the_enumeration",
+    "design.separable": (
+        "test_sieves.py::test_complete_search_of_rows_of_any_numbers",
+        *_searches(
+            "the_worst_of_every_skeleton_is_found",
+            "rows_in_parts_are_searched_alike",
+            "no_rows_no_search_and_no_time_no_answer",
+            "separable_is_the_enumeration",
+        ),
     ),
     "design.monotone": _searches(
         "a_monotone_noise_function_needs_a_small_set_only",

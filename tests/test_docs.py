@@ -206,10 +206,15 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     from api.cli.options import DesignOptions
     from api.schemas import DesignRequest
     from darrm_opt.design.backends import BACKENDS
+    from darrm_opt.design.objective import OBJECTIVES
 
-    (backend,) = [p.declared for p in Command.of(load("solve")).parameters if p.name == "backend"]
-    assert isinstance(backend, Option)
-    assert backend.metavar.split("|") == [*BACKENDS]
+    declared = {(verb, p.name): p.declared for verb in VERBS for p in Command.of(load(verb)).parameters}
+    backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
+    assert {"solve", "precompute"} <= set(backends)
+    for verb, option in backends.items():
+        assert isinstance(option, Option)
+        assert option.metavar.split("|") == [*BACKENDS], verb
+    assert all(name in declared["solve", "objective"].help for name in OBJECTIVES)
     assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
     assert DesignOptions().backend in BACKENDS
 

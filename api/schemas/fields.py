@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
+from darrm_opt.design.objective import FORMS
+
 LARGEST_POINTS = 1001
 """Most points of a curve: finer than any screen."""
 
@@ -118,8 +120,7 @@ ObjectiveText = Annotated[
     str,
     Field(
         max_length=20_000,
-        description="What is maximised: rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or "
-        "histogram(n_0,…,n_K), followed by tv or agreement if not the usual measure; or "
+        description=f"What is maximised: {FORMS}, followed by tv or agreement if not the usual measure; or "
         "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101).",
         examples=["rectangular", "shared(2,5)", "uniform(lower=0.7) agreement"],
     ),

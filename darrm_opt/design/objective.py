@@ -65,6 +65,20 @@ OBJECTIVES = tuple(_KINDS)
 """Names of the objectives."""
 
 
+def _form(name: str, kind: _Kind) -> str:
+    if kind.defaults:
+        inside = ", ".join(f"{key}={value:g}" for key, value in zip(kind.parameters, kind.defaults, strict=True))
+    else:
+        inside = ",".join(kind.parameters) or "n_0,…,n_K"
+    return f"{name}({inside})"
+
+
+_EACH = [_form(name, kind) for name, kind in _KINDS.items()]
+
+FORMS = f"{', '.join(_EACH[:-1])} or {_EACH[-1]}"
+"""How each is written, in words."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """What the design maximises, before K is known.
@@ -276,7 +290,4 @@ def _text(value: float) -> str:
 
 _FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*")
 _DIGITS = re.compile(r"\s*\d+\s*")
-_ACCEPTED = (
-    "rectangular(lower=0.5, tau=50), uniform(lower=0.5), shared(a,b) or histogram(n_0,…,n_K), "
-    "followed by tv or agreement if not the usual measure; expected_error or minimax"
-)
+_ACCEPTED = f"{FORMS}, followed by tv or agreement if not the usual measure; expected_error or minimax"

@@ -16,14 +16,21 @@ DAY = 86_400
 """Seconds in a day."""
 
 
-def opened(url: str, *, reading: bool) -> Store:
+def opened(url: str | None, *, reading: bool) -> Store:
     """Open a store; to look at a database, for reading only: so that looking makes and migrates nothing.
+
+    Args:
+        url: of the store; None for that of the environment, or the user's own.
+        reading: whether it is only looked at.
 
     Raises:
         CacheError: it cannot be used.
     """
-    from solver_cache import open_store
+    import os
 
+    from solver_cache import cache_url, open_store
+
+    url = url or cache_url(os.environ)
     if reading and "://" in url and "mode=" not in url:
         url += ("&" if "?" in url else "?") + "mode=ro"
     return open_store(url)

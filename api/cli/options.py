@@ -19,6 +19,15 @@ _DESIGN = "The design"
 
 AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
 
+StoreUrl = Annotated[
+    str | None,
+    Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
+]
+
+TableFormat = Annotated[
+    str | None, Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends")
+]
+
 
 @dataclass(frozen=True)
 class ProblemOptions:

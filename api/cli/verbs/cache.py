@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Annotated, Any
 
 from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, number
+from api.cli.options import AsJson, StoreUrl, number
 from api.cli.outcome import ExitCode, answer, end
 
 ACTIONS = ("ls", "stats", "check", "prune", "migrate")
@@ -14,10 +14,7 @@ ACTIONS = ("ls", "stats", "check", "prune", "migrate")
 
 def cache(
     action: Annotated[str, Argument("|".join(ACTIONS), "What to do.")],
-    url: Annotated[
-        str | None,
-        Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
-    ] = None,
+    url: StoreUrl = None,
     limit: Annotated[str, Option("--limit", "ls: at most so many.", "COUNT")] = "50",
     after: Annotated[str, Option("--after", "ls: continue behind this id.", "ID", otherwise="the start")] = "",
     days: Annotated[str, Option("--days", "prune: jobs that were over so long ago.", "DAYS")] = "30",
@@ -31,18 +28,15 @@ def cache(
     anything is wrong. prune forgets answers that would be misses anyway, and old jobs. migrate brings the tables of an
     earlier release up to date; every other use that may write does so too.
     """
-    import os
-
     from api.cli import caching
     from api.cli.report import as_json
     from darrm_opt.errors import InvalidInput
-    from solver_cache import cache_url
 
     if action not in ACTIONS:
         raise InvalidInput("ACTION", action, "one of " + ", ".join(ACTIONS))
     found: Any
     reading = action in {"ls", "stats", "check"}
-    with closing(caching.opened(url or cache_url(os.environ), reading=reading)) as store:
+    with closing(caching.opened(url, reading=reading)) as store:
         if action == "ls":
             found = caching.listed(store, number(limit), after)
             text = _rows(found)

@@ -6,20 +6,14 @@ from contextlib import closing
 from typing import Annotated
 
 from api.cli.declared import Option
-from api.cli.options import AsJson
+from api.cli.options import AsJson, StoreUrl, TableFormat
 from api.cli.outcome import answer, say
 
 
 def export(
     output: Annotated[str | None, Option("--output", "The table to be written.", "FILE")] = None,
-    format: Annotated[  # noqa: A002 — the option's name
-        str | None,
-        Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends"),
-    ] = None,
-    url: Annotated[
-        str | None,
-        Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
-    ] = None,
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -28,13 +22,10 @@ def export(
     The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
     when it is used; `darrm import` brings it into another store. Rows of another version are left out.
     """
-    import os
-
     from api.cli.caching import opened
     from api.cli.files import check_writable
     from api.cli.report import as_json
     from darrm_opt.errors import InvalidInput
-    from solver_cache import cache_url
     from solver_cache.tables.formats import format_of, write_table
     from solver_cache.tables.importing import exportable
 
@@ -42,7 +33,7 @@ def export(
         raise InvalidInput("output", None, "a file to be written")
     check_writable(output, "output")
     chosen = format_of(output, format)
-    with closing(opened(url or cache_url(os.environ), reading=True)) as store:
+    with closing(opened(url, reading=True)) as store:
         many = write_table(output, exportable(store.rows()), chosen.name)
         left = store.stats().rows - many
     if left > 0:

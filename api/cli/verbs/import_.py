@@ -5,21 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Annotated
 
-from api.cli.declared import Argument, Option
-from api.cli.options import AsJson
+from api.cli.declared import Argument
+from api.cli.options import AsJson, StoreUrl, TableFormat
 from api.cli.outcome import ExitCode, answer, end, say
 
 
 def import_(
     file: Annotated[str, Argument("FILE", "A table that `darrm export` wrote.")],
-    format: Annotated[  # noqa: A002 — the option's name
-        str | None,
-        Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends"),
-    ] = None,
-    url: Annotated[
-        str | None,
-        Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
-    ] = None,
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -27,18 +21,15 @@ def import_(
 
     An answer that is kept already stands. Rows that are refused are listed, the others are kept, and the exit code says so.
     """
-    import os
-
     from api.cli.caching import opened
     from api.cli.report import as_json
-    from solver_cache import cache_url
     from solver_cache.tables.formats import format_of, read_table
     from solver_cache.tables.importing import import_rows
 
     chosen = format_of(file, format)
     counts = {"new": 0, "known": 0, "refused": 0}
     refused = []
-    with closing(opened(url or cache_url(os.environ), reading=False)) as store:
+    with closing(opened(url, reading=False)) as store:
         for row in import_rows(read_table(file, chosen.name), store):
             counts[row.became] += 1
             if row.became == "refused":

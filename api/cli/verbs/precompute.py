@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Annotated, Any
 
 from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, number
+from api.cli.options import AsJson, StoreUrl, number
 from api.cli.outcome import ExitCode, answer, end, say
 
 _WHERE = "Where"
@@ -14,10 +14,7 @@ _WHERE = "Where"
 
 def precompute(
     grid: Annotated[str, Argument("GRID", "The grid file, .toml or .json: see docs/scale.md.")],
-    url: Annotated[
-        str | None,
-        Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),
-    ] = None,
+    url: StoreUrl = None,
     workers: Annotated[
         str | None, Option("--workers", "Processes on this machine.", "COUNT", _WHERE, "one for each processor")
     ] = None,

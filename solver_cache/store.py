@@ -10,9 +10,9 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from solver_cache.asked import asked_in
 from solver_cache.jobs import Jobs
 from solver_cache.key import CORE, Request
+from solver_cache.memory_index import MemoryIndex
 from solver_cache.memory_jobs import MemoryJobs
 from solver_cache.row import Row
 from solver_cache.settling import Settled
@@ -169,6 +169,7 @@ class MemoryStore:
         self.tally = Tally()
         self.jobs = MemoryJobs()
         self._rows: dict[str, Row] = {}
+        self._index = MemoryIndex()
         self._lock = threading.Lock()
 
     def get(self, key: str) -> Row | None:
@@ -184,6 +185,7 @@ class MemoryStore:
         with self._lock:
             if self._rows.get(row.key) in {None, replacing}:
                 self._rows[row.key] = row
+                self._index.put(row)
             return self._rows[row.key]
 
     def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
@@ -199,7 +201,11 @@ class MemoryStore:
     def remove(self, row: Row) -> bool:
         """Forget ``row``, if it stands; say whether it was there (`Store.remove`)."""
         with self._lock:
-            return self._rows.get(row.key) == row and self._rows.pop(row.key) == row
+            if self._rows.get(row.key) != row:
+                return False
+            del self._rows[row.key]
+            self._index.remove(row.key)
+            return True
 
     def rows(self, after: str = "") -> Iterator[Row]:
         """Yield every row behind ``after``, in the order of keys."""
@@ -214,9 +220,9 @@ class MemoryStore:
 
     def stricter(self, request: Request) -> Iterator[Row]:
         """Yield rows as `Store.stricter` says."""
-        present = [(asked_in(row.record), row) for row in self.rows() if row.core == CORE]
-        found = [(asked.utility, row.key, row) for asked, row in present if asked and asked.answers(request)]
-        return (row for *_, row in sorted(found, key=lambda each: each[:2], reverse=True))
+        with self._lock:
+            found = self._index.stricter(request)
+        return (row for key in found if (row := self._rows.get(key)) is not None)
 
     def faults(self) -> list[str]:
         """Return nothing: there is no place to be damaged."""

@@ -322,3 +322,20 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
     answer = found(request, store)
     assert answer.solution.gamma.tobytes() == monotone.gamma.tobytes()
     assert np.all(np.diff(answer.solution.gamma[6:]) >= 0)
+
+
+def test_what_comes_and_goes_is_found_and_not_found(store: Store) -> None:
+    """Also where rows were looked for before: what is sorted then is sorted again."""
+    rows = {shape: kept_row(Request(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}  # type: ignore[arg-type]
+    stale = replace(rows["free"], core=99)
+    assert list(store.stricter(WANTED)) == []
+    store.put(rows["monotone"])
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    store.put(stale)  # of another version
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    store.put(rows["free"], replacing=stale)
+    assert {*store.stricter(WANTED)} == {rows["free"], rows["monotone"]}
+    assert store.remove(rows["free"])
+    assert not store.remove(rows["free"])
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    assert list(store.stricter(Request(WANTED.problem, "uniform"))) == []

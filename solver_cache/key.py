@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
@@ -53,10 +54,10 @@ class Request:
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")
-        if (
-            not isinstance(goal, ScenarioObjective) or goal.digest
-        ):  # scenarios that will be drawn fit any K, and take long
-            goal.aim(problem.K)  # refuses a histogram, or scenarios at hand, for another K
+        if not isinstance(goal, ScenarioObjective):
+            _check_fit(goal, problem.K)
+        elif goal.digest:  # scenarios that will be drawn fit any K, and take long
+            goal.aim(problem.K)  # refuses scenarios at hand for another K
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)
@@ -80,6 +81,12 @@ class Request:
             "core": CORE,
         }
         return digest(canonical_json(content))
+
+
+@lru_cache(maxsize=1024)
+def _check_fit(goal: Objective, K: int) -> None:
+    """Refuse a histogram for another K. Remembered: of many problems most differ in other things."""
+    goal.aim(K)
 
 
 def canonical_json(content: Any) -> str:

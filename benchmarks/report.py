@@ -19,6 +19,9 @@ from benchmarks.run import Result
 
 RESULTS = ROOT / "benchmarks" / "results.md"
 
+OTHERS = ("precompute",)
+"""Sections that have tables of their own, written by `benchmarks.precompute`."""
+
 LIBRARIES = ("numpy", "scipy", "highspy", "numba")
 
 INTRODUCTION = """\
@@ -67,7 +70,7 @@ def merged(before: str, sections: dict[str, str]) -> str:
     parts = re.split(r"^(?=## )", before, flags=re.MULTILINE)[1:]
     kept = {part.splitlines()[0].removeprefix("## ").strip(): part.rstrip() + "\n" for part in parts}
     missing = {suite: f"## {suite}\n\nNot run yet.\n" for suite in SUITES}
-    chosen = {**missing, **{suite: part for suite, part in kept.items() if suite in SUITES}, **sections}
+    chosen = {**missing, **{suite: part for suite, part in kept.items() if suite in {*SUITES, *OTHERS}}, **sections}
     return "\n".join([INTRODUCTION, *chosen.values()])
 
 

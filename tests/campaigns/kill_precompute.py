@@ -7,8 +7,10 @@ its work until its leases have run out and others have taken over, then let go o
 
     PYTHONPATH=tests python -m campaigns.kill_precompute --kills 50
 
-What is shown: the table equals that of a loop in one process; every answer reached the store once; each key was solved to
-completion once more than its completion was lost with a process; no claim is open but of who was killed between keeping an answer and saying so.
+What is shown: the table equals that of a loop in one process; every key is done, once, by one owner; and each was solved to
+completion exactly once more than it was lost. The workers write down what they complete, the database knows whose answer
+it kept: every other completion must be one of a process that was killed (or ended with its scheduler), or one whose claim
+was lost to another owner while its process was cut off.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import postgres
-from counted_work import counts
+from counted_work import counts, lines
 
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.grid import grid_of
@@ -50,8 +53,8 @@ CUT = 1.5 * LEASE
 HOSTS = {"scheduler": "127.0.0.2", "worker 1": "127.0.0.3", "worker 2": "127.0.0.4"}
 GRID: dict[str, Any] = {
     "grid": [
-        {"K": 35, "epsilon": 0.1, "Delta": [1e-5, 1e-4], "m": {"from": 1.5, "to": 12, "step": 0.5}},
-        {"K": [11, 51], "epsilon": [0.1, 0.2], "Delta": [0, 1e-5], "m": [2, 3, 4]},
+        {"K": 35, "epsilon": 0.1, "Delta": [1e-5, 1e-4], "m": {"from": 1.5, "to": 12, "step": 0.25}},
+        {"K": [11, 21, 51], "epsilon": [0.05, 0.1, 0.2], "Delta": [0, 1e-5], "m": [2, 3, 4, 5]},
     ]
 }
 
@@ -89,8 +92,9 @@ class Tally:
         problems: in all the tables that were made.
         begun: solves begun.
         completed: solves that came to their end.
+        lost: completed solves that were lost with their process.
+        outrun: completed solves whose claim another owner had taken over.
         taken_over: claims that another took after their owner was lost.
-        unsaid: claims that ran out with the answer kept: their owner was killed before it said so.
         wrong: what is not as it should be; empty, or the run is.
         seconds: how long it took [s].
     """
@@ -100,8 +104,9 @@ class Tally:
     problems: int = 0
     begun: int = 0
     completed: int = 0
+    lost: int = 0
+    outrun: int = 0
     taken_over: int = 0
-    unsaid: int = 0
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -117,6 +122,8 @@ class Surroundings:
         path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
         self._environment = {**os.environ, "PYTHONPATH": path, "COUNTED": str(folder / "counted")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ended: set[int] = set()
+        self.cut: set[int] = set()
         self._logged: dict[str, int] = {}
 
     def mend(self) -> None:
@@ -126,6 +133,8 @@ class Surroundings:
             done = (None, 0) if name == "driver" else (None,)
             if there is not None and there.poll() in done:
                 continue
+            if there is not None:
+                self.ended.add(there.pid)
             with (self._folder / f"{name}.log").open("ab") as log:
                 self._logged[name] = log.tell()
                 self.processes[name] = subprocess.Popen(
@@ -145,6 +154,8 @@ class Surroundings:
     def close(self) -> None:
         """Kill everything."""
         for process in self.processes.values():
+            if process.poll() is not None:
+                self.ended.add(process.pid)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait(30)
@@ -162,24 +173,31 @@ class Surroundings:
         return [sys.executable, "-m", "distributed.cli.dask_worker", *where]
 
 
-def campaign(kills: int, seed: int, pause: tuple[float, float]) -> Tally:
-    """Kill so many processes, and then let the run end; if it ends before, begin again with a new place."""
+def campaign(kills: int, seed: int, pause: tuple[float, float], seconds: float = math.inf) -> Tally:
+    """Kill so many processes, or for so long [s], and then let the run end; if it ends before, begin with a new place."""
     tally, rng, began = Tally(), random.Random(seed), time.monotonic()
     expected = undisturbed()
-    while tally.kills.total() < kills:
+    while tally.kills.total() < kills and time.monotonic() - began < seconds:
         with tempfile.TemporaryDirectory() as name:
-            once(Path(name), expected, kills, rng, pause, tally)
+            once(Path(name), expected, kills, rng, pause, tally, began + seconds)
+        print(f"{time.monotonic() - began:.0f} s", *report(tally), *tally.wrong, sep="\n", file=sys.stderr)  # noqa: T201
     tally.seconds = time.monotonic() - began
     return tally
 
 
 def once(
-    folder: Path, expected: list[Row], kills: int, rng: random.Random, pause: tuple[float, float], tally: Tally
+    folder: Path,
+    expected: list[Row],
+    kills: int,
+    rng: random.Random,
+    pause: tuple[float, float],
+    tally: Tally,
+    until: float,
 ) -> None:
-    """Make the table once, killing."""
+    """Make the table once, killing until then (by `time.monotonic`)."""
     url = postgres.server().url(postgres.server().new())
     open_store(url).close()
-    around, killed, before = Surroundings(folder, url), 0, 0
+    around, before = Surroundings(folder, url), 0
     end = time.monotonic() + 1800
     with closing(around):
         around.mend()
@@ -188,7 +206,7 @@ def once(
                 tally.wrong.append("the run does not end")
                 return
             time.sleep(rng.uniform(*pause))
-            if around.over() or tally.kills.total() >= kills:
+            if around.over() or tally.kills.total() >= kills or time.monotonic() > until:
                 around.mend()
                 continue
             victim = rng.choice(VICTIMS)
@@ -198,39 +216,46 @@ def once(
                 continue
             before = begun
             if victim.startswith("worker") and rng.random() < 0.1:
+                around.cut.add(around.processes[victim].pid)
                 _cut(around.processes[victim])
                 tally.cut += 1
             else:
                 around.processes[victim].kill()
                 around.processes[victim].wait(30)
                 tally.kills[victim.split()[0]] += 1
-                killed += 1
             around.mend()
-    look(folder, url, expected, killed, tally)
+    look(folder, url, expected, around, tally)
 
 
-def look(folder: Path, url: str, expected: list[Row], killed: int, tally: Tally) -> None:
+def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tally: Tally) -> None:
     """Hold what came of it against an undisturbed run."""
     with closing(open_store(url)) as store:
         if [*store.rows()] != expected:
             tally.wrong.append("the table differs from that of an undisturbed run")
         counted = store.jobs.counts()
-        # who is killed between keeping an answer and saying so leaves a claim that runs out, and an answer that is there
-        tally.unsaid += counted["running"]
-        if counted["done"] + counted["running"] != len(expected) or sum(counted.values()) != len(expected):
+        if counted["done"] != len(expected) or sum(counted.values()) != len(expected):
             tally.wrong.append(f"jobs: {counted}")
-        attempts = {job.id.partition(":")[2]: job.attempts for job in store.jobs.list(limit=10_000)}
-    completed, begun = counts(folder / "counted"), counts(folder / "counted", "begun")
+        jobs = {job.id.partition(":")[2]: job for job in store.jobs.list(limit=10_000)}
+    told = lines(folder / "counted")
     tally.problems += len(expected)
-    tally.begun += begun.total()
-    tally.completed += completed.total()
-    tally.taken_over += sum(attempts.values()) - len(attempts)
-    for key, claimed in attempts.items():
-        # each claim but the last was lost with its owner: so there are at most as many completions, and at least one
-        if not 1 <= completed[key] <= claimed:
-            tally.wrong.append(f"{key}: completed {completed[key]} times under {claimed} claims")
-    if completed.total() - len(expected) > killed + tally.cut:
-        tally.wrong.append(f"{completed.total()} completions, {killed} kills")
+    tally.begun += sum(line.word == "begun" for line in told)
+    tally.completed += sum(line.word == "done" for line in told)
+    tally.taken_over += sum(job.attempts - 1 for job in jobs.values())
+    refused = {(line.key, line.owner) for line in told if line.word == "refused"}
+    for key, job in jobs.items():
+        by = json.loads(job.result or "{}").get("by")
+        done = [line for line in told if (line.word, line.key) == ("done", key)]
+        if sum(line.owner == by for line in done) != 1:
+            tally.wrong.append(f"{key}: kept by {by}, completed by {done}")
+        lost = [line for line in done if line.owner != by]
+        outrun = [line for line in lost if (key, line.owner) in refused or line.process in around.cut]
+        tally.outrun += len(outrun)
+        tally.lost += len(lost) - len(outrun)
+        tally.wrong += [
+            f"lost without a reason: {line}" for line in lost if line not in outrun and line.process not in around.ended
+        ]
+    if tally.completed != tally.problems + tally.lost + tally.outrun:
+        tally.wrong.append(f"{tally.completed} completions of {tally.problems} problems")
 
 
 def undisturbed() -> list[Row]:
@@ -265,12 +290,12 @@ def _free_port(host: str) -> int:
 def report(tally: Tally) -> Iterator[str]:
     """Yield what came of it, as lines of a page."""
     kinds = ", ".join(f"{many} {kind}s" for kind, many in sorted(tally.kills.items()))
-    yield "| killed | cut off | problems | solves begun | completed | claims taken over | kept, not said | wrong |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| killed | cut off | problems | solves begun | completed | lost with a process | lost with a claim | claims taken over | wrong |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     wrong = "none" if not tally.wrong else f"**{len(tally.wrong)}**"
     yield (
         f"| {tally.kills.total()} ({kinds}) | {tally.cut} | {tally.problems} | {tally.begun} | {tally.completed} | "
-        f"{tally.taken_over} | {tally.unsaid} | {wrong} |"
+        f"{tally.lost} | {tally.outrun} | {tally.taken_over} | {wrong} |"
     )
 
 
@@ -280,9 +305,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pause", type=float, nargs=2, default=(0.2, 1.5), help="between kills [s]")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="kill for so long at most")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    tally = campaign(asked.kills, asked.seed, tuple(asked.pause))
+    tally = campaign(asked.kills, asked.seed, tuple(asked.pause), 60 * asked.minutes)
     print(json.dumps(asdict(tally)) if asked.json else "\n".join([*report(tally), *tally.wrong]))  # noqa: T201
     sys.exit(bool(tally.wrong))
 

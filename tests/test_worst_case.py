@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from exact import NEGLIGIBLE, Voters, named
+from exact import NEGLIGIBLE, Voters, mean, named, signed
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NOISES, Asked, asked, noises, random_noise
@@ -281,6 +282,32 @@ def test_separable_is_the_enumeration(seed: int) -> None:
     assert abs(found.value - true.value) <= 4 * error + 1e-15
     assert found.bound >= true.value - 4 * error
     assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= 4 * error + 1e-15
+
+
+@pytest.mark.parametrize(("K", "affected"), [(1, 1), (4, 4), (5, 3)])
+def test_the_separable_search_sees_both_sides_of_the_mirror(
+    monkeypatch: pytest.MonkeyPatch, K: int, affected: int
+) -> None:
+    """More voters at (y, x) than at (x, y) are hardly ever the worst, so that no answer tells whether they were seen."""
+    seen = {}
+
+    def kept(rows: Rows, *_: object) -> None:
+        for row, nx, ny in zip(rows.values, rows.nx, rows.ny, strict=True):
+            seen[int(nx), int(ny)] = row.copy()
+        search_separable(rows, constraint, Collector())
+
+    monkeypatch.setattr("darrm_opt.design.worst_case.search_separable", kept)
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, 0.1), Privacy(0.9, 0.0), affected))
+    noise = random_noise(np.random.default_rng(K), K, "uniform")
+    with pytest.raises(AssertionError, match="saw no multiset"):
+        separable_worst_case(noise, constraint)
+    assert set(seen) == {(nx, ny) for nx in range(affected + 1) for ny in range(affected + 1 - nx)}
+    x, y, g = Fraction(constraint.corners.x), Fraction(constraint.corners.y), signed(noise.values, Fraction)
+    one, zero = Fraction(1), Fraction(0)
+    for (nx, ny), row in seen.items():
+        rest = K - nx - ny
+        exact = [mean(g, [x] * nx + [y] * ny + [one] * ones + [zero] * (rest - ones)) for ones in range(rest + 1)]
+        assert row == pytest.approx([*map(float, exact)], abs=1e-14)
 
 
 @pytest.mark.parametrize("Delta", [1e-7, 1e-4, 1e-2, 0.2])

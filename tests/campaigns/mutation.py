@@ -59,6 +59,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "cuts_near_faces_are_cuts",
         "layers_at_hand_change_nothing",
         "a_search_gives_up_at_its_deadline",
+        "the_separable_search_sees_both_sides_of_the_mirror",
         "separable_is_the_enumeration",
     ),
     "design.pruned": (

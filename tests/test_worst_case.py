@@ -450,10 +450,14 @@ def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None
         assert near.bound == near.value  # no proof, and no error charged
 
 
-@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-3, 0.3])
-def test_what_a_monotone_search_charges_for_rounding(Delta: float) -> None:
-    """Besides the blossom's error: r convolution steps and the sums of T + 1 products, and two tails that are cut off."""
-    constraint = PrivacyConstraint.of(Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2), 7))
+@pytest.mark.parametrize(("epsilon", "Delta"), [(0.3, 0.0), (0.3, 1e-6), (0.3, 1e-3), (0.3, 0.3), (1e-4, 0.0)])
+def test_what_a_monotone_search_charges_for_rounding(epsilon: float, Delta: float) -> None:
+    """Besides the blossom's error: r convolution steps and the sums of T + 1 products, and two tails that are cut off.
+
+    Near ε = 0, where φ is small, even the tails show in the bound.
+    """
+    target = Privacy(0.6 if epsilon > 0.1 else 0.0, Delta / 2)
+    constraint = PrivacyConstraint.of(Problem(9, Privacy(epsilon, Delta), target, 7))
     noise = random_noise(np.random.default_rng(1), 9, "monotone")
     largest, found = float(noise.values.max()), worst_case(noise, constraint, above=-math.inf)
     terms = min(7, terms_of(7 * constraint.corners.Delta)) if Delta > 0 else 0

@@ -38,6 +38,9 @@ Result = TypeVar("Result")
 THREADS = 4
 """Looks into the store at once."""
 
+AGAIN = 1
+"""When to ask again for an answer that is not there yet [s]."""
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -50,7 +53,7 @@ class Pending:
     """
 
     job: Job
-    retry_after: int = 1
+    retry_after: int = AGAIN
     nearest: dict[str, Any] | None = None
 
 

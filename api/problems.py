@@ -60,13 +60,14 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {
             "model": ProblemDetails,
             "description": _DESCRIPTIONS[status],
-            **({"headers": _RETRY_AFTER} if status in {429, 503} else {}),
+            **({"headers": RETRY_AFTER} if status in {429, 503} else {}),
         }
         for status in sorted({*statuses, *EVERYWHERE})
     }
 
 
-_RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
+RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
+"""Documentation of the header that says when to come back."""
 
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",

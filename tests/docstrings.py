@@ -33,6 +33,8 @@ UNITS = {
 }
 """Names whose description must carry their unit."""
 
+OURS = {"darrm_opt", "solver_cache", "api"}
+
 RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 """How a sentence says what comes back, where there is no section for it."""
 
@@ -47,10 +49,16 @@ def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
             continue
         yield f"{module.__name__}.{name}", thing
         if inspect.isclass(thing) and not issubclass(thing, Enum):
-            for method, found in vars(thing).items():
+            for method, found in _members(thing).items():
                 each = found.__func__ if isinstance(found, classmethod | staticmethod) else found
                 if not method.startswith("_") and (inspect.isfunction(each) or isinstance(each, property)):
                     yield f"{module.__name__}.{name}.{method}", each
+
+
+def _members(thing: type) -> dict[str, Any]:
+    """Return what a class has, with what it has from classes of ours."""
+    ours = [base for base in reversed(thing.__mro__) if base.__module__.partition(".")[0] in OURS]
+    return {name: found for base in ours for name, found in vars(base).items()}
 
 
 def lacks(thing: Any) -> Iterator[str]:

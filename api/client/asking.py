@@ -1,12 +1,11 @@
-"""What is asked, and what came back, as plain data."""
+"""What is asked, as plain data."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any
 
-from api.client.errors import Distrusted
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
 from solver_cache.key import Request
 
@@ -33,23 +32,13 @@ def with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:
     return Problem.from_allowance(problem.K, m, voter.epsilon, voter.delta, delta, problem.affected)
 
 
-def member(told: Any, name: str) -> Any:
-    """Return a member of an answer.
-
-    Raises:
-        Distrusted: it has none of that name.
-    """
-    if not isinstance(told, dict) or name not in told:
-        raise Distrusted(f"The answer lacks {name}: is this a darrm-opt service of this version?")
-    return told[name]
+def budgeted(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
+    """Return the voters of a problem, and what all releases together may cost, as a request states them."""
+    asked = numbers(problem)
+    voters = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
+    return {**voters, "queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
 
 
-def members(told: Any, kind: type[dict[str, Any] | list[Any]]) -> Collection[Any]:
-    """Return the values of an object, or the items of a list, in an answer.
-
-    Raises:
-        Distrusted: it is none.
-    """
-    if not isinstance(told, kind):
-        raise Distrusted(f"The answer has {type(told).__name__} where {kind.__name__} should be.")
-    return list(told.values()) if isinstance(told, dict) else told
+def listed(values: Iterable[Any] | None) -> list[Any] | None:
+    """Return what a request lists; None where that is left to the other side."""
+    return None if values is None else list(values)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from api.client.asking import design, member, members, numbers, with_allowance
+from api.client.asking import budgeted, design, numbers
+from api.client.checks import (
+    certificate_checked,
+    comparison_checked,
+    member,
+    plan_checked,
+)
+from api.client.curves import CurvesClient
 from api.client.errors import Distrusted, error_of
 from api.client.jobs import JobsClient
 from api.client.opening import open_source
-from api.client.received import Received, noise_of, private, problem_told, proved
+from api.client.received import Received, proved
 from api.client.transport import Deadline
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
@@ -39,7 +45,7 @@ RETRIES = 6
 """How often a request is sent again unless told otherwise: some ten seconds of a service that restarts."""
 
 
-class DarrmClient:
+class DarrmClient(CurvesClient):
     """Asks a service, or a table file, for certified noise functions. Safe to use from several threads.
 
     Args:
@@ -88,8 +94,7 @@ class DarrmClient:
             raise InvalidInput("timeout", timeout, SECONDS)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
-        self._timeout = timeout
-        self._source = open_source(chosen, key, timeout, retries, tls, proxy)
+        super().__init__(open_source(chosen, key, timeout, retries, tls, proxy), timeout)
         self.jobs = JobsClient(self._source, timeout)
 
     def gamma(
@@ -147,122 +152,6 @@ class DarrmClient:
             raise Distrusted("The answer does not have one result for each problem.")
         return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
 
-    def error_curve(
-        self,
-        problem: Problem,
-        objective: AnyObjective | str = "rectangular",
-        shape: Shape = "free",
-        *,
-        points: int = 101,
-        baselines: Sequence[str] | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved.
-
-        Args:
-            problem: what is asked.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
-            points: values of p, evenly from 0.5 to 1.
-            baselines: names of those to compare with; None for the usual ones.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
-        """
-        request = Request(problem, objective, shape)
-        body = {**design(request), "points": points, "baselines": None if baselines is None else list(baselines)}
-        told = self._ask("error-curve", body, timeout)
-        for curve in members(member(told, "curves"), dict):
-            private(member(curve, "gamma"), problem)
-        return dict(told)
-
-    def tradeoff(
-        self,
-        problem: Problem,
-        ms: Sequence[float],
-        objective: AnyObjective | str = "rectangular",
-        shape: Shape = "free",
-        *,
-        delta: float | None = None,
-        baselines: Sequence[str] | None = None,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return γ_opt for many allowances, as the REST interface has it; every γ was proved for its own target.
-
-        Args:
-            problem: gives K, the voters and how many are affected; its target does not count.
-            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
-            delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
-            baselines: whose average errors are told beside.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
-        """
-        request = Request(problem, objective, shape)
-        body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
-        body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
-        body |= {"delta": delta, "baselines": None if baselines is None else list(baselines)}
-        told = self._ask("tradeoff", body, timeout)
-        points = members(member(told, "points"), list)
-        if len(points) != len(ms):
-            raise Distrusted("The answer does not have one point for each allowance.")
-        for m, point in zip(ms, points, strict=True):
-            wanted = with_allowance(problem, m, delta)
-            if problem_told(member(point, "problem")) != wanted:
-                raise Distrusted(f"The point for {m:g} is for another problem.")
-            private(member(point, "gamma"), wanted)
-        return dict(told)
-
-    def profile(
-        self,
-        problem: Problem,
-        objective: AnyObjective | str = "rectangular",
-        shape: Shape = "free",
-        *,
-        gamma: ArrayLike | NoiseFunction | None = None,
-        epsilons: Sequence[float] | None = None,
-        points: int = 16,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``, as the REST interface has it.
-
-        Its γ was proved private, and its δ computed again: they are this process's own.
-
-        Args:
-            problem: what is asked.
-            objective: as in `gamma`.
-            shape: as in `gamma`.
-            gamma: γ(0..K) of yours, private or not; None for γ_opt.
-            epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
-            points: how many, where ``epsilons`` is None.
-            timeout: for this call [s]; None for the client's.
-
-        Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
-        """
-        from darrm_opt.design.profile import privacy_profile
-
-        request = Request(problem, objective, shape)
-        given = None if gamma is None else NoiseFunction(gamma, problem.K)
-        body = {**design(request), "points": points}
-        body["gamma"] = None if given is None else given.values.tolist()
-        body["epsilons"] = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
-        told = self._ask("profile", body, timeout)
-        noise = noise_of(member(told, "gamma"), problem.K)
-        if given is None:
-            verify(problem, noise)
-        elif noise != given:
-            raise Distrusted("The profile is that of another γ than the one that was sent.")
-        at = member(told, "epsilon")
-        if not isinstance(at, list) or (epsilons is not None and at != body["epsilons"]):
-            raise Distrusted("The profile is at other ε than those that were asked.")
-        own = privacy_profile(noise, problem, at)
-        return {**told, "delta": own.deltas.tolist(), "attained": own.attained.tolist()}
-
     def verify(
         self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
     ) -> Certificate:
@@ -280,9 +169,7 @@ class DarrmClient:
         proof = verify(problem, gamma)
         noise = NoiseFunction(gamma, problem.K)
         body = {**numbers(problem), "gamma": noise.values.tolist(), "arithmetic": arithmetic}
-        told = self._ask("verify", body, None)
-        if member(told, "private") is not True or problem_told(member(told, "problem")) != problem:
-            raise Distrusted("The answer is no proof of what was asked.")
+        certificate_checked(self._ask("verify", body, None), problem)
         return proof
 
     def compare(
@@ -311,15 +198,8 @@ class DarrmClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        asked = numbers(problem)
-        body = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
-        body |= {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
-        body |= {"objective": str(objective), "prior": prior}
-        told = self._ask("compare", body, timeout)
-        for row in members(member(told, "rows"), list):
-            if member(row, "gamma") is not None:
-                noise_of(row["gamma"], problem.K)
-        return dict(told)
+        body = budgeted(problem, queries, total) | {"objective": str(objective), "prior": prior}
+        return comparison_checked(self._ask("compare", body, timeout), problem)
 
     def plan(
         self,
@@ -349,21 +229,9 @@ class DarrmClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        asked = numbers(problem)
-        body = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
-        body |= {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
-        body |= {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        body = budgeted(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         told = self._ask("plan", body, timeout)
-        as_they_are = not fresh and queries > 1  # models trained once: their own privacy does not count
-        voter = Privacy(math.inf) if as_they_are else problem.voter
-        for option in members(member(told, "options"), list):
-            if member(option, "gamma") is not None:
-                wanted = problem_told(member(option, "problem"))
-                if (wanted.K, wanted.voter, wanted.affected) != (problem.K, voter, problem.affected):
-                    raise Distrusted("The plan has a γ for other voters than those that were asked.")
-                private(option["gamma"], wanted)
-        member(told, "advice")
-        return dict(told)
+        return plan_checked(told, problem, trained_once=not fresh and queries > 1)
 
     def estimate(
         self,
@@ -394,12 +262,6 @@ class DarrmClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline.after(self._timeout if timeout is None else timeout)
-
-    def _ask(self, verb: str, body: dict[str, Any], timeout: float | None) -> Any:
-        return self._source.ask(verb, body, self._deadline(timeout))
 
     def _settled(self, item: Any, request: Request, deadline: Deadline) -> Received | DarrmError:
         """Return one result of a batch, having waited for it if need be."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from api.client.asking import design, member, members
+from api.client.asking import design
+from api.client.checks import member, members
 from api.client.errors import Distrusted, JobOver, TimedOut
 from api.client.received import Received, proved
 from api.client.source import Source

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Header, HTTPException, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
 from api import problems, progress
+from api.desk import AGAIN, Pending
 from api.routes.at import AtDesk
 from api.routes.reading import new_router
+from api.routes.rendering import jsoned, later
 from api.schemas import DesignRequest, GammaAnswer, PendingAnswer, from_query, query_parameters
 from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
 from solver_cache.jobs import Job
@@ -19,10 +21,6 @@ router = new_router("jobs", "/v1/jobs")
 Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
-_RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
-
-AGAIN = 1
-"""When to ask again for a job that is not over [s]."""
 
 
 @router.post(
@@ -31,7 +29,7 @@ AGAIN = 1
     summary="Have a γ designed, without waiting for it",
     responses={
         200: {"model": JobAnswer, "description": "The job is done already.", "headers": _LOCATION},
-        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **_RETRY_AFTER}},
+        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **problems.RETRY_AFTER}},
         **problems.responses(404, 422),
     },
 )
@@ -80,7 +78,11 @@ async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
     summary="What came of a job",
     response_model=GammaAnswer,
     responses={
-        202: {"model": PendingAnswer, "description": "Not there yet.", "headers": {**_LOCATION, **_RETRY_AFTER}},
+        202: {
+            "model": PendingAnswer,
+            "description": "Not there yet.",
+            "headers": {**_LOCATION, **problems.RETRY_AFTER},
+        },
         **problems.responses(404, 409, 422),
     },
 )
@@ -92,12 +94,10 @@ async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
     result = await desk.result(job) if job.state == "done" else None
     if result is not None:
-        return JSONResponse(GammaAnswer.model_validate(result).model_dump(mode="json"))
+        return jsoned(GammaAnswer.model_validate(result))
     if job.state == "done":
         job = await desk.again(job)
-    where = f"/v1/jobs/{job.id}"
-    pending = PendingAnswer(id=job.id, state=job.state, location=where, retry_after=AGAIN, nearest=None)
-    return JSONResponse(pending.model_dump(mode="json"), 202, {"Location": where, "Retry-After": str(AGAIN)})
+    return later(Pending(job))
 
 
 @router.get(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from api import metrics
@@ -15,21 +12,11 @@ from api.problem_details import MEDIA_TYPE, ProblemDetails
 from api.readiness import Readiness, ready
 from api.request_id import current
 from api.routes.at import AtDesk
-from api.schemas import HealthAnswer
-from api.schemas.fields import Answer
+from api.schemas import HealthAnswer, ReadyAnswer
 from darrm_opt import __version__
 from solver_cache.errors import CacheError
 
 router = APIRouter(tags=["operating"])
-
-
-class ReadyAnswer(Answer):
-    """Answers can be given."""
-
-    status: Literal["ready"]
-    checks: dict[str, str] = Field(
-        description="What was looked at: database, solver; 'ok', 'busy' (all solver processes are at work) or 'off'."
-    )
 
 
 @router.get("/healthz", summary="Whether the process is up")

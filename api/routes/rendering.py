@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel
 
-from api import formats
+from api import formats, problems
 from api.desk import Pending
 from api.schemas import GammaAnswer, PendingAnswer
 from api.served import Body, same
@@ -22,10 +22,7 @@ ACCEPTED_LATER: dict[int | str, dict[str, Any]] = {
     202: {
         "model": PendingAnswer,
         "description": "Not there yet: a job works on it. Ask for the job, or again for the answer.",
-        "headers": {
-            "Location": {"description": "The job.", "schema": {"type": "string"}},
-            "Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}},
-        },
+        "headers": {"Location": {"description": "The job.", "schema": {"type": "string"}}, **problems.RETRY_AFTER},
     }
 }
 """Documentation of an answer that is not there yet."""

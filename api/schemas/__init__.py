@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api.schemas.accounts import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest
+from api.schemas.batch import BatchAnswer, BatchItem, BatchRequest
 from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,
@@ -12,8 +13,10 @@ from api.schemas.curves import (
     TradeoffRequest,
 )
 from api.schemas.design import CertificateAnswer, DesignRequest, GammaAnswer, InField, ProblemAnswer, ProblemRequest
+from api.schemas.estimates import EstimateAnswer
 from api.schemas.fields import ACCEPTED, LARGEST_POINTS, field_of
-from api.schemas.planning import BatchAnswer, BatchItem, BatchRequest, EstimateAnswer, HealthAnswer, PendingAnswer
+from api.schemas.jobs import PendingAnswer
+from api.schemas.operating import HealthAnswer, ReadyAnswer
 from api.schemas.plans import PlanAnswer, PlanRequest
 from api.schemas.proofs import VerifyAnswer, VerifyRequest
 from api.schemas.query import from_query, query_parameters
@@ -43,6 +46,7 @@ __all__ = [
     "ProblemRequest",
     "ProfileAnswer",
     "ProfileRequest",
+    "ReadyAnswer",
     "TradeoffAnswer",
     "TradeoffRequest",
     "VerifyAnswer",

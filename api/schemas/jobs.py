@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import JOB_EXAMPLE
-from api.schemas.design import ProblemAnswer
+from api.examples import JOB_EXAMPLE, PENDING_EXAMPLE
+from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import Answer, Asked, described
 from darrm_opt.record import problem_from_record, problem_record
 from solver_cache.jobs import LISTED, Job
@@ -39,6 +39,20 @@ class ListRequest(Asked):
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
     ] = None
+
+
+class PendingAnswer(Answer):
+    """The answer is not there yet: a job works on it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [PENDING_EXAMPLE]})
+
+    id: str = Field(description="Id of the job, and content key of the γ to come.")
+    state: str = Field(description="queued or running.")
+    location: str = Field(description="Where to ask for the job.")
+    retry_after: int = Field(description="When to ask again [s].", ge=0)
+    nearest: GammaAnswer | None = Field(
+        description="The best kept γ whose guarantee implies the one that was asked, to be used meanwhile; null if none."
+    )
 
 
 class ProgressAnswer(Answer):

@@ -51,7 +51,7 @@ class Cluster:
         patience: float = PATIENCE,
     ) -> None:
         try:
-            import distributed
+            import distributed  # noqa: F401 — whether it is there
         except ImportError as err:
             raise BackendUnavailable("Dask is not installed: pip install 'darrm-opt[dask]'.") from err
         from solver_cache.precompute.processes import processors
@@ -62,14 +62,7 @@ class Cluster:
         self._many = 1
         self._local: Any = None
         if scheduler is None:
-            self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=workers or processors(),
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.ERROR,
-            )
+            self._local = _local(workers or processors())
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:
             raise InvalidInput("scheduler", scheduler, "an address such as tcp://HOST:8786")
@@ -168,6 +161,22 @@ class Cluster:
         except Exception:  # noqa: BLE001 — as it was; `news` finds out whether the scheduler is gone
             return
         self._many = max(1, threads)
+
+
+def _local(workers: int) -> Any:
+    """Start a scheduler and workers on this machine, without what nobody looks at: the dashboard, and profiles of workers."""
+    import dask
+    import distributed
+
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        return distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=logging.ERROR,
+        )
 
 
 def _collected(work: Work, task: Task) -> list[Event]:

@@ -74,8 +74,11 @@ def _larger(release: Release, accuracy: float, situation: Situation) -> Remedy |
     epsilon, _ = least_cost(release, situation.queries, total.delta)
     if not total.epsilon < epsilon <= LARGEST_TARGET_EPSILON:
         return None
-    words = f"Allow a total ε of {_above(epsilon):g} at the same δ."
-    return Remedy("total", situation.queries, Privacy(epsilon, total.delta), accuracy, words)
+    enough = Privacy(
+        _above(epsilon), total.delta
+    )  # what the words say: a total is read to fewer digits than this one has
+    words = f"Allow a total ε of {enough.epsilon:g} at the same δ."
+    return Remedy("total", situation.queries, enough, accuracy, words)
 
 
 def _of_models(situation: Situation) -> Remedy | None:
@@ -88,11 +91,12 @@ def _of_models(situation: Situation) -> Remedy | None:
         models = together(situation.voter, r, min(2 * r * situation.voter.delta, 0.5))
     if models.epsilon > LARGEST_TARGET_EPSILON:
         return None
+    enough = Privacy(_above(models.epsilon), _above(models.delta))
     words = (
-        f"Allow a total of ({_above(models.epsilon):g}, {_above(models.delta):g}): then the models themselves are private "
+        f"Allow a total of ({enough.epsilon:g}, {enough.delta:g}): then the models themselves are private "
         "enough, and their plain majority needs no noise, for any number of queries."
     )
-    return Remedy("total", None, models, 1.0, words)
+    return Remedy("total", None, enough, 1.0, words)
 
 
 def _above(value: float) -> float:

@@ -16,13 +16,14 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parent.parent
 
 CARRIED = {
+    "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/results.md": "benchmarks.md",
 }
 """Files outside docs/ that are pages of the site, by their path in the repository."""
 
-LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -42,7 +43,7 @@ def relinked(link: re.Match[str], here: str) -> str:
     """Return a link as the site needs it.
 
     Args:
-        link: a match of `LINK`.
+        link: a match of `LINK`; an image is one too.
         here: path of the page in the repository.
     """
     target, anchor = link["target"], link["anchor"] or ""
@@ -56,4 +57,4 @@ def relinked(link: re.Match[str], here: str) -> str:
     else:
         return link["text"] if there in link["text"] else f"{link['text']} (`{there}` in the repository)"
     start = CARRIED.get(here, here.removeprefix("docs/"))
-    return f"[{link['text']}]({posixpath.relpath(to, posixpath.dirname(start) or '.')}{anchor})"
+    return f"{link['image']}[{link['text']}]({posixpath.relpath(to, posixpath.dirname(start) or '.')}{anchor})"

@@ -142,7 +142,7 @@ def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K:
 
 @pytest.mark.parametrize("K", [LONG, LONG + 1, LONG + 60])
 def test_masses_of_many_voters(K: int) -> None:
-    """From `LONG` voters on they are made another way, within the same bound."""
+    """Beyond `LONG` voters they are made another way, within the same bound."""
     rng = np.random.default_rng(K)
     probabilities = np.array([1e-12, 0.02, 0.475, 0.525, 1 - 1e-6])
     counts = np.array(
@@ -161,6 +161,14 @@ def test_masses_of_many_voters(K: int) -> None:
             shifted = [Decimal(0)] * int(certain) + exact + [Decimal(0)] * int(K - count.sum() - certain)
             error = sum(abs(Decimal(float(value)) - true) for value, true in zip(row, shifted, strict=True))
             assert error <= Decimal(rounding_error(K, 1.0))
+
+
+def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways keep the bound, so that nothing but this tells which was gone."""
+    monkeypatch.setattr("darrm_opt.design.blossom._long_mass", lambda *asked: np.full(asked[-1] + 1, 7.0))
+    nobody = np.zeros((2, 1), dtype=np.int64)
+    assert np.array_equal(mass(np.array([0.25]), nobody, nobody[:, 0], LONG), np.eye(2, LONG + 1)[[0, 0]])
+    assert np.array_equal(mass(np.array([0.25]), nobody, nobody[:, 0], LONG + 1), np.full((2, LONG + 2), 7.0))
 
 
 @pytest.mark.parametrize("K", [3, LONG + 1])

@@ -158,7 +158,7 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
 
 
 LONG = 200
-"""From this K on a row is made from binomial masses by convolution, not voter by voter."""
+"""Beyond this K a row is made from binomial masses by convolution, not voter by voter."""
 
 
 def _long_mass(probabilities: Array, counts: NDArray[np.int64], ones: int, K: int) -> Array:

@@ -296,12 +296,14 @@ def test_what_is_missing_is_named(arguments: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--plot"])
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(option: str, tmp_path: Path) -> None:
-    (tmp_path / "folder.png").mkdir()
-    missing = tmp_path / "none" / "gamma.png"
-    expected = f"Error: {option}: '{missing}' is not valid: expected a file that can be written. There is no folder {missing.parent}."
-    assert refused("solve", option, str(missing))[:200] == expected[:200]
-    assert refused("solve", option, str(tmp_path / "folder.png")).endswith("It is a folder.")
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a long path is shown in part
+    Path("folder.png").mkdir()
+    expected = f"Error: {option}: 'none/gamma.png' is not valid: expected a file that can be written. There is no folder "
+    assert refused("solve", option, "none/gamma.png").startswith(expected)
+    assert refused("solve", option, "folder.png").endswith("It is a folder.")
 
 
 def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

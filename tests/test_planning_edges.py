@@ -11,7 +11,8 @@ from darrm_opt import Privacy, verify
 from darrm_opt.accounting import TooMuchWork, exact_epsilon
 from darrm_opt.baselines import subsampling
 from darrm_opt.planning import plan, planner
-from darrm_opt.planning.option import Option, Situation
+from darrm_opt.planning.option import Option
+from darrm_opt.planning.situation import Situation
 
 INF = Privacy(math.inf)
 

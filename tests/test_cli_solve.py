@@ -301,7 +301,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # a long path is shown in part
     Path("folder.png").mkdir()
-    expected = f"Error: {option}: 'none/gamma.png' is not valid: expected a file that can be written. There is no folder "
+    expected = (
+        f"Error: {option}: 'none/gamma.png' is not valid: expected a file that can be written. There is no folder "
+    )
     assert refused("solve", option, "none/gamma.png").startswith(expected)
     assert refused("solve", option, "folder.png").endswith("It is a folder.")
 

@@ -23,6 +23,9 @@ PATIENCE = 60.0
 AHEAD = 2
 """Tasks that a cluster is given for each of its threads: one at work, one on its way."""
 
+ENDING = 30.0
+"""How long a scheduler and workers that were started here may take to end [s]."""
+
 _LOG = logging.getLogger("solver_cache.precompute")
 
 
@@ -126,7 +129,7 @@ class Cluster:
         self._futures.clear()
         _closed(self._client)
         if self._local is not None:
-            self._local.close(timeout=10)
+            _closed(self._local, ENDING)
 
     def _rejoin(self) -> list[News]:
         """Give up every task that is out, and wait until the scheduler answers again."""
@@ -200,8 +203,8 @@ def _said(future: Any) -> list[Event | Ended | Lost]:
     return [Lost(f"it was {future.status} by the cluster")]
 
 
-def _closed(client: Any) -> None:
+def _closed(what: Any, seconds: float = 2.0) -> None:
     try:
-        client.close(timeout=2)
-    except Exception as err:  # noqa: BLE001 — what is gone cannot be closed
+        what.close(timeout=seconds)
+    except Exception as err:  # noqa: BLE001 — what is gone cannot be closed, and what is slow ends by itself
         _LOG.debug("while leaving: %s", err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from darrm_opt.ensembles.bags import Bags
 from darrm_opt.ensembles.compare import Comparison
 from darrm_opt.record import problem_record
 
@@ -16,6 +17,7 @@ def compared(found: Comparison) -> dict[str, Any]:
         "queries": found.queries,
         "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
         "objective": found.objective,
+        "draw": None if found.bags is None else _draw(found.bags, found.problem.K),
         "rows": [
             {
                 "name": row.name,
@@ -30,4 +32,15 @@ def compared(found: Comparison) -> dict[str, Any]:
             for row in found.rows
         ],
         "not_compared": found.not_compared,
+    }
+
+
+def _draw(bags: Bags, K: int) -> dict[str, Any]:
+    return {
+        "n": bags.n,
+        "subsample_size": bags.subsample_size,
+        "replacement": bags.replacement,
+        "sampling": bags.sampling,
+        "chance": bags.chance,
+        "reached": bags.reach(K).mean,
     }

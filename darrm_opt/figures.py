@@ -51,7 +51,7 @@ MARKERS = 150
 
 _NEUTRAL = ("tab:gray", "x", ":")
 _STYLE = {
-    # Colours of Okabe and Ito, told apart by colour-blind readers; marker and line say the same in black and white.
+    # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; marker and line say the same in black and white.
     "optimal": ("#D55E00", "o", "-"),
     "double_subsampling": ("#009E73", "D", "-."),
     "subsampling": ("#0072B2", "s", "--"),
@@ -59,6 +59,7 @@ _STYLE = {
     "constant": ("#E69F00", "^", ":"),
     "gnmax": ("#56B4E9", "v", "--"),
     "saa": ("#CC79A7", "P", "-."),
+    "dpbag": ("#8C564B", "X", ":"),
     "majority": ("#000000", "*", ":"),
 }
 _NAME = {
@@ -69,6 +70,7 @@ _NAME = {
     "constant": r"$\gamma_{\mathrm{const}}$ (randomised response)",
     "gnmax": "GNMax (Gaussian noise)",
     "saa": "SAA (Laplace noise)",
+    "dpbag": "DPBag (Laplace noise)",
     "majority": "plain majority",
 }
 _ERROR = {

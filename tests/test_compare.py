@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from darrm_runner import refused, run
 
 from darrm_opt import Privacy, Problem
+from darrm_opt.accounting.reach import reached_epsilon
 from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.ensembles.bags import Bags
 from darrm_opt.ensembles.compare import Comparison, Row, compare
 from darrm_opt.ensembles.gnmax import gnmax_wins
 from darrm_opt.ensembles.measured import measured
@@ -24,7 +29,7 @@ PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
 SMALL = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
 BUDGET = Privacy(2.0, 0.01)
-WAYS = {"optimal", "constant", "subsampling", "double_subsampling", "gnmax", "saa", "majority"}
+WAYS = {"optimal", "constant", "subsampling", "double_subsampling", "gnmax", "saa", "dpbag", "majority"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,7 @@ def of(found: Comparison, name: str) -> Row:
 
 def test_every_way_is_there_and_within_the_budget(private: Comparison) -> None:
     assert {row.name for row in private.rows} == WAYS
-    assert set(private.not_compared) == {"dpbag"}
+    assert set(private.not_compared) == {"dpbag_data_dependent"}
     for row in private.rows:
         if row.noise is not None:
             assert row.epsilon is not None
@@ -106,6 +111,93 @@ def test_a_noisy_vote_is_a_noise_function() -> None:
     assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
 
 
+DRAW = {"n": 200, "subsample_size": 10}
+
+
+@pytest.fixture(scope="module")
+def bagged() -> Comparison:
+    return compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, Privacy(2.0, 0.01), **DRAW)
+
+
+def test_without_a_draw_dpbag_is_what_saa_is(bare: Comparison) -> None:
+    saa, dpbag = of(bare, "saa"), of(bare, "dpbag")
+    assert dpbag == replace(saa, name="dpbag")
+    assert bare.bags is None
+
+
+def test_all_ways_share_the_draw(bagged: Comparison) -> None:
+    assert {row.name for row in bagged.rows} == WAYS
+    assert bagged.bags == Bags(200, 10)
+    law, budget = bagged.bags.reach(5), bagged.total
+    for row in bagged.rows:
+        if row.noise is not None:
+            finer = reached_epsilon(row.noise, bagged.problem, 4, budget.delta, law, points=8001)
+            assert finer <= budget.epsilon
+            worst = exact_epsilon(row.noise, bagged.problem, 4, budget.delta)
+            own = worst if row.name == "saa" else finer
+            assert own == pytest.approx(row.epsilon, rel=3e-3)
+            assert finer <= worst
+
+
+def test_counting_who_is_reached_is_worth_a_lot_and_the_optimum_stays_first(bagged: Comparison) -> None:
+    assert bagged.rows[0].name == "optimal"
+    assert (of(bagged, "dpbag").utility or 0) > 2 * (of(bagged, "saa").utility or 1)
+    assert (of(bagged, "dpbag").epsilon or 0) >= 0.98 * bagged.total.epsilon
+
+
+def test_a_draw_that_takes_every_record_is_the_worst_case() -> None:
+    voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
+    every = compare(voters, 3, budget, n=50, subsample_size=50, replacement=False)
+    certain = compare(voters, 3, budget)
+    for name in ("constant", "gnmax", "dpbag"):
+        assert of(every, name).utility == pytest.approx(of(certain, name).utility, rel=5e-3)
+
+
+def test_disjoint_draws_are_partitions() -> None:
+    voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
+    disjoint = compare(voters, 3, budget, n=60, subsample_size=20, replacement=False, sampling="disjoint")
+    one = compare(Problem(3, Privacy(math.inf), Privacy(1.0), affected=1), 3, budget)
+    assert of(disjoint, "dpbag").utility == pytest.approx(of(one, "saa").utility, rel=5e-3)
+
+
+def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison) -> None:
+    more = compare(bagged.problem, 12, bagged.total, **DRAW)
+    larger = compare(bagged.problem, 4, bagged.total, n=200, subsample_size=40)
+    for name in ("optimal", "dpbag", "gnmax"):
+        here = of(bagged, name).utility or 0
+        assert (of(more, name).utility or 0) < here
+        assert (of(larger, name).utility or 0) < here
+
+
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        ({"n": 100}, "subsample_size is missing"),
+        ({"subsample_size": 5}, "n is missing"),
+        ({"replacement": False}, "replacement = False is not valid: expected True without n and subsample_size"),
+        ({"sampling": "disjoint"}, "expected 'independent' without n and subsample_size"),
+        ({"n": 1, "subsample_size": 1}, "n = 1 is not valid"),
+        (
+            {"n": 10, "subsample_size": 11, "replacement": False},
+            "subsample_size = 11 is not valid: expected at most n = 10",
+        ),
+        ({"n": 10, "subsample_size": 3, "sampling": "disjoint"}, "'independent' with replacement"),
+        (
+            {"n": 10, "subsample_size": 4, "sampling": "disjoint", "replacement": False},
+            "at most n / K = 2 for 5 disjoint subsamples",
+        ),
+    ],
+)
+def test_a_draw_that_is_none_is_named(draw: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, BUDGET, **draw)
+
+
+def test_a_draw_decides_how_many_are_affected() -> None:
+    with pytest.raises(InvalidInput, match=r"affected = 1 is not valid.*The draw decides"):
+        compare(SMALL, 4, BUDGET, **DRAW)
+
+
 def test_more_queries_leave_less_accuracy(private: Comparison) -> None:
     more = compare(PRIVATE, 60, BUDGET)
     for name in ("optimal", "constant", "gnmax"):
@@ -156,7 +248,33 @@ def test_from_the_command_line() -> None:
     assert answer["rows"][0]["name"] == "optimal"
     text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP; 5 releases, (1, 0.01)-DP in all.")
-    assert "dpbag is left out" in text
+    assert "dpbag_data_dependent is left out" in text
+
+
+def test_a_draw_from_the_command_line() -> None:
+    asked = (
+        "compare",
+        "--K",
+        "3",
+        "--epsilon",
+        "inf",
+        "--queries",
+        "3",
+        "--total-epsilon",
+        "2",
+        "--total-delta",
+        "0.01",
+    )
+    draw = ("--n", "60", "--subsample-size", "6", "--without-replacement")
+    answer = json.loads(run(*asked, *draw, "--json").stdout)
+    drawn = {"n": 60, "subsample_size": 6, "replacement": False, "sampling": "independent"}
+    assert answer["draw"] == {**drawn, "chance": pytest.approx(0.1), "reached": pytest.approx(0.3)}
+    assert {row["name"] for row in answer["rows"]} == WAYS
+    text = run(*asked, *draw).stdout
+    assert "Each voter is trained on 6 of 60 records, without replacement: one record reaches 0.3 voters" in text
+    assert json.loads(run(*asked, "--json").stdout)["draw"] is None
+    assert refused(*asked, "--n", "60").startswith("Error: --subsample-size")
+    assert "--affected" in refused(*asked, *draw, "--affected", "1")
 
 
 def test_votes_and_a_picture_from_the_command_line(tmp_path: Path) -> None:

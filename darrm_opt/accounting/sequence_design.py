@@ -19,13 +19,15 @@ at least as useful, since the seed itself is in there. So what is returned is ne
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from darrm_opt.accounting.allowance import POINTS, PRECISION, checked_total, estimated_cost
 from darrm_opt.accounting.bit_region import upper_hull
+from darrm_opt.accounting.reach import Reach, affected_by, reached_epsilon, reached_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.total import exact_epsilon
@@ -56,6 +58,9 @@ MOST_SHARE = 4.0
 
 MOST_QUERIES = 5000
 """Most releases for which the region is computed: its tables grow with them."""
+
+MOST_DELTA = 0.5
+"""Most that one number of reached voters is taken to leak, where chance decides the number: for estimates."""
 
 STEEPEST = math.exp(30.0)
 """Slope beyond which a line says no more than that the chance of an infinite loss is bounded."""
@@ -94,6 +99,7 @@ def design_sequence(
     objective: AnyObjective | str = "rectangular",
     *,
     seeds: Sequence[NoiseFunction] = (),
+    reach: Reach | None = None,
 ) -> SequenceDesign:
     """Return a γ whose releases fit a total budget, made for the whole sequence.
 
@@ -103,6 +109,8 @@ def design_sequence(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what is maximised.
         seeds: other γ to be at least as good as, where their releases fit.
+        reach: how many voters one record reaches, where chance decides it: then the problem's ``affected`` plays no part and
+            the account is the average over that law. The region is made for the count that weighs most in it.
 
     Guarantees:
         The releases are within ``total``, by the exact account of their bits. Utility is that of a good γ, at least that of each seed
@@ -126,8 +134,24 @@ def design_sequence(
             f"{queries} releases are more than the {MOST_QUERIES} for which a gamma is made for the whole sequence. "
             "Use largest_allowance()."
         )
-    search = _Search(problem, queries, total, as_objective(objective))
+    aim = as_objective(objective)
+    if reach is None:
+        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS))
+    else:
+        cost = partial(reached_epsilon, reach=reach)
+        around, worst = _weighing_most(problem, queries, total, reach, seeds)
+        search = _Search(worst, queries, total, aim, cost, around)
     return search.at_least(search.best(), seeds)
+
+
+def _weighing_most(
+    problem: Problem, queries: int, total: Privacy, reach: Reach, seeds: Sequence[NoiseFunction]
+) -> tuple[Privacy, Problem]:
+    """Return what the count that weighs most may cost by itself, and the problem of that count: for estimates."""
+    seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
+    heavy = reached_total(seed, problem, queries, reach, total_delta=total.delta).heaviest(total.epsilon)
+    count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
+    return Privacy(total.epsilon, min(MOST_DELTA, total.delta / chance)), affected_by(problem, count)
 
 
 def region_lines(queries: int, total: Privacy, lines: int = LINES, tilt: float = 0.0) -> list[Privacy]:
@@ -185,8 +209,17 @@ def _repeated(p: Array, q: Array, queries: int, epsilon: float) -> Array:
 class _Search:
     """The search for one γ: regions turned up, and what they come to."""
 
-    def __init__(self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective) -> None:
-        self._problem, self._queries, self._total = problem, queries, total
+    def __init__(
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        objective: AnyObjective,
+        account: Callable[[NoiseFunction, Problem, int, float], float],
+        around: Privacy | None = None,
+    ) -> None:
+        self._problem, self._queries, self._total, self._account = problem, queries, total, account
+        self._around = around or total  # what regions are made for; the account alone decides what fits
         self._program = _Program(problem, objective)
 
     def best(self) -> SequenceDesign:
@@ -218,21 +251,21 @@ class _Search:
 
     def _turned(self, tilt: float, guess: float, *, scouting: bool) -> Turned[NoiseFunction] | None:
         """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
-        Q, total, program = self._queries, self._total, self._program
+        Q, around, program = self._queries, self._around, self._program
 
         def made(share: float) -> tuple[NoiseFunction, float]:
             noise = program.best_within(
-                region_lines(Q, Privacy(share * total.epsilon, total.delta), program.lines, tilt)
+                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt)
             )
-            cost = program.estimated_cost(noise, Q, total.delta) if scouting else None
+            cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
             return noise, self._designed(noise).total.epsilon if cost is None else cost
 
         precision = SCOUT_PRECISION if scouting else PRECISION
-        return turned_up(made, total.epsilon, MOST_SHARE, guess=guess, precision=precision)
+        return turned_up(made, around.epsilon, MOST_SHARE, guess=guess, precision=precision)
 
     def _designed(self, noise: NoiseFunction) -> SequenceDesign:
         try:
-            cost = exact_epsilon(noise, self._problem, self._queries, self._total.delta, points=POINTS)
+            cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except BelowLeakFloor:
             cost = math.inf
         return SequenceDesign(noise, self._program.utility(noise), self._queries, Privacy(cost, self._total.delta))

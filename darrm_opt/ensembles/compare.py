@@ -11,29 +11,39 @@ often each is wrong.
     subsampling          γ_Sub, by the number of voters drawn
     double_subsampling   γ_DSub, by its allowance m
     gnmax                Gaussian noise on each count, by σ
-    saa                  Laplace noise on each count, by its scale; where one record moves several votes, this is DPBag−
+    saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record reaches
+    dpbag                the same noise, accounted for by the number of voters that a record does reach
     majority             the plain majority, if it fits
 
-DPBag itself is not in the table: its per-record loss is computed from the private data and is no (ε, δ) guarantee.
+Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record reaches. Every way is
+accounted for by the average over that law (`accounting.reach`), so γ_opt still is never less useful than the others. All
+but one: what is known as SAA has an account that never looks at who reached whom, and with bags its row is DPBag−, which is
+what the row called dpbag is an improvement on. Where nothing is said of a draw, a record reaches ``affected`` voters for
+certain, as with that many partitions: then these two rows are one.
+
+DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.accounting.allowance import checked_total
+from darrm_opt.accounting.reach import Reach, reached_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accounting.turning import turned_up
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
+from darrm_opt.ensembles.bagging import Sampling
+from darrm_opt.ensembles.bags import Bags, checked_bags
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
@@ -47,9 +57,12 @@ PRECISION = 2e-3
 POINTS = 8001
 """Grid points of each account: sound for any number; finer would change the fourth digit of ε."""
 
+SCOUT, SCOUT_PRECISION = {"points": 501, "most_parts": 6}, 2e-2
+"""What is spent on finding about where a knob stands, where the account is an average over many counts."""
+
 NOT_COMPARED = {
-    "dpbag": "its per-record loss is computed from the private data and is no (epsilon, delta) guarantee; "
-    "DPBag-, which has one, is saa with one record moving as many votes as there are partitions"
+    "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
+    "guarantee; the row dpbag counts the voters that a record reaches instead, which does not look at the data"
 }
 """What has no place in the table, and why."""
 
@@ -92,6 +105,7 @@ class Comparison:
         rows: one a way, by utility; those that do not fit last.
         not_compared: what has no place here, and why.
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
+        bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
     """
 
     problem: Problem
@@ -102,6 +116,7 @@ class Comparison:
     rows: tuple[Row, ...]
     not_compared: dict[str, str]
     measure: Literal["tv_error", "disagreement"] = "disagreement"
+    bags: Bags | None = None
 
 
 def compare(
@@ -111,6 +126,10 @@ def compare(
     *,
     objective: str | AnyObjective = "rectangular",
     prior: Prior | None = None,
+    n: int | None = None,
+    subsample_size: int | None = None,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
 ) -> Comparison:
     """Return how useful each way of releasing a majority is, all within one total budget.
 
@@ -120,10 +139,15 @@ def compare(
         total: (ε, δ) of all of them together, ε > 0 and finite.
         objective: what γ_opt maximises and the rows are ordered by. For votes of your own, `histogram` of them.
         prior: how votes fall, for the errors; None for the objective's own.
+        n: records in the dataset, ≥ 2, where each voter is a model trained on a subsample of its own; neighbours replace one
+            record. The voters' (ε, Δ) must hold with the subsample given.
+        subsample_size: records drawn for one model, with ``n``.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
 
     Guarantees:
-        Every row's γ, released ``queries`` times, is within ``total``, by the same sound account. No row that fits has a
-        larger utility than "optimal", but for rounding.
+        Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
+        draw where there is one. No row that fits has a larger utility than "optimal", but for rounding.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -142,47 +166,90 @@ def compare(
         raise InvalidInput("prior", None, "how votes fall", f"The objective {chosen} has no prior of its own.")
     own = prior is None and isinstance(chosen, Objective) and chosen.measure == "tv"
     measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
-    useful = chosen.aim(problem.K).utility
+    bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
+    reach = None if bags is None else bags.reach(problem.K)
+    footing = _Footing(problem, queries, total, reach, chosen.aim(problem.K).utility, votes)
+    rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
+    seeds = [each.noise for each in rows if each.noise is not None]
+    noise = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach).noise
+    each = footing.once(noise)  # finite: all Q of them are within the total
+    rows = [footing.row("optimal", "epsilon_each", each, noise), *rows]
+    rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
+    return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags)
 
-    def cost(noise: NoiseFunction) -> float:
+
+@dataclass(frozen=True)
+class _Footing:
+    """What all ways share: the voters, the budget, the account, and what a γ is worth."""
+
+    problem: Problem
+    queries: int
+    total: Privacy
+    reach: Reach | None
+    useful: Callable[[NDArray[np.float64]], float]
+    votes: Prior
+
+    def cost(self, noise: NoiseFunction, **effort: int) -> float:
+        """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
+        problem, queries, delta = self.problem, self.queries, self.total.delta
         try:
-            return exact_epsilon(noise, problem, queries, total.delta, points=POINTS)
+            if self.reach is None:
+                return exact_epsilon(noise, problem, queries, delta, points=POINTS)
+            return reached_epsilon(noise, problem, queries, delta, self.reach, **effort)
         except BelowLeakFloor:
             return math.inf
 
-    def row(name: str, knob: str, value: float | None, noise: NoiseFunction | None) -> Row:
-        if noise is None or value is None or not (spent := cost(noise)) <= total.epsilon:
+    def once(self, noise: NoiseFunction) -> float:
+        """Return ε of one release at the total δ."""
+        return replace(self, queries=1).cost(noise)
+
+    def row(self, name: str, knob: str, value: float | None, noise: NoiseFunction | None) -> Row:
+        """Return the row of a way, empty where it does not fit."""
+        if noise is None or value is None or not (spent := self.cost(noise)) <= self.total.epsilon:
             return Row(name, knob, None, None, None, None, None, None)
-        utility = useful(upper_half(noise.values))
-        return Row(name, knob, value, noise, spent, utility, disagreement(noise, votes), _tv_error(noise, votes))
+        errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
+        return Row(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
 
-    def turned(name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float) -> Row:
-        def made(value: float) -> tuple[NoiseFunction, float]:
+    def turned(self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float) -> Row:
+        """Return the row of a way whose knob is turned up as far as it fits."""
+        budget = self.total.epsilon
+
+        def made(value: float, **effort: int) -> tuple[NoiseFunction, float]:
             noise = make(value)
-            return noise, cost(noise)
+            return noise, self.cost(noise, **effort)
 
-        end = turned_up(made, total.epsilon, most, guess=start, precision=PRECISION)
-        return row(name, knob, None, None) if end is None else row(name, knob, end.value, end.made)
+        if self.reach is not None:  # about where, by an account that is coarse and as sound
+            scout = turned_up(lambda value: made(value, **SCOUT), budget, most, guess=start, precision=SCOUT_PRECISION)
+            start = start if scout is None else scout.value
+        end = turned_up(made, budget, most, guess=start, precision=PRECISION)
+        return self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.made)
 
-    def counted(name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int) -> Row:
-        count = most_that_fit(lambda count: cost(make(problem.K, count)) <= total.epsilon, most)
-        return row(name, knob, count, make(problem.K, count)) if count else row(name, knob, None, None)
+    def counted(self, name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int) -> Row:
+        """Return the row of a way whose knob is a whole number, the largest that fits."""
+        K, budget = self.problem.K, self.total.epsilon
+        count = most_that_fit(lambda count: self.cost(make(K, count)) <= budget, most)
+        return self.row(name, knob, count, make(K, count)) if count else self.row(name, knob, None, None)
 
-    K = problem.K
-    rows = [
-        turned("constant", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        counted("subsampling", "m", subsampling, K),
-        counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        turned("gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0),
-        turned("saa", "1/scale", lambda inverse: noise_function(K, LaplaceNoise(1 / inverse)), 1 / K, 8.0),
-        row("majority", "gamma", 1.0, _constant(K, 1.0)),
+
+def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:
+    """Return the row of each way but the optimum; ``worst`` takes the most voters that a record reaches for granted."""
+    K = footing.problem.K
+
+    def laplace(inverse: float) -> NoiseFunction:
+        return noise_function(K, LaplaceNoise(1 / inverse))
+
+    saa = (worst or footing).turned("saa", "1/scale", laplace, 1 / K, 8.0)
+    return [
+        footing.turned("constant", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
+        footing.counted("subsampling", "m", subsampling, K),
+        footing.counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
+        footing.turned(
+            "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
+        ),
+        saa,
+        footing.turned("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
+        footing.row("majority", "gamma", 1.0, _constant(K, 1.0)),
     ]
-    seeds = [each.noise for each in rows if each.noise is not None]
-    noise = design_sequence(problem, queries, total, chosen, seeds=seeds).noise
-    each = Release(noise, problem).profile.epsilon(total.delta)  # finite: all Q of them are within the total
-    rows = [row("optimal", "epsilon_each", each, noise), *rows]
-    rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
-    return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure)
 
 
 def _constant(K: int, share: float) -> NoiseFunction:

@@ -9,6 +9,7 @@ from api.cli.options import AsJson, ProblemOptions, number
 from api.cli.outcome import answer
 
 if TYPE_CHECKING:
+    from darrm_opt.ensembles.bags import Bags
     from darrm_opt.ensembles.compare import Comparison
     from darrm_opt.priors import Prior
 
@@ -44,14 +45,28 @@ def compare(
             "FILE",
         ),
     ] = None,
+    n: Annotated[
+        str | None,
+        Option("--n", "Records in the dataset, where each voter is a model trained on a subsample of them.", "COUNT"),
+    ] = None,
+    subsample_size: Annotated[
+        str | None, Option("--subsample-size", "Records drawn for one model, with --n.", "COUNT")
+    ] = None,
+    sampling: Annotated[
+        str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
+    ] = "independent",
     plot: Annotated[str | None, Option("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
     *,
+    without_replacement: Annotated[
+        bool, Option("--without-replacement", "No record is drawn twice within a subsample.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Compare ways of releasing a majority on one footing: same voters, same total privacy over all queries.
 
     Each way is turned up as far as the total allows, by the exact account of its bits; then the most useful, as the
-    objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected.
+    objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected. With
+    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that.
     """
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, voters_text
@@ -71,8 +86,15 @@ def compare(
     problem = asked.problem(m=None, target_epsilon=1.0)
     if not epsilon > 0:
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
+    drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
     found = ways(
-        problem, number(queries), Privacy(epsilon, delta), objective=objective, prior=_prior(prior, votes, problem.K)
+        problem,
+        number(queries),
+        Privacy(epsilon, delta),
+        objective=objective,
+        prior=_prior(prior, votes, problem.K),
+        replacement=not without_replacement,
+        **drawn,
     )
     if plot is not None:
         from darrm_opt.figures import render, ways_figure
@@ -84,7 +106,17 @@ def compare(
     head = f"{voters_text(problem)}; {queries} releases, {guarantee(found.total)} in all."
     heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
+    if found.bags is not None:
+        head += f"\n{_draw(found.bags, problem.K)}"
     answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+
+
+def _draw(bags: Bags, K: int) -> str:
+    drawn = f"with{'' if bags.replacement else 'out'} replacement" + (", disjoint" * (bags.sampling == "disjoint"))
+    return (
+        f"Each voter is trained on {bags.subsample_size} of {bags.n} records, {drawn}: "
+        f"one record reaches {bags.reach(K).mean:.4g} voters on average."
+    )
 
 
 def _rows(found: Comparison) -> list[list[str]]:

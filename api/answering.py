@@ -110,6 +110,7 @@ def comparison(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             Privacy(argument["total_epsilon"], argument["total_delta"]),
             objective=argument["objective"],
             prior=prior.prior if isinstance(prior, Objective) else None,
+            **{name: argument[name] for name in ("n", "subsample_size", "replacement", "sampling") if name in argument},
         )
     )
 

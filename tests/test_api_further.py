@@ -333,7 +333,27 @@ def test_every_way_on_one_footing(client: TestClient) -> None:
     assert told["rows"][0]["name"] == "optimal"
     for row in told["rows"]:
         assert row["epsilon"] is None or row["epsilon"] <= 1.0
-    assert "dpbag" in told["not_compared"]
+    assert {row["name"] for row in told["rows"]} >= {"saa", "dpbag", "gnmax", "majority"}
+    assert told["draw"] is None
+    assert "dpbag_data_dependent" in told["not_compared"]
+
+
+@pytest.mark.slow
+def test_every_way_on_one_draw(client: TestClient) -> None:
+    budget = {"queries": 4, "total_epsilon": 2.0, "total_delta": 0.01}
+    asked = {"K": 5, "epsilon": "inf", **budget, "n": 200, "subsample_size": 10}
+    told = client.post("/v1/compare", json=asked).json()
+    assert told == client.get("/v1/compare", params=asked).json()
+    assert told["draw"] == {
+        "n": 200,
+        "subsample_size": 10,
+        "replacement": True,
+        "sampling": "independent",
+        "chance": pytest.approx(1 - (199 / 200) ** 10),
+        "reached": pytest.approx(5 * (1 - (199 / 200) ** 10)),
+    }
+    utility = {row["name"]: row["utility"] for row in told["rows"]}
+    assert utility["optimal"] >= utility["dpbag"] > utility["saa"]
 
 
 @pytest.mark.parametrize(
@@ -353,6 +373,13 @@ def test_every_way_on_one_footing(client: TestClient) -> None:
         ({"objective": "nonsense"}, "objective"),
         ({"m": 1}, "m"),
         ({"total_epsilon": None}, "total_epsilon"),
+        ({"n": 100}, "subsample_size"),
+        ({"subsample_size": 10}, "n"),
+        ({"n": 1, "subsample_size": 1}, "n"),
+        ({"n": 10, "subsample_size": 11, "replacement": False}, "subsample_size"),
+        ({"n": 10, "subsample_size": 3, "replacement": False, "sampling": "disjoint"}, "subsample_size"),
+        ({"n": 10, "subsample_size": 3, "sampling": "odd"}, "sampling"),
+        ({"n": 100, "subsample_size": 10, "affected": 2}, "affected"),
     ],
 )
 def test_a_comparison_that_cannot_be(client: TestClient, change: dict[str, Any], field: str) -> None:

@@ -609,7 +609,7 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     visit.tab.wait_for_selector("#compared table")
     names = [row.split("\t")[0].strip() for row in visit.text("#compared tbody").splitlines()]
     assert names[0] == "optimal γ (this design)"
-    assert {"GNMax", "plain majority"} <= set(names)
+    assert {"GNMax", "DPBag", "subsample and aggregate", "plain majority"} <= set(names)
     assert {name: visit.query()[name] for name in ("queries", "total_epsilon", "total_delta")} == {
         "queries": "5",
         "total_epsilon": "1",
@@ -617,6 +617,21 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     }
     visit.tab.reload()
     visit.tab.wait_for_selector("#compared table")  # a link to a comparison shows it
+
+
+def test_comparison_of_voters_that_are_trained_on_subsamples(visit: Visit) -> None:
+    visit.go("?K=5&target_epsilon=1&epsilon=inf&delta=1e-3")
+    for name, text in {"queries": "4", "total_epsilon": "2", "n": "200", "subsample_size": "10"}.items():
+        visit.tab.fill(f"#{name}", text)
+    visit.tab.press("#subsample_size", "Enter")
+    visit.tab.wait_for_selector("#compared table")
+    assert "One record reaches 0.244 voters on average." in visit.text("#compared")
+    assert {name: visit.query()[name] for name in ("n", "subsample_size")} == {"n": "200", "subsample_size": "10"}
+    visit.tab.fill("#subsample_size", "")
+    visit.tab.press("#n", "Enter")
+    visit.tab.wait_for_selector("#subsample_size-error:not([hidden])")
+    assert "subsample_size is missing" in visit.text("#subsample_size-error")
+    _expected_complaint(visit, 422)
 
 
 def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:

@@ -180,6 +180,10 @@ class DarrmClient(CurvesClient):
         *,
         objective: AnyObjective | str = "rectangular",
         prior: str | None = None,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: str = "independent",
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Return every way of releasing a majority within one budget, as the REST interface has it.
@@ -193,12 +197,18 @@ class DarrmClient(CurvesClient):
             total: (ε, δ) of all releases together.
             objective: what γ_opt maximises.
             prior: how votes fall, for the accuracy; None for the objective's own.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, ``independent`` or ``disjoint``.
             timeout: for this call [s]; None for the client's.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
         body = budgeted(problem, queries, total) | {"objective": str(objective), "prior": prior}
+        if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
+            body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
         return comparison_checked(self._ask("compare", body, timeout), problem)
 
     def plan(

@@ -11,7 +11,10 @@ const LEAST_DELTA = 1e-9;
 
 const KNOBS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
 
-const NAMES = ["queries", "total_epsilon", "total_delta"];
+const NAMES = ["queries", "total_epsilon", "total_delta", "n", "subsample_size"];
+
+/** How the voters' subsamples are drawn, where they are. */
+const DRAW = ["n", "subsample_size"];
 
 let offered = null; // {answer, state}
 let shown = ""; // the request whose answer is on the page
@@ -47,9 +50,11 @@ export function offer(answer, state) {
 export function request() {
   const { K, epsilon, Delta, affected, target_epsilon: target, delta } = offered.answer.problem;
   const given = (name, usual) => (byId(name).value.trim() === "" ? usual : number(byId(name).value.trim()));
+  const draw = Object.fromEntries(DRAW.filter((name) => given(name, "") !== "").map((name) => [name, given(name, "")]));
   return {
     K, epsilon, Delta, affected, objective: offered.state.objective,
     queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || LEAST_DELTA),
+    ...draw,
   };
 }
 
@@ -87,8 +92,9 @@ function refuse(form, error) {
   first?.focus();
 }
 
-function present({ rows, total, queries, not_compared: left }) {
+function present({ rows, total, queries, draw, not_compared: left }) {
   const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
+  const drawn = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
     row.value === null ? "nothing fits" : `${KNOBS[row.knob] ?? row.knob} = ${plain(row.value)}`,
@@ -99,7 +105,7 @@ function present({ rows, total, queries, not_compared: left }) {
   ]);
   const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
   byId("compared").replaceChildren(
-    make("p", { class: "about" }, `${said}.`),
+    make("p", { class: "about" }, `${said}.${drawn}`),
     scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );

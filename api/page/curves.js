@@ -12,7 +12,7 @@ const CURVES = {
 const OTHER = { symbol: "star", dash: "dot" };
 
 /** Ways that occur in comparisons only. */
-const ALSO = { constant: "randomised response", saa: "subsample and aggregate" };
+const ALSO = { constant: "randomised response", saa: "subsample and aggregate", dpbag: "DPBag", dpbag_data_dependent: "DPBag, by its own account" };
 
 /** Returns the name under which a way has its look. */
 function kin(name) {

@@ -32,7 +32,7 @@ function forget() {
   byId("plan-status").textContent = "";
 }
 
-async function workOut({ objective, ...voters }) {
+async function workOut({ objective, n: _records, subsample_size: _drawn, ...voters }) {
   forget();
   const mine = (running = new AbortController());
   const say = (text) => (byId("plan-status").textContent = text);

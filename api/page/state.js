@@ -8,7 +8,7 @@ const PROBLEM = {
 };
 
 /** How it is shown: which error, which curves are hidden, and the budget of the comparison. */
-const VIEW = { measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "" };
+const VIEW = { measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "", n: "", subsample_size: "" };
 
 const USUAL = { ...PROBLEM, ...VIEW };
 

@@ -28,6 +28,9 @@ router = new_router("accounting")
 SOLVES = 25
 """About how many γ a comparison designs until its budget is met."""
 
+DRAWN_SOLVES = 100
+"""What that comes to where every account is an average over the voters that a record reaches."""
+
 
 @both_ways(
     router,
@@ -95,7 +98,7 @@ async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Resp
     check_voters(asked.K, desk.settings)
     asked.check()
     question = await desk.apart(asked.question)
-    check_work(SOLVES * estimate(question).seconds, desk.settings)
+    check_work((SOLVES if asked.n is None else DRAWN_SOLVES) * estimate(question).seconds, desk.settings)
     found = await performed(
         request,
         desk,
@@ -107,6 +110,7 @@ async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Resp
             "total_delta": asked.total_delta,
             "objective": asked.objective,
             "prior": asked.prior,
+            **asked.draw(),
         },
     )
     return jsoned(CompareAnswer.model_validate(found))

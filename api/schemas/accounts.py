@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
@@ -195,8 +195,23 @@ class CompareRequest(Asked):
         ),
     ] = None
 
+    n: Annotated[
+        int | None,
+        described("Records in the dataset, where each voter is a model trained on a subsample of them.", minimum=2),
+    ] = None
+    subsample_size: Annotated[int | None, described("Records drawn for one model, with n.", minimum=1)] = None
+    replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
+    sampling: Annotated[
+        Literal["independent", "disjoint"],
+        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
+    ] = "independent"
+
+    def draw(self) -> dict[str, Any]:
+        """Return how the voters' subsamples are drawn."""
+        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
+
     def check(self) -> None:
-        """Refuse numbers of the budget, or a prior, that are out of range.
+        """Refuse numbers of the budget, a prior, or a draw, that are out of range.
 
         Raises:
             InvalidInput: naming the field.
@@ -232,6 +247,11 @@ class CompareRequest(Asked):
                 goal(self.prior, "prior").aim(self.K)
             except InvalidInput as err:
                 raise InField("prior", err) from err
+        from darrm_opt.ensembles.bags import checked_bags
+
+        drawn = checked_bags(question.problem, **self.draw())
+        if drawn is not None:
+            drawn.reach(self.K)
         return question
 
 
@@ -248,7 +268,7 @@ class WayAnswer(Answer):
     """One way of releasing, turned up as far as the budget allows."""
 
     name: str = Field(
-        description="Which way: optimal, constant, subsampling, double_subsampling, gnmax, saa, majority."
+        description="Which way: optimal, constant, subsampling, double_subsampling, gnmax, saa, dpbag, majority."
     )
     knob: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
@@ -265,6 +285,17 @@ class WayAnswer(Answer):
     )
 
 
+class DrawAnswer(Answer):
+    """How the voters' subsamples are drawn, and whom one record reaches."""
+
+    n: int = Field(description="Records in the dataset [records].")
+    subsample_size: int = Field(description="Records drawn for one model [records].")
+    replacement: bool = Field(description="Whether a record can be drawn twice within a subsample.")
+    sampling: str = Field(description="independent or disjoint.")
+    chance: FiniteFloat = Field(description="That one record is in one subsample [probability].")
+    reached: FiniteFloat = Field(description="Voters that one record reaches on average [voters].")
+
+
 class CompareAnswer(Answer):
     """Every way within one budget, the most useful first."""
 
@@ -274,5 +305,8 @@ class CompareAnswer(Answer):
     queries: int = Field(description="Number of releases [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all releases together.")
     objective: str = Field(description="What the way called optimal maximises.")
+    draw: DrawAnswer | None = Field(
+        default=None, description="The draw; null where a record reaches the affected voters for certain."
+    )
     rows: list[WayAnswer] = Field(description="One a way, the most useful first; those that do not fit last.")
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

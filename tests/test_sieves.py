@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from exact import mean, signed
 from strategies import random_noise
 
 from darrm_opt.design import pruned
@@ -121,6 +123,53 @@ def test_the_error_of_a_search_is_that_of_its_parts() -> None:
     many = constraint_of(0.25, 200)
     error = many.error(1.0) + (1 + many.q) * evaluation_error(EVALUATION_REACH)
     assert search_error(many, 1.0) == pytest.approx(error, rel=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------- the mirror
+
+
+@pytest.mark.parametrize(("K", "affected"), [(2, 2), (4, 4), (5, 3)])
+def test_both_sides_of_the_mirror_are_under_suspicion(monkeypatch: pytest.MonkeyPatch, K: int, affected: int) -> None:
+    """More voters at (y, x) than at (x, y) are hardly ever the worst, so that no answer tells whether they were seen."""
+    constraint, seen = constraint_of(0.1, K, affected), {}
+
+    def kept(_: pruned._Search, suspects: pruned._Suspects, bound: float, moving: int) -> None:
+        rows = suspects.rows
+        for i, (nx, ny) in enumerate(zip(rows.nx.tolist(), rows.ny.tolist(), strict=True)):
+            assert moving == affected - nx - ny
+            assert suspects.at_ends[i] == pytest.approx(constraint.q * rows.values[i] + rows.values[i][::-1], abs=1e-14)
+            assert bound >= suspects.at_ends[i].max() - 1e-14
+            assert suspects.bend[i] >= np.abs(np.diff(rows.values[i], 2)).max(initial=0.0)
+            seen[nx, ny] = rows.values[i].copy()
+
+    monkeypatch.setattr(pruned, "_search_rows", kept)
+    noise = random_noise(np.random.default_rng(K), K, "uniform")
+    pruned.search_pruned(noise.signed, constraint, Collector(above=-math.inf, most=1), settle="always")
+    assert set(seen) == {(nx, ny) for nx in range(affected + 1) for ny in range(affected + 1 - nx)}
+    x, y, g = Fraction(constraint.corners.x), Fraction(constraint.corners.y), signed(noise.values, Fraction)
+    one, zero = Fraction(1), Fraction(0)
+    for (nx, ny), row in seen.items():
+        rest = K - nx - ny
+        exact = [mean(g, [x] * nx + [y] * ny + [one] * ones + [zero] * (rest - ones)) for ones in range(rest + 1)]
+        assert row == pytest.approx([*map(float, exact)], abs=1e-14)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_best_of_a_layer_is_offered_with_its_voters(*, mirrored: bool) -> None:
+    for seed in range(4):
+        layer, nx, q = rough(seed, 4), np.array([3, 4, 5]), constraint_of(0.1).q
+        here = -layer[:, ::-1] if mirrored else layer
+        values = at_ends(here, q)
+        search = search_of(0.1, 4, 4, above=-math.inf, most=9)
+        best = values.max(axis=1)
+        pruned._offer_best(best, layer, nx, 5, search, mirrored=mirrored)
+        found = search.collector.result(0.0, "complete")
+        row, n1 = np.unravel_index(int(values.argmax()), values.shape)
+        many_x, many_y = (5 - nx[row], nx[row]) if mirrored else (nx[row], 5 - nx[row])
+        assert found.value == best.max()
+        assert found.counts.tolist() == [4 - n1, n1, many_x, many_y, 0, 0, 0, 0]
+        pruned._offer_best(best - 1e-9, layer, nx, 5, search, mirrored=mirrored)
+        assert len(search.collector.result(0.0, "complete").cuts) == 1  # what is no better is not offered
 
 
 # ---------------------------------------------------------------------------------------------- the sieves

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import socket
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from live import serving
 
 from api.app import create_app
 from api.desk import Desk
@@ -423,16 +421,8 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, 
 def server(tmp_path: Path) -> Iterator[str]:
     """Serve the app on loopback, in a thread, with its cache in a file."""
     app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", patience=60))
-    running = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=running.run, args=([listening],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            running.should_exit = True
-            thread.join(60)
-    assert not thread.is_alive()
+    with serving(app) as url:
+        yield url
 
 
 def test_a_real_server_answers_over_a_socket(server: str) -> None:

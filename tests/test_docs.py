@@ -12,18 +12,17 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import docstrings
 import pytest
-from darrm_runner import PROGRAM, ROOT, start
+from darrm_runner import ROOT
+from documented import HERE, Block, blocks_of, served, shell_in
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
 
 from api.cli.declared import Command, Option
@@ -41,9 +40,6 @@ DOCUMENTS = {
     for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 }
 
-HERE = "http://127.0.0.1:8000"
-"""Where the documents say that the service is."""
-
 PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
@@ -58,32 +54,7 @@ OF_CLIENTS = {"DARRM_URL", "DARRM_KEY"}
 """Variables that the service does not read."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """One fenced block; ``left_out`` is the reason that a comment above it gives for not running it."""
-
-    document: str
-    line: int
-    language: str
-    code: str
-    left_out: str
-
-    def __str__(self) -> str:
-        return f"{self.document}:{self.line}"
-
-
-def blocks() -> Iterator[Block]:
-    fence = re.compile(
-        r"(?:<!-- not run: (?P<reason>[^>]+?) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
-        re.MULTILINE | re.DOTALL,
-    )
-    for name, text in DOCUMENTS.items():
-        for found in fence.finditer(text):
-            line = text.count("\n", 0, found.start()) + 1
-            yield Block(name, line, found["language"], found["code"], found["reason"] or "")
-
-
-BLOCKS = [*blocks()]
+BLOCKS = [block for name, text in DOCUMENTS.items() for block in blocks_of(name, text)]
 RUN = [block for block in BLOCKS if not block.left_out and block.document != "README.md"]
 
 
@@ -93,24 +64,13 @@ def of(language: str) -> list[Block]:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
-    """An environment in which ``darrm`` is this checkout's."""
-    command = tmp_path / "bin" / "darrm"
-    command.parent.mkdir()
-    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n")
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    return shell_in(tmp_path)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    process = start("serve", "--port", "0", "--json", cwd=tmp_path)
-    assert process.stdout is not None
-    with process:
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.kill()
+    with served(tmp_path) as url:
+        yield url
 
 
 # ------------------------------------------------------------------------------------------------ blocks

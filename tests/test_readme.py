@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import doctest
 import json
-import os
 import re
 import shutil
-import stat
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from darrm_runner import PROGRAM, ROOT, run, start
+from darrm_runner import ROOT, run
+from documented import HERE, Block, blocks_of, served, shell_in
 
 from api.settings import Settings
 from darrm_opt import Problem, solve
@@ -24,68 +21,29 @@ from darrm_opt.ensembles.private_baselines import private_baselines
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"
-HERE = "http://127.0.0.1:8000"
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block of code; ``left_out`` is the reason that a comment above it gives for not running it here."""
-
-    language: str
-    code: str
-    line: int
-    left_out: str
-
-
-def blocks() -> list[Block]:
-    fence = re.compile(
-        r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
-        re.MULTILINE | re.DOTALL,
-    )
-    return [
-        Block(found["language"], found["code"], README.count("\n", 0, found.start()) + 1, found["reason"] or "")
-        for found in fence.finditer(README)
-    ]
-
-
-def named(found: Block) -> str:
-    return f"line {found.line}"
-
-
-SHELL = [b for b in blocks() if b.language == "sh" and not b.left_out and b.code != "darrm serve\n"]
+BLOCKS = [*blocks_of("README.md", README)]
+SHELL = [b for b in BLOCKS if b.language == "sh" and not b.left_out and b.code != "darrm serve\n"]
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
-    """An environment in which ``darrm`` is this checkout's."""
-    command = tmp_path / "bin" / "darrm"
-    command.parent.mkdir()
-    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n")
-    command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    return shell_in(tmp_path)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """``darrm serve``, at a free port."""
-    process = start("serve", "--port", "0", "--json", cwd=tmp_path)
-    assert process.stdout is not None
-    with process:
-        try:
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.kill()
+    with served(tmp_path) as url:
+        yield url
 
 
 def test_every_block_is_run_or_says_why_not() -> None:
-    assert {b.language for b in blocks()} == {"sh", "pycon"}
-    assert [b.code for b in blocks() if b.left_out] == ["make run\n", "make test\n"]
-    assert README.count("```") == 2 * len(blocks())
-    assert "darrm serve\n" in [b.code for b in blocks()]  # the fixture `server`
+    assert {b.language for b in BLOCKS} == {"sh", "pycon"}
+    assert [b.code for b in BLOCKS if b.left_out] == ["make run\n", "make test\n"]
+    assert README.count("```") == 2 * len(BLOCKS)
+    assert "darrm serve\n" in [b.code for b in BLOCKS]  # the fixture `server`
 
 
-@pytest.mark.parametrize("block", [b for b in SHELL if "curl" not in b.code], ids=named)
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" not in b.code], ids=str)
 def test_a_shell_block_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
@@ -95,7 +53,7 @@ def test_a_shell_block_runs(block: Block, shell: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize("block", [b for b in SHELL if "curl" in b.code], ids=named)
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" in b.code], ids=str)
 def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
     assert HERE in block.code
     code = block.code.replace(HERE, server).replace("curl -sS", "curl -sS --fail --noproxy '*'")
@@ -109,7 +67,7 @@ def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server:
 
 
 def test_the_python_blocks_print_what_they_say() -> None:
-    code = "".join(b.code for b in blocks() if b.language == "pycon")
+    code = "".join(b.code for b in BLOCKS if b.language == "pycon")
     test = doctest.DocTestParser().get_doctest(code, {}, "README.md", "README.md", 0)
     assert len(test.examples) > 5
     outcome: list[str] = []

@@ -7,15 +7,13 @@ as a list with its problem; a listed γ is proved private before anything is sai
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from api.solver_process import Report
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache.key import Request
-
-Report = Callable[[Any], None]
 
 WIDER = 1.5
 """A profile reaches this far beyond the target ε, unless told which ε to show."""
@@ -75,10 +73,8 @@ def tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.solver import solve_warm
 
-    problems, doubts = (
-        [problem_from_record(record) for record in argument["problems"]],
-        [""] * len(argument["problems"]),
-    )
+    problems = [problem_from_record(record) for record in argument["problems"]]
+    doubts = [""] * len(problems)
     solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
     goal, rows = as_objective(argument["objective"]), None
     ends = time.monotonic() + argument["time_limit"]

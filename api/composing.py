@@ -24,7 +24,8 @@ def composed(
         each: (ε, δ) of one release, ε finite.
         queries: Q ≥ 1.
         slack: δ′ of the closed form ``general`` [probability], in [0, 1).
-        total_delta: δ at which every account but ``simple`` and ``general`` is asked; None for the δ of ``general``.
+        total_delta: δ at which every account but ``simple`` and ``general`` is asked [probability]; None for that of
+            ``general``.
         release: the γ that is released; with it also ``profile``, ``bits`` and ``best``.
 
     Raises:

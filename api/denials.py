@@ -65,7 +65,7 @@ class Denial(NamedTuple):
 
 
 def retry_after(seconds: float) -> tuple[bytes, bytes]:
-    """Return the header that says when to come back: whole seconds, rounded up, at least one.
+    """Return the header that says when to come back [s]: whole seconds, rounded up, at least one.
 
     >>> retry_after(0.01), retry_after(2.5)
     ((b'retry-after', b'1'), (b'retry-after', b'3'))

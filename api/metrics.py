@@ -90,7 +90,7 @@ def requested(method: str, route: str, status: int, seconds: float) -> None:
         method: of HTTP; one that is none of `METHODS` is counted as "other".
         route: template of the path, such as ``/v1/gamma/{id}``; never the path itself.
         status: of the answer.
-        seconds: time until the answer was sent.
+        seconds: time until the answer was sent [s].
     """
     _requests_of(method if method in METHODS else "other", route, status).inc()
     _seconds_of(route).observe(seconds)
@@ -112,7 +112,7 @@ def solved(method: str, outcome: str, seconds: float) -> None:
     Args:
         method: how it was solved, such as "cuts".
         outcome: one of `OUTCOMES`; a solution's status says it, where there is a solution.
-        seconds: what it took.
+        seconds: what it took [s].
     """
     method = method if method in SOLVE_METHODS else "other"
     _SOLVES.labels(method, outcome if outcome in OUTCOMES else "failed").inc()

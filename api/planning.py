@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from api.solver_process import Report
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -26,7 +26,7 @@ def expected_seconds(of_a_solve: float, queries: int) -> float:
     return DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MOST_COUNTED)
 
 
-def advice(argument: dict[str, Any], report: Callable[[Any], None]) -> dict[str, Any]:
+def advice(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the plan of a ``problem``'s voters: what a solver process does (`api.answering`)."""
     from darrm_opt.planning import plan
 

@@ -174,7 +174,13 @@ class Jobs(Protocol):
         """
 
     def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
-        """`renew` many claims at once; return those that ``owner`` holds."""
+        """`renew` many claims at once; return those that ``owner`` holds.
+
+        Args:
+            ids: of the jobs.
+            owner: who claimed them.
+            lease_seconds: as for `renew` [s].
+        """
 
     def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
@@ -186,7 +192,12 @@ class Jobs(Protocol):
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
 
     def release_all(self, ids: Collection[str], owner: str) -> set[str]:
-        """`release` many claims at once; return those that ``owner`` held."""
+        """`release` many claims at once; return those that ``owner`` held.
+
+        Args:
+            ids: of the jobs.
+            owner: who claimed them.
+        """
 
     def cancel(self, id: str) -> Job | None:  # noqa: A002
         """Cancel a job that is not over; return it as it then stands, or None where there is none."""

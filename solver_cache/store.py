@@ -67,6 +67,10 @@ class Store(Protocol):
         A job that ``owner`` holds no more is left to whoever has it, with its answer. A row that is there already stays,
         as for `put`.
 
+        Args:
+            owner: who claimed the jobs.
+            answers: how each ended, and the row to be kept, if there is one.
+
         Returns:
             For each job that is done now, the row that stands under its key; None where none was given.
 
@@ -130,7 +134,7 @@ class NoStore:
         return row
 
     def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
-        """End the jobs; keep nothing."""
+        """Return, of `answers`, what `owner` could end; nothing is kept."""
         return {each.job: each.row for each in answers if self.jobs.finish(each.job, owner, each.result)}
 
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
@@ -189,7 +193,7 @@ class MemoryStore:
             return self._rows[row.key]
 
     def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
-        """Keep answers and end their jobs as `Store.settle` says."""
+        """Keep `answers` and end the jobs of `owner`; return them, as `Store.settle` does."""
         done: dict[str, Row | None] = {}
         held = self.jobs.held([each.job for each in answers], owner)
         for each in (each for each in answers if each.job in held):

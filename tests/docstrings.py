@@ -6,10 +6,12 @@ Google style is read by griffe, which also makes the reference pages, so that wh
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import ModuleType
@@ -41,9 +43,29 @@ RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 NAMED = (DocstringSectionKind.parameters, DocstringSectionKind.attributes)
 
 
-def public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield what a module's ``__all__`` names, as far as it has a docstring of its own, with the methods of classes."""
-    for name in module.__all__:
+def modules(package: str) -> Iterator[ModuleType]:
+    """Yield a package and all modules below it."""
+    top = importlib.import_module(package)
+    yield top
+    for found in pkgutil.walk_packages(top.__path__, f"{package}."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def own(module: ModuleType) -> tuple[str, ...]:
+    """Return the names of the classes and functions that a module defines for others."""
+    return tuple(
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and getattr(thing, "__module__", None) == module.__name__
+        and (inspect.isclass(thing) or inspect.isfunction(thing))
+    )
+
+
+def public(module: ModuleType, names: Sequence[str] | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield what a module's ``__all__`` or ``names`` name, as far as it has a docstring, with the methods of classes."""
+    for name in module.__all__ if names is None else names:
         thing = getattr(module, name)
         if not (inspect.isclass(thing) or inspect.isfunction(thing)):
             continue

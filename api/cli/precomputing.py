@@ -25,7 +25,11 @@ FIRST_LINE = 2.0
 
 
 def options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> Options:
-    """Return how a run goes about it; raises InvalidInput."""
+    """Return how a run goes about it.
+
+    Raises:
+        InvalidInput: naming the option, its value and what is accepted.
+    """
     from darrm_opt.design.backends import BACKENDS
     from solver_cache.jobs import LONGEST_LEASE
     from solver_cache.precompute.run import Options
@@ -143,7 +147,7 @@ def outcome_text(outcome: Outcome) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a time [s] as people say it.
 
     >>> duration(0.25), duration(75), duration(9000), duration(1e6)
     ('0.25 s', '1.2 min', '2.5 h', '12 days')

@@ -33,7 +33,11 @@ _NPY_HEADER = 128
 
 
 def checked_format(path: str, argument: str) -> str:
-    """Return what a file's name ends in, or raise `InvalidInput`."""
+    """Return what a file's name ends in.
+
+    Raises:
+        InvalidInput: in none of `FORMATS`.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise InvalidInput(argument, path, "a name ending in " + ", ".join(FORMATS))

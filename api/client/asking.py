@@ -23,7 +23,13 @@ def design(request: Request) -> dict[str, Any]:
 
 
 def with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:
-    """Return the problem of the same voters at the allowance ``m``, or the target ε ``m`` [nats] where m has no meaning."""
+    """Return the problem of the same voters at another target.
+
+    Args:
+        problem: whose voters.
+        m: their allowance; the target ε [nats] where m has no meaning.
+        delta: δ of the release [probability]; None for the usual one.
+    """
     voter = problem.voter
     if problem.m is None:
         return Problem.from_allowance(

@@ -47,7 +47,12 @@ def curves_checked(told: Any, problem: Problem) -> dict[str, Any]:
 
 
 def tradeoff_checked(told: Any, wanted: Sequence[Problem]) -> dict[str, Any]:
-    """Return a trade-off, one point for each problem, in order, with a γ that is private for it."""
+    """Return a trade-off, one point for each problem, in order, with a γ that is private for it.
+
+    Raises:
+        Distrusted: there are others.
+        NotPrivate: a γ is not.
+    """
     points = members(member(told, "points"), list)
     if len(points) != len(wanted):
         raise Distrusted("The answer does not have one point for each allowance.")
@@ -68,6 +73,10 @@ def profile_checked(
         problem: what was asked.
         given: the γ that was sent, private or not; None where γ_opt was asked for.
         epsilons: where it was asked [nats]; None where that was left to the other side.
+
+    Raises:
+        Distrusted: it is for another γ, or at other ε.
+        NotPrivate: γ_opt is not.
     """
     from darrm_opt.design.profile import privacy_profile
 
@@ -84,7 +93,11 @@ def profile_checked(
 
 
 def certificate_checked(told: Any, problem: Problem) -> None:
-    """Refuse an answer that is no certificate for the problem."""
+    """Refuse an answer that is no certificate for the problem.
+
+    Raises:
+        Distrusted: it is none.
+    """
     if member(told, "private") is not True or problem_told(member(told, "problem")) != problem:
         raise Distrusted("The answer is no proof of what was asked.")
 
@@ -104,6 +117,10 @@ def plan_checked(told: Any, problem: Problem, *, trained_once: bool) -> dict[str
         told: the answer.
         problem: the voters that were asked about.
         trained_once: whether they answer many queries with the same randomness: then their own privacy does not count.
+
+    Raises:
+        Distrusted: a γ in it is for other voters.
+        NotPrivate: a γ in it is not.
     """
     voter = Privacy(math.inf) if trained_once else problem.voter
     for option in members(member(told, "options"), list):

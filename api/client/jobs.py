@@ -141,7 +141,7 @@ def seen(told: Any) -> JobSeen:
 
 
 def finished(source: Source, job: JobSeen, deadline: Deadline, retry_after: float | None = None) -> None:
-    """Wait until a job is done, looking less and less often.
+    """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told.
 
     Raises:
         JobOver: it failed or was cancelled.

@@ -60,7 +60,11 @@ class Table:
         return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
-        """Return a kept answer by its id."""
+        """Return a kept answer by its id.
+
+        Raises:
+            NotKept: the table has none.
+        """
         from solver_cache.examine import inspect
 
         deadline.check()

@@ -40,6 +40,9 @@ def open_source(
 def service_url(url: str) -> str:
     """Return the root of a service.
 
+    Raises:
+        InvalidInput: it is no URL of one.
+
     >>> service_url("http://localhost:8000/"), service_url("https://host/darrm")
     ('http://localhost:8000', 'https://host/darrm')
     """
@@ -57,6 +60,9 @@ def service_url(url: str) -> str:
 
 def table_path(url: str) -> Path:
     """Return the path that a file URL names.
+
+    Raises:
+        InvalidInput: it names none, or a host.
 
     >>> str(table_path("file:///data/a%20table.jsonl")), str(table_path("file:table.sqlite"))
     ('/data/a table.jsonl', 'table.sqlite')

@@ -140,7 +140,11 @@ def problem_told(record: Any) -> Problem:
 
 
 def checked_utility(solution: Solution, request: Request) -> float:
-    """Return the utility of γ by the objective that was asked, which the answer must have told too."""
+    """Return the utility of γ by the objective that was asked, which the answer must have told too.
+
+    Raises:
+        Distrusted: it has told another, or a bound that is none, or γ is not of the shape that was asked.
+    """
     upper = solution.gamma[request.problem.K // 2 + 1 :]
     utility = request.objective.aim(request.problem.K).utility(upper)
     if not math.isclose(utility, solution.utility, rel_tol=SAME, abs_tol=SAME):

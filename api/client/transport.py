@@ -60,7 +60,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None) -> Deadline:
-        """Return the point ``seconds`` from now; None for never."""
+        """Return the point ``seconds`` [s] from now; None for never."""
         given = math.inf if seconds is None else seconds
         return cls(time.monotonic() + given, given)
 
@@ -70,7 +70,11 @@ class Deadline:
         return max(0.0, self.at - time.monotonic())
 
     def check(self) -> None:
-        """Raise TimedOut when it is over."""
+        """Refuse to go on when it is over.
+
+        Raises:
+            TimedOut: it is.
+        """
         if self.left == 0:
             raise TimedOut(f"The service did not answer within {self.given:g} s.")
 

@@ -122,7 +122,7 @@ def _check_scenarios(chosen: AnyObjective, K: int) -> None:
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:
-    """Return an ε as it is asked for as a number."""
+    """Return an ε [nats] as it is asked for as a number."""
     return math.inf if epsilon == "inf" else epsilon
 
 

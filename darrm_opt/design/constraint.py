@@ -45,7 +45,12 @@ class PrivacyConstraint:
 
     @classmethod
     def of(cls, problem: Problem, *, nominal: bool = False) -> PrivacyConstraint:
-        """Return the constraint that proves ``problem`` and every problem that rounds to it (or it alone, if nominal)."""
+        """Return the constraint of a problem.
+
+        Args:
+            problem: what must hold.
+            nominal: whether it is to prove the problem alone; else it proves every problem that rounds to it.
+        """
         strict = problem if nominal else problem.strictest
         q = math.exp(-strict.target.epsilon)
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
@@ -73,11 +78,21 @@ class PrivacyConstraint:
         return self.q * self._signed_mass(counts, self.corners.p) + self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:
-        """Return φ at each multiset, shape (vectors,), through `rows`."""
+        """Return φ at each multiset, shape (vectors,), through `rows`.
+
+        Args:
+            signed: g(0..K), shape (K+1,).
+            counts: voters at each corner [voters], shape (vectors, corners).
+        """
         return self.rows(counts) @ signed[self.K // 2 + 1 :]
 
     def pair(self, signed: Array, counts: Counts) -> tuple[Array, Array]:
-        """Return (Pr[1 | D], Pr[1 | D′]) of the release at each multiset, shapes (vectors,); each within `error`(1)."""
+        """Return (Pr[1 | D], Pr[1 | D′]) of the release at each multiset, shapes (vectors,); each within `error`(1).
+
+        Args:
+            signed: as in `values`.
+            counts: as in `values`.
+        """
         upper = signed[self.K // 2 + 1 :]
         on_data = self._signed_mass(counts, self.corners.p) @ upper
         on_neighbour = -(self._signed_mass(counts, self.corners.reflected) @ upper)

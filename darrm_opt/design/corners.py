@@ -126,7 +126,11 @@ class ConstraintGenerator:
         return math.comb(moving + self._moving - 1, self._moving - 1) * (self.problem.K - moving + 1)
 
     def blocks(self, most: int = BLOCK) -> Iterator[Counts]:
-        """Yield all vectors once, in blocks of at most ``most`` rows, fewest moving voters first."""
+        """Yield all vectors once, in blocks of at most ``most`` rows, fewest moving voters first.
+
+        Raises:
+            InvalidInput: ``most`` is no number of rows, or there are 2^63 vectors or more.
+        """
         most = whole_number(most, "most", "a whole number of rows, at least 1")
         for moving in range(self.problem.affected + 1):
             total = self._vectors_with(moving)

@@ -35,7 +35,7 @@ def worst_case(
     stored: list[tuple[int, int, Array]] | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
-    """Search every multiset, by the fastest method that proves its bound.
+    """Return the worst of all multisets, found by the fastest method that proves its bound.
 
     Args:
         noise: γ, for the constraint's K.

@@ -144,6 +144,9 @@ def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> fl
         sigma: σ > 0 [votes].
         kind: ``continuous`` as the papers: Φ((2·ones − K)/(√2σ)); ``discrete`` as drawn here.
 
+    Raises:
+        InvalidInput: a number is outside its range.
+
     >>> round(gnmax_wins(11, 11, 21.46), 3)
     0.641
     """

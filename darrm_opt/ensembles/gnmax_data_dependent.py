@@ -110,6 +110,9 @@ def sensitive_rdp(
         affected: votes r that one record can move, ≥ 1.
         kind: the noise that is drawn, or the continuous form of the source.
 
+    Raises:
+        InvalidInput: a number is outside its range.
+
     Source: Papernot et al. 2018, Theorem 6 with Proposition 10.
 
     >>> sensitive_rdp([250, 0], 40.0, 5.0).applies, sensitive_rdp([6, 5], 21.46, 5.0).applies

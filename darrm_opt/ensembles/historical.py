@@ -114,6 +114,9 @@ def leaking_stop(
     Returns:
         The number of labels, at most n_queries, and the claim.
 
+    Raises:
+        InvalidInput: votes that are none, a number outside its range, or no such rule.
+
     Source: Jordon et al., Algorithm 1.
     """
     votes = checked_votes(votes, partition, n_classes)

@@ -63,6 +63,9 @@ def moment_increment(lam: float, order: float, m: float = 1.0) -> float:
         order: l > 0.
         m: spread of the votes of a record's teachers, in [0, 1]; 1 is the worst case.
 
+    Raises:
+        InvalidInput: a number is outside its range.
+
     Source: Jordon et al., Theorems 4 and 5; ε₀-DP has ε₀²/2-zCDP (Bun, Steinke 2016), ε₀ = 2λm.
 
     >>> moment_increment(0.5, 1)
@@ -87,6 +90,9 @@ def moments_epsilon(weight: float, lam: float, delta: float, orders: Iterable[fl
 
     Returns:
         ε [nats]; 0 for no queries.
+
+    Raises:
+        InvalidInput: a number is outside its range.
 
     Source: Jordon et al., Theorems 2 to 4, with the common factor l(l+1) taken out.
 
@@ -132,6 +138,10 @@ def saa_label_budget(epsilon: float, delta: float, lam: float, *, orders: Iterab
 
 def epsilon_floor(delta: float, orders: Iterable[float] = ORDERS) -> float:
     """Return the ε below which the moments accountant affords nothing: ln(1/δ) over the largest order [nats].
+
+    Args:
+        delta: [probability], in (0, 1).
+        orders: moment orders l ≥ 1.
 
     >>> round(epsilon_floor(1e-3), 5)
     0.08635
@@ -222,7 +232,11 @@ def pure_composition(epsilon: float, delta: float) -> Callable[[int], float]:
 
 
 def checked_orders(orders: Iterable[float]) -> Array:
-    """Return the orders as an array; at least one, each a finite number ≥ 1."""
+    """Return the orders as an array; at least one, each a finite number ≥ 1.
+
+    Raises:
+        InvalidInput: they are not.
+    """
     listed = list(orders)
     if not listed or not all(math.isfinite(l) and l >= 1 for l in listed):
         raise InvalidInput("orders", listed, "at least one order, each a finite number, at least 1")
@@ -235,7 +249,11 @@ def checked_lam(lam: float) -> float:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    """Return ε, a positive finite number of nats."""
+    """Return ε [nats], positive and finite.
+
+    Raises:
+        InvalidInput: it is not.
+    """
     number = real_number(epsilon, "epsilon", "a positive finite number of nats")
     if not 0 < number < math.inf:
         raise InvalidInput("epsilon", epsilon, "a positive finite number of nats")
@@ -243,7 +261,11 @@ def checked_epsilon(epsilon: float) -> float:
 
 
 def log_one_over(delta: float) -> float:
-    """Return ln(1/δ) for δ in (0, 1)."""
+    """Return ln(1/δ) for δ in (0, 1) [probability].
+
+    Raises:
+        InvalidInput: it is outside.
+    """
     number = real_number(delta, "delta", "a probability strictly between 0 and 1")
     if not 0 < number < 1:
         raise InvalidInput("delta", delta, "a probability strictly between 0 and 1", "At delta = 0 use `pure_epsilon`.")

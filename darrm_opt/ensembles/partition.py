@@ -130,7 +130,15 @@ def hashed_partition(
 
 
 def checked_chunks(chunks: Any, n_chunks: int) -> NDArray[np.int64]:
-    """Return a record-to-chunk table as int64, shape (n_records, n_partitions), each in 0..n_chunks−1."""
+    """Return a record-to-chunk table as int64.
+
+    Args:
+        chunks: chunk numbers, shape (n_records, n_partitions), each in 0..n_chunks−1.
+        n_chunks: chunks of a partition, ≥ 1.
+
+    Raises:
+        InvalidInput: it is none.
+    """
     array = np.asarray(chunks)
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iu":
         raise InvalidInput("chunks", chunks, "whole numbers of shape (n_records, n_partitions), not empty")

@@ -46,6 +46,9 @@ def wrong_winner_bound(margins: Sequence[float], lam: float) -> float:
         margins: lead over each other class [votes], ≥ 0; for DPBag divide counts by n_partitions.
         lam: λ > 0 [1/votes].
 
+    Raises:
+        InvalidInput: a number is outside its range.
+
     Source: Papernot et al. 2017, Lemma 4; exact for two classes.
 
     >>> round(wrong_winner_bound([100], 0.02), 12)

@@ -107,6 +107,9 @@ def star_spread(votes: Any, n_classes: int, rule: StarRule = "adversarial") -> N
 
     Returns:
         shape (n_queries,), in [0, 1].
+
+    Raises:
+        InvalidInput: votes of another shape, or no such rule.
     """
     votes, _ = _checked(votes, np.zeros((1, np.shape(votes)[0]), dtype=np.int64), n_classes)
     k = votes.shape[0]
@@ -183,7 +186,16 @@ def min_over_classes(votes: IntArray, n_classes: int) -> IntArray:
 
 
 def checked_votes(votes: Any, partition: Partition, n_classes: int) -> IntArray:
-    """Return votes as int64 after checking them against the partition."""
+    """Return votes as int64.
+
+    Args:
+        votes: shape (n_partitions, n_chunks, n_queries), each in 0..n_classes−1.
+        partition: who taught whom.
+        n_classes: ≥ 2.
+
+    Raises:
+        InvalidInput: they are none, or not those of the partition's teachers.
+    """
     checked, _ = _checked(votes, partition.chunks, n_classes)
     if checked.shape[1] != partition.n_chunks:
         raise InvalidInput("votes", checked.shape, f"shape ({partition.n_partitions}, {partition.n_chunks}, n_queries)")

@@ -113,6 +113,9 @@ def train_student(
         pool: the public points, first axis at least as long as ``labels``; the first ones are used.
         labels: released class numbers, positions in ``classes``, at least one.
         classes: as in training.
+
+    Raises:
+        InvalidInput: labels that are not one for each of the first points, or classes that are none.
     """
     classes = checked_classes(classes)
     numbers = np.asarray(labels)
@@ -123,7 +126,11 @@ def train_student(
 
 
 def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the classes, at least two and all different."""
+    """Return the classes, at least two and all different.
+
+    Raises:
+        InvalidInput: they are not.
+    """
     listed = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
     if len(listed) < 2 or len(set(listed)) != len(listed):
         raise InvalidInput("classes", classes, "at least two different classes")
@@ -131,7 +138,16 @@ def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
-    """Return the position of each label in ``classes``."""
+    """Return the position of each label in ``classes``.
+
+    Args:
+        labels: shape (n_records,).
+        classes: all that there may be.
+        argument: what the labels are called in the message.
+
+    Raises:
+        InvalidInput: a label is none of them.
+    """
     numbers = {label: number for number, label in enumerate(classes)}
     try:
         return np.array([numbers[label] for label in labels.tolist()], dtype=np.int64)

@@ -98,14 +98,22 @@ class TwoClassVote:
         return self.ones[v], self.ones[other]
 
     def delta(self, epsilon: float) -> float:
-        """Return δ of one release at ``epsilon`` ≥ 0 [nats]: max of p − e^ε·p′, rounded up."""
+        """Return δ of one release at ``epsilon`` ≥ 0 [nats]: max of p − e^ε·p′, rounded up.
+
+        Raises:
+            InvalidInput: ε is outside its range.
+        """
         epsilon = real_number(epsilon, "epsilon", "a number of nats, at least 0")
         if epsilon < 0:
             raise InvalidInput("epsilon", epsilon, "a number of nats, at least 0")
         return self._excess(math.exp(min(epsilon, 700.0)))
 
     def epsilon(self, delta: float) -> float:
-        """Return ε [nats] of one release at ``delta`` in [0, 1): max of ln((p − δ)/p′), rounded up."""
+        """Return ε [nats] of one release at ``delta`` in [0, 1) [probability]: max of ln((p − δ)/p′), rounded up.
+
+        Raises:
+            InvalidInput: δ is outside its range.
+        """
         delta = real_number(delta, "delta", "a probability in [0, 1)")
         if not 0 <= delta < 1:
             raise InvalidInput("delta", delta, "a probability in [0, 1)")

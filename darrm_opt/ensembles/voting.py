@@ -208,7 +208,11 @@ def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFu
 
 
 def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
-    """Return ``value`` exactly, a positive finite number."""
+    """Return ``value`` exactly, a positive finite number; ``argument`` is its name in the message.
+
+    Raises:
+        InvalidInput: it is not.
+    """
     number = real_number(value, argument, "a positive finite number")
     if not 0 < number < math.inf:
         raise InvalidInput(argument, value, "a positive finite number")
@@ -216,7 +220,11 @@ def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
 
 
 def checked_counts(counts: Sequence[int] | NDArray[Any]) -> list[int]:
-    """Return vote counts of at least two classes as ints."""
+    """Return vote counts of at least two classes as ints.
+
+    Raises:
+        InvalidInput: they are none.
+    """
     array = np.asarray(counts)
     if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iu" or bool((array < 0).any()):
         raise InvalidInput("counts", counts, "whole numbers of votes, at least 0, for at least two classes")

@@ -59,7 +59,13 @@ class Option:
 
     @classmethod
     def unfit(cls, way: Way, situation: Situation, why: str) -> Option:
-        """Return an option of which nothing is within the total."""
+        """Return an option of which nothing is within the total.
+
+        Args:
+            way: which one.
+            situation: what was asked.
+            why: in words.
+        """
         return cls(way, False, None, None, None, "none", None, None, None, situation.K, why)  # noqa: FBT003
 
     @property

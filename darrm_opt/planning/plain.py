@@ -67,7 +67,12 @@ def fewer_voters(situation: Situation) -> Option:
 
 
 def together(voter: Privacy, count: int, total_delta: float) -> Privacy:
-    """Return the privacy of ``count`` mechanisms, each as private as ``voter``, at a total δ; ε = inf where none is proved.
+    """Return the privacy of many mechanisms together; ε = inf where none is proved.
+
+    Args:
+        voter: how private each of them is.
+        count: how many there are, ≥ 1.
+        total_delta: δ of all together [probability], in [0, 1).
 
     >>> together(Privacy(0.5, 1e-6), 1, 1e-5)
     Privacy(epsilon=0.5, delta=1e-06)

@@ -63,7 +63,17 @@ class Situation:
         fresh: bool,
         least_accuracy: float,
     ) -> Situation:
-        """Return the situation, every number checked; arguments as in `plan`.
+        """Return the situation, every number checked.
+
+        Args:
+            K: number of voters, ≥ 1.
+            voter: privacy of one voter; None where none is proved.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all answers together.
+            affected: how many voters one record can influence; None for all.
+            prior: how votes fall.
+            fresh: whether every voter draws fresh randomness for every answer.
+            least_accuracy: below this an answer is of no use [probability], in [0.5, 1).
 
         Raises:
             InvalidInput: naming the argument.

@@ -100,7 +100,11 @@ def label(
 
 
 def needed(given: str | None, argument: str) -> str:
-    """Return what was typed for an option without which nothing works."""
+    """Return what was typed for an option without which nothing works.
+
+    Raises:
+        InvalidInput: nothing was.
+    """
     from darrm_opt.errors import InvalidInput
 
     if given is None:

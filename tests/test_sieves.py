@@ -367,3 +367,26 @@ def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that
         assert (looked, search.collector.left_out) == (["complete"], -math.inf)
     else:
         assert (looked, search.collector.left_out) == ([], 7.5)
+
+
+@pytest.mark.parametrize("affordable", [True, False])
+@pytest.mark.parametrize("many", [0, 3, 10, 11])
+def test_what_is_left_open_is_searched_completely(
+    monkeypatch: pytest.MonkeyPatch, many: int, *, affordable: bool
+) -> None:
+    """One skeleton after another; with more than n + 2·rows of them, here 10, their rows at once."""
+    suspects = suspects_of(rough(1, 4), 0.5, 0.0)
+    i, n1 = np.array([0, 0, 2, 0, 0, 2, 0, 2, 2, 0, 2])[:many], (np.arange(11) * 3 % 5)[:many]
+    settled: list[tuple[int, int]] = []
+    searched: list[Rows] = []
+    monkeypatch.setattr(pruned, "TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
+    monkeypatch.setattr(pruned, "search_separable", lambda rows, *_: searched.append(rows))
+    monkeypatch.setattr(pruned, "_sift", lambda *_: Skeletons(suspects.rows, i, n1, 4))
+    monkeypatch.setattr(pruned, "_settle", lambda *asked: settled.append(asked[2:4]))
+    pruned._search_rows(search_of(0.1, 4, 4, above=0.0), suspects, 7.5, 4)
+    if affordable and many > 10:
+        (rows,) = searched
+        assert np.array_equal(rows.values, suspects.rows.values[[0, 2]])
+        assert (rows.nx.tolist(), rows.ny.tolist(), settled) == ([0, 2], [2, 0], [])
+    else:
+        assert (settled, searched) == ([*zip(i.tolist(), n1.tolist(), strict=True)], [])

@@ -39,11 +39,12 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
                 place.start()
             while told not in wait([told, *(place.process.sentinel for place in places)]):
                 for place in places:
-                    if place.process.exitcode == STARTUP_FAILURE:
+                    code = place.process.exitcode  # asked once: it may end between two questions
+                    if code == STARTUP_FAILURE:
                         _LOG.error("a worker could not start; stopping")
                         return False
-                    if place.process.exitcode is not None:
-                        _LOG.warning("worker %s ended (%s) and is replaced", place.process.pid, place.process.exitcode)
+                    if code is not None:
+                        _LOG.warning("worker %s ended (%s) and is replaced", place.process.pid, code)
                         place.start()
             return True
         finally:

@@ -197,9 +197,11 @@ class CompareRequest(Asked):
 
     n: Annotated[
         int | None,
-        described("Records in the dataset, where each voter is a model trained on a subsample of them.", minimum=2),
+        described(
+            "Records in the dataset, where each voter is a model trained on a subsample of them [records].", minimum=2
+        ),
     ] = None
-    subsample_size: Annotated[int | None, described("Records drawn for one model, with n.", minimum=1)] = None
+    subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
     replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
     sampling: Annotated[
         Literal["independent", "disjoint"],

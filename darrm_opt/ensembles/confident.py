@@ -22,7 +22,7 @@ from darrm_opt.ensembles.exact import GUARD
 from darrm_opt.ensembles.guarantee import Guarantee
 from darrm_opt.ensembles.labelling import vote_counts
 from darrm_opt.ensembles.moments import log_one_over
-from darrm_opt.ensembles.partition import Partition
+from darrm_opt.ensembles.partition import Partition, check_teachers
 from darrm_opt.ensembles.personal import checked_votes
 from darrm_opt.ensembles.randomness import Bits, SystemBits
 from darrm_opt.ensembles.voting import GaussianNoise, noisy_argmax, positive_fraction
@@ -73,12 +73,8 @@ class ConfidentPlan:
         whole_number(self.threshold, "threshold", "a whole number of votes, at least 0", least=0)
         positive_fraction(self.sigma_threshold, "sigma_threshold")
         positive_fraction(self.sigma, "sigma")
-        whole_number(self.n_chunks, "n_chunks", "a number of chunks, at least 1")
-        whole_number(self.n_partitions, "n_partitions", "a number of partitions, at least 1")
-        whole_number(self.n_classes, "n_classes", "a number of classes, at least 2", least=2)
+        check_teachers(self)
         log_one_over(self.delta)
-        if self.adjacency not in ("replace", "add_remove"):
-            raise InvalidInput("adjacency", self.adjacency, "'replace' or 'add_remove'")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -125,9 +121,7 @@ def confident_labels(
         InvalidInput: votes, partition and plan that disagree, or too few queries.
     """
     array = checked_votes(votes, partition, plan.n_classes)
-    for name in ("n_chunks", "n_partitions", "adjacency"):
-        if getattr(partition, name) != getattr(plan, name):
-            raise InvalidInput(name, getattr(partition, name), f"{getattr(plan, name)!r}, as the plan says")
+    partition.check_plan(plan)
     if array.shape[2] < plan.n_queries:
         raise InvalidInput("votes", array.shape, f"at least plan.n_queries = {plan.n_queries} queries")
     bits = bits or SystemBits()

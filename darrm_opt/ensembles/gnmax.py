@@ -24,6 +24,7 @@ from darrm_opt.ensembles.exact import GUARD
 from darrm_opt.ensembles.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.ensembles.guarantee import Guarantee
 from darrm_opt.ensembles.moments import checked_epsilon, log_one_over
+from darrm_opt.ensembles.partition import check_teachers
 from darrm_opt.ensembles.plan import least_noise, most_labels
 from darrm_opt.ensembles.two_class import LEAST_PROBABILITY, TwoClassVote
 from darrm_opt.ensembles.voting import GaussianNoise, Kind, positive_fraction
@@ -192,17 +193,13 @@ class GnmaxPlan:
 
     def __post_init__(self) -> None:
         whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
-        whole_number(self.n_chunks, "n_chunks", "a number of chunks, at least 1")
-        whole_number(self.n_partitions, "n_partitions", "a number of partitions, at least 1")
-        whole_number(self.n_classes, "n_classes", "a number of classes, at least 2", least=2)
+        check_teachers(self)
         object.__setattr__(self, "sigma", float(positive_fraction(self.sigma, "sigma")))
         log_one_over(self.delta)
         if self.accountant not in ("best", "rdp", "pld", "two_class", "bits"):
             raise InvalidInput("accountant", self.accountant, "'best', 'rdp', 'pld', 'two_class' or 'bits'")
         if self.accountant in ("two_class", "bits") and self.n_classes != 2:
             raise InvalidInput("accountant", self.accountant, "'best', 'rdp' or 'pld' unless n_classes = 2")
-        if self.adjacency not in ("replace", "add_remove"):
-            raise InvalidInput("adjacency", self.adjacency, "'replace' or 'add_remove'")
 
     @property
     def noise(self) -> GaussianNoise:

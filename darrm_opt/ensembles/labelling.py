@@ -84,9 +84,7 @@ def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, bits: Bits |
         InvalidInput: votes, partition and plan that disagree, or too few queries.
     """
     votes = checked_votes(votes, partition, plan.n_classes)
-    for name in ("n_chunks", "n_partitions", "adjacency"):
-        if getattr(partition, name) != getattr(plan, name):
-            raise InvalidInput(name, getattr(partition, name), f"{getattr(plan, name)!r}, as the plan says")
+    partition.check_plan(plan)
     if votes.shape[2] < plan.n_labels:
         raise InvalidInput(
             "votes", votes.shape, f"at least plan.n_labels = {plan.n_labels} queries", "Plan fewer labels: n_labels=…."

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,29 @@ from numpy.typing import NDArray
 from darrm_opt.ensembles.randomness import Bits, SystemBits, shuffled
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
+
+Neighbours = Literal["replace", "add_remove"]
+"""Neighbouring data: one record's content replaced, or one record added or removed."""
+
+
+class Teaching(Protocol):
+    """What a plan says of the teachers that it counts on."""
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks, so teachers, per partition."""
+
+    @property
+    def n_partitions(self) -> int:
+        """Partitions: the number of teachers that see a given record."""
+
+    @property
+    def n_classes(self) -> int:
+        """Answers that a teacher can give."""
+
+    @property
+    def adjacency(self) -> Neighbours:
+        """What neighbours are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +63,12 @@ class Partition:
 
     chunks: NDArray[np.int64]
     n_chunks: int
-    adjacency: Literal["replace", "add_remove"]
+    adjacency: Neighbours
 
-    def __init__(self, chunks: Any, n_chunks: int, adjacency: Literal["replace", "add_remove"]) -> None:
+    def __init__(self, chunks: Any, n_chunks: int, adjacency: Neighbours) -> None:
         n_chunks = whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
         array = checked_chunks(chunks, n_chunks).copy()
-        if adjacency not in ("replace", "add_remove"):
-            raise InvalidInput("adjacency", adjacency, "'replace' or 'add_remove'")
+        _check_adjacency(adjacency)
         array.setflags(write=False)
         object.__setattr__(self, "chunks", array)
         object.__setattr__(self, "n_chunks", n_chunks)
@@ -62,9 +84,36 @@ class Partition:
         """Partitions: the number of teachers that see a given record."""
         return int(self.chunks.shape[1])
 
+    def check_plan(self, plan: Teaching) -> None:
+        """Refuse a plan that counts on other teachers.
+
+        Raises:
+            InvalidInput: the plan has other numbers of chunks or partitions, or other neighbours.
+        """
+        for name in ("n_chunks", "n_partitions", "adjacency"):
+            if getattr(self, name) != getattr(plan, name):
+                raise InvalidInput(name, getattr(self, name), f"{getattr(plan, name)!r}, as the plan says")
+
     def members(self, partition: int, chunk: int) -> NDArray[np.int64]:
         """Return the record numbers of one chunk of one partition."""
         return np.flatnonzero(self.chunks[:, partition] == chunk)
+
+
+def check_teachers(plan: Teaching) -> None:
+    """Refuse a plan whose teachers cannot be.
+
+    Raises:
+        InvalidInput: a number is below 1 (classes: 2), or no kind of neighbours.
+    """
+    whole_number(plan.n_chunks, "n_chunks", "a number of chunks, at least 1")
+    whole_number(plan.n_partitions, "n_partitions", "a number of partitions, at least 1")
+    whole_number(plan.n_classes, "n_classes", "a number of classes, at least 2", least=2)
+    _check_adjacency(plan.adjacency)
+
+
+def _check_adjacency(adjacency: str) -> None:
+    if adjacency not in ("replace", "add_remove"):
+        raise InvalidInput("adjacency", adjacency, "'replace' or 'add_remove'")
 
 
 def slot_partition(n_records: int, n_chunks: int, n_partitions: int = 1, *, bits: Bits | None = None) -> Partition:

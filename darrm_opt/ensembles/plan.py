@@ -21,6 +21,7 @@ from darrm_opt.ensembles.moments import (
     pure_composition,
     pure_epsilon,
 )
+from darrm_opt.ensembles.partition import check_teachers
 from darrm_opt.ensembles.two_class import LEAST_PROBABILITY, Costs, TwoClassVote
 from darrm_opt.ensembles.voting import LaplaceNoise, positive_fraction
 from darrm_opt.errors import InvalidInput
@@ -74,9 +75,7 @@ class LaplacePlan:
 
     def __post_init__(self) -> None:
         whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
-        whole_number(self.n_chunks, "n_chunks", "a number of chunks, at least 1")
-        whole_number(self.n_partitions, "n_partitions", "a number of partitions, at least 1")
-        whole_number(self.n_classes, "n_classes", "a number of classes, at least 2", least=2)
+        check_teachers(self)
         object.__setattr__(self, "lam", checked_lam(self.lam))
         delta = real_number(self.delta, "delta", "a probability in [0, 1)")
         if not 0 <= delta < 1:
@@ -85,8 +84,6 @@ class LaplacePlan:
             raise InvalidInput("accountant", self.accountant, "'best', 'moments', 'two_class' or 'bits'")
         if self.accountant in ("two_class", "bits") and self.n_classes != 2:
             raise InvalidInput("accountant", self.accountant, "'best' or 'moments' unless n_classes = 2")
-        if self.adjacency not in ("replace", "add_remove"):
-            raise InvalidInput("adjacency", self.adjacency, "'replace' or 'add_remove'")
 
     @property
     def noise(self) -> LaplaceNoise:

@@ -14,10 +14,9 @@ import math
 from collections import Counter
 from fractions import Fraction
 
-from darrm_opt.accounting.leak import leak_floor, leaks_floor
+from darrm_opt.accounting.leak import leak_floor
 from darrm_opt.accounting.optimal import composed, joined, non_negative
-from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.sequence import Events, counted, total_loss
+from darrm_opt.accounting.sequence import Events, above_floor, counted, floor_of, total_loss
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, down, multiple_up, up
@@ -68,14 +67,14 @@ def closed(events: Events, slack: float) -> Privacy:
     slack = slack_in_range(slack)
     plain, *rooted = _terms(counts, slack)
     if plain <= min(rooted):
-        return _promised(plain, _floor(counts))
+        return _promised(plain, floor_of(counts))
     return _promised(min(rooted), closed_delta(counts, slack))
 
 
 def closed_delta(events: Events, slack: float) -> float:
     """Return 1 − (1−s) Π(1−δ_i), rounded up: what a branch with slack s ≥ 0 costs in δ [probability]."""
     counts = counted(events)
-    return joined(_floor(counts), _kept_log(counts), 0.0 if slack == 0 else slack_in_range(slack))
+    return joined(floor_of(counts), _kept_log(counts), 0.0 if slack == 0 else slack_in_range(slack))
 
 
 def closed_best_slack(events: Events, total_delta: float) -> Privacy:
@@ -96,10 +95,7 @@ def closed_best_slack(events: Events, total_delta: float) -> Privacy:
     9.8532
     """
     counts = counted(events)
-    total_delta = Privacy(0.0, total_delta).delta
-    floor = _floor(counts)
-    if total_delta < floor:
-        raise BelowLeakFloor(total_delta, floor, "each mechanism may leak with its own delta")
+    total_delta, floor = above_floor(counts, total_delta)
     if total_delta == floor:
         return Privacy(total_loss(counts), total_delta)
     # s = (D − floor)/Π(1−δ_i), rounded down, so that floor + Π(1−δ_i)·s is at most D.
@@ -186,10 +182,6 @@ def _terms(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]
     second = mean + math.sqrt(2 * squares * -math.log(slack))
     first, second = (up(term, CLOSED_ULPS) if term else 0.0 for term in (first, second))
     return total_loss(counts), first, second
-
-
-def _floor(counts: Counter[Privacy]) -> float:
-    return leaks_floor((event.delta, count) for event, count in counts.items())
 
 
 def _kept_log(counts: Counter[Privacy]) -> float:

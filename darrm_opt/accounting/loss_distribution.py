@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from darrm_opt.accounting.optimal import least_epsilon, non_negative
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.optimal import epsilon_above_floor, non_negative
+from darrm_opt.accounting.refusals import TooMuchWork
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import whole_number
 from darrm_opt.rounding import ULP, multiple_up, up
 
 if TYPE_CHECKING:
@@ -70,11 +70,8 @@ class Pld:
         Raises:
             BelowLeakFloor: no finite ε is proved at this δ.
         """
-        delta = Privacy(0.0, delta).delta
-        floor = self.delta(self.reach)
-        if floor > delta:
-            raise BelowLeakFloor(delta, floor, "an infinite loss has that probability, the guard for rounding included")
-        return least_epsilon(self.delta, delta, self.reach)
+        why = "an infinite loss has that probability, the guard for rounding included"
+        return epsilon_above_floor(self.delta, delta, self.reach, why)
 
     @property
     def library(self) -> PrivacyLossDistribution:

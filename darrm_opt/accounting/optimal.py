@@ -124,6 +124,26 @@ def least_epsilon(delta_at: Callable[[float], float], total_delta: float, enough
     return high
 
 
+def epsilon_above_floor(delta_at: Callable[[float], float], delta: float, reach: float, why: str) -> float:
+    """Return an ε that holds at ``delta``, of a profile that is flat from ``reach`` on.
+
+    Args:
+        delta_at: as in `least_epsilon`.
+        delta: allowed [probability], in [0, 1).
+        reach: where what is left is the floor [nats].
+        why: what makes the floor, for the message.
+
+    Raises:
+        InvalidInput: no such δ.
+        BelowLeakFloor: no finite ε is proved at this δ.
+    """
+    delta = Privacy(0.0, delta).delta
+    floor = delta_at(reach)
+    if floor > delta:
+        raise BelowLeakFloor(delta, floor, why)
+    return least_epsilon(delta_at, delta, reach)
+
+
 def composed(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
     """Return checked (ε, δ, k), or raise `InvalidInput`."""
     each = Privacy(epsilon, delta)

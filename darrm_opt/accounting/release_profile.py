@@ -21,11 +21,10 @@ import numpy as np
 
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.loss_distribution import Pld
-from darrm_opt.accounting.optimal import least_epsilon
-from darrm_opt.accounting.refusals import BelowLeakFloor
+from darrm_opt.accounting.optimal import epsilon_above_floor
 from darrm_opt.design.profile import WORTH, ProfileSearch
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.problem import LARGEST_TARGET_EPSILON, Problem
 from darrm_opt.rounding import ULP, up
 
 MOST_LINES = 80
@@ -87,11 +86,7 @@ class ReleaseProfile:
         Raises:
             BelowLeakFloor: no finite ε is proved at this δ.
         """
-        delta = Privacy(0.0, delta).delta
-        floor = self.delta(self.reach)
-        if floor > delta:
-            raise BelowLeakFloor(delta, floor, "that much one release may leak, rounding included")
-        return least_epsilon(self.delta, delta, self.reach)
+        return epsilon_above_floor(self.delta, delta, self.reach, "that much one release may leak, rounding included")
 
     @cached_property
     def reach(self) -> float:

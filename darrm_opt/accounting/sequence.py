@@ -57,10 +57,7 @@ def optimal_sequence(events: Events, total_delta: float) -> Privacy:
     1.5
     """
     counts = counted(events)
-    total_delta = Privacy(0.0, total_delta).delta
-    floor = _floor(counts)
-    if total_delta < floor:
-        raise BelowLeakFloor(total_delta, floor, "each mechanism may leak with its own delta")
+    total_delta, _ = above_floor(counts, total_delta)
     return Privacy(least_epsilon(lambda total: _delta(counts, total), total_delta, total_loss(counts)), total_delta)
 
 
@@ -133,12 +130,25 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
     return total
 
 
-def _floor(counts: Mapping[Privacy, int]) -> float:
+def above_floor(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
+    """Return the checked total δ and the leak floor that it is not below.
+
+    Raises:
+        BelowLeakFloor: total_delta < 1 − Π(1−δ_i).
+    """
+    total_delta, floor = Privacy(0.0, total_delta).delta, floor_of(counts)
+    if total_delta < floor:
+        raise BelowLeakFloor(total_delta, floor, "each mechanism may leak with its own delta")
+    return total_delta, floor
+
+
+def floor_of(counts: Mapping[Privacy, int]) -> float:
+    """Return 1 − Π(1−δ_i), rounded up."""
     return leaks_floor((event.delta, count) for event, count in counts.items())
 
 
 def _delta(counts: Mapping[Privacy, int], total_epsilon: float) -> float:
-    floor = _floor(counts)
+    floor = floor_of(counts)
     if total_epsilon >= total_loss(counts):
         return floor
     kept = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +19,7 @@ from darrm_opt.design.binomials import evaluation_error, terms_of
 from darrm_opt.design.blossom import at_ends, layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
-from darrm_opt.design.found import Collector
+from darrm_opt.design.found import Collector, OutOfTime
 from darrm_opt.design.kinds import Rows, Skeletons, Slopes, choose
 from darrm_opt.design.pruned import AFRESH_EVERY, EVALUATION_REACH, Settle, search_error
 from darrm_opt.design.separable import search_separable
@@ -390,3 +392,9 @@ def test_what_is_left_open_is_searched_completely(
         assert (rows.nx.tolist(), rows.ny.tolist(), settled) == ([0, 2], [2, 0], [])
     else:
         assert (settled, searched) == ([*zip(i.tolist(), n1.tolist(), strict=True)], [])
+
+
+def test_settling_takes_no_longer_than_there_is_time() -> None:
+    search = replace(search_of(0.1, 4, 4, above=0.0), collector=Collector(deadline=time.perf_counter() - 1))
+    with pytest.raises(OutOfTime):
+        pruned._settle(search, suspects_of(rough(1, 4), 0.5, 0.0).rows, 0, 2, 4)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.ensembles.guarantee import Guarantee
-from darrm_opt.ensembles.partition import Partition
+from darrm_opt.ensembles.partition import Partition, Teaching
 from darrm_opt.ensembles.personal import checked_votes
 from darrm_opt.ensembles.randomness import Bits, SystemBits
 from darrm_opt.ensembles.teachers import Estimator, collect_votes, train_teachers
@@ -22,28 +22,12 @@ from darrm_opt.ensembles.voting import VoteNoise, noisy_argmax
 from darrm_opt.errors import InvalidInput
 
 
-class VotePlan(Protocol):
+class VotePlan(Teaching, Protocol):
     """What a release needs to know in advance: `LaplacePlan` (SAA, DPBag-) or `GnmaxPlan`."""
 
     @property
     def n_labels(self) -> int:
         """Labels to release, fixed in advance."""
-
-    @property
-    def n_chunks(self) -> int:
-        """Teachers per partition."""
-
-    @property
-    def n_partitions(self) -> int:
-        """Partitions: votes that one record can move."""
-
-    @property
-    def n_classes(self) -> int:
-        """Classes."""
-
-    @property
-    def adjacency(self) -> Literal["replace", "add_remove"]:
-        """The neighbours that the partition must serve."""
 
     @property
     def noise(self) -> VoteNoise:

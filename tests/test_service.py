@@ -286,6 +286,10 @@ def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, 
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)  # noqa: A001
         opened.job(id, until="running")
+        end = time.monotonic() + 300
+        while not opened.solvers:  # the job is claimed first, and the process started then
+            assert time.monotonic() < end
+            time.sleep(0.005)
         [pid] = opened.solvers
         worker = int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
         assert worker != opened.process.pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import re
@@ -41,6 +42,16 @@ def blocks_of(document: str, text: str) -> Iterator[Block]:
     for found in fence.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         yield Block(document, line, found["language"], found["code"], found["reason"] or "")
+
+
+def session(name: str, blocks: list[Block]) -> str:
+    """Run a document's Python sessions as one, and return what does not come out as written."""
+    test = doctest.DocTestParser().get_doctest("".join(block.code for block in blocks), {}, name, name, 0)
+    assert test.examples, f"{name} has no session"
+    outcome: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    runner.run(test, out=outcome.append)
+    return "".join(outcome) if runner.failures else ""
 
 
 def shell_in(folder: Path) -> dict[str, str]:

@@ -5,7 +5,6 @@ The README has a test of its own (test_readme.py) with more to hold it against.
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import importlib.metadata
 import json
@@ -22,7 +21,7 @@ from typing import Any
 import docstrings
 import pytest
 from darrm_runner import ROOT
-from documented import HERE, Block, blocks_of, served, shell_in
+from documented import HERE, Block, blocks_of, served, session, shell_in
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
 
 from api.cli.declared import Command, Option
@@ -86,13 +85,7 @@ def test_every_block_is_run_or_says_why_not() -> None:
 @pytest.mark.parametrize("name", sorted({block.document for block in of("pycon")}))
 def test_the_sessions_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = "".join(block.code for block in of("pycon") if block.document == name)
-    test = doctest.DocTestParser().get_doctest(code, {}, name, name, 0)
-    outcome: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
-    runner.run(test, out=outcome.append)
-    assert test.examples
-    assert not runner.failures, "".join(outcome)
+    assert session(name, [block for block in of("pycon") if block.document == name]) == ""
 
 
 @pytest.mark.parametrize("block", of("python"), ids=str)

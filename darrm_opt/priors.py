@@ -32,6 +32,10 @@ quadrature of `SharedBeta.gap` is tested to a relative 1e-12."""
 PANEL_NODES = 16
 """Gauss–Legendre nodes in a panel about two standard deviations wide: exact to rounding for a bell curve."""
 
+MOST_POINTS = 10**12
+"""Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full where an
+objective is kept as text."""
+
 TAIL = 45.0
 """Where a tail e^{−TAIL} is cut off: 3e-20 of the whole."""
 
@@ -59,7 +63,7 @@ class IndependentVoters:
 
     Args:
         lower: a [probability], in [0, 1).
-        tau: grid points a + (1−a)·i/τ, i = 0..τ−1; None for the continuous interval.
+        tau: grid points a + (1−a)·i/τ, i = 0..τ−1, at most `MOST_POINTS`; None for the continuous interval.
 
     Source: Algorithms 4 and 5 of the paper, in closed form.
     """
@@ -73,7 +77,10 @@ class IndependentVoters:
             raise InvalidInput("lower", self.lower, _LOWER)
         object.__setattr__(self, "lower", lower + 0.0)
         if self.tau is not None:
-            object.__setattr__(self, "tau", whole_number(self.tau, "tau", "a whole number of grid points, at least 1"))
+            tau = whole_number(self.tau, "tau", "a whole number of grid points, at least 1")
+            if tau > MOST_POINTS:
+                raise InvalidInput("tau", tau, f"at most {MOST_POINTS} grid points", "`uniform` is what they tend to.")
+            object.__setattr__(self, "tau", tau)
 
     @property
     def mean(self) -> Fraction:

@@ -304,6 +304,7 @@ def test_weights_cannot_be_changed() -> None:
         (lambda: rectangular(1.0), r"lower = 1.0 is not valid: expected a probability in \[0, 1\)"),
         (lambda: rectangular(wrong("a")), r"lower = 'a' is not valid"),
         (lambda: rectangular(tau=0), r"tau = 0 is not valid: expected a whole number of grid points, at least 1"),
+        (lambda: rectangular(tau=10**15), r"tau = 1000000000000000 is not valid: expected at most 1000000000000 grid"),
         (lambda: rectangular(tau=wrong(2.5)), r"tau = 2.5 is not valid"),
         (lambda: rectangular(tau=wrong(None)), r"tau is missing"),
         (lambda: rectangular(tau=1), r"measure = 'tv' is not valid: expected agreement for rectangular\(tau=1\)"),

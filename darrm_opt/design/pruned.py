@@ -16,7 +16,10 @@ Three sieves, each a proved upper bound of φ; what passes all is evaluated, not
    |A(N+X−Y) − A[N] − X·D[N] + Y·D[N−1]| ≤ S·C(X+Y, 2), whose mean is at most ½(a+a′)²Δ²S. With q ≤ 1 and
    (a+a′) + (b+b′) ≤ M both blossoms together leave ½M²Δ²S; the linear part is `kinds.Slopes.gain`.
 
-3. *One kind an end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
+3. *Farthest.* Where A is flat near both ends and bends only beyond, both blossoms are bounded by what A reaches there
+   at all (`binomials.farthest`): with Δ·M above 1 this rules out nearly everything that sieve 2 leaves.
+
+4. *One kind an end.* The true slope of one more voter is within e = M·Δ·S of the first-order one. If at both ends the
    best kind beats the others by more than that, the worst multiset has all its voters on the best kinds, and φ is
    evaluated there. If not, `kinds.choose` bounds what another choice gains, which is added. Here S is taken near N and
    n − N: Z = X + Y leaves the window T with E[C(Z,2); Z > T] ≤ ½(MΔ)²·(MΔ)^(T−1)/(T−1)!.
@@ -36,7 +39,7 @@ from typing import Literal
 
 import numpy as np
 
-from darrm_opt.design.binomials import evaluation_error, expected, expected_all, terms_of
+from darrm_opt.design.binomials import evaluation_error, expected, expected_all, farthest, reached, terms_of
 from darrm_opt.design.blossom import PART, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO
@@ -45,11 +48,7 @@ from darrm_opt.design.kinds import Indices, Rows, Skeletons, Slopes, choose
 from darrm_opt.design.separable import TABLE_ENTRIES, join, search_separable
 from darrm_opt.noise import Array
 
-FIRST_ORDER_REACH = 1.0
-"""Largest M·Δ for which the first-order bound is tried where complete search is affordable: beyond, its remainder
-prunes nothing."""
-
-EVALUATION_REACH = 16.0
+EVALUATION_REACH = 64.0
 """Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
 SETTLED_ONE_BY_ONE = 2
@@ -173,15 +172,15 @@ def _offer_best(best: Array, layer: Array, nx: Indices, s: int, search: _Search,
 
 
 def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int) -> None:
-    """Sieves 2 and 3, then complete search, for the rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
+    """Sieves 2 to 4, then complete search, for the rows that passed sieve 1 (φ ≤ ``bound`` on all of them)."""
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     mean = moving * constraint.corners.Delta
     affordable = (rows.n + 1) * (moving + 1) ** 2 <= TABLE_ENTRIES
-    if mean > FIRST_ORDER_REACH and affordable:
-        search_separable(rows, constraint, collector)
-        return
     if mean > EVALUATION_REACH:
-        collector.leave_out(bound)
+        if affordable:
+            search_separable(rows, constraint, collector)
+        else:
+            collector.leave_out(bound)
         return
     left = _sift(search, suspects, moving)
     if affordable and left.i.size > rows.n + SETTLED_ONE_BY_ONE * rows.nx.size:
@@ -193,7 +192,7 @@ def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int
 
 
 def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
-    """Sieves 2 and 3. Return the skeletons left open, to be settled; charge the bounds of all others."""
+    """Sieves 2 to 4. Return the skeletons left open, to be settled; charge the bounds of all others."""
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
     i, n1 = _steep(search, suspects, moving)
@@ -206,9 +205,10 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
     above = bound > collector.level
     collector.leave_out(float(bound[~above].max(initial=-np.inf)))
-    at, slopes = at.only(above), slopes.only(above)
+    at = _far(search, at.only(above))
     if at.i.size == 0:
         return at
+    slopes = Slopes.of(at, q)
     e = moving * Delta * (_local_bend(A, suspects.bend, at, moving * Delta) + 4 * search.fuzz) + 2 * search.fuzz
     choice = choose(slopes, at, q, e)
     values = q * expected(A, at.i, at.n1, choice.down, choice.up_to_one, Delta, moving)
@@ -219,6 +219,28 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     left_open = uncertain & (bounds > collector.level) & search.settling
     collector.leave_out(float(bounds[uncertain & ~left_open].max(initial=-np.inf)))
     return at.only(left_open)
+
+
+def _far(search: _Search, at: Skeletons) -> Skeletons:
+    """Sieve 3: coarsely for whole rows, then one by one, a cache-full at a time."""
+    A, q, Delta = at.rows.values, search.constraint.q, search.constraint.corners.Delta
+    of, row = np.unique(at.i, return_inverse=True)
+    reach = reached(A[of], min(at.moving, at.rows.n), Delta)
+    bound = q * reach[row, at.n1] + reach[row, at.n0]
+    above = bound > search.collector.level
+    search.collector.leave_out(float(bound[~above].max(initial=-np.inf)))
+    at = at.only(above)
+    above = np.zeros(at.i.size, dtype=bool)
+    many = max(1, PART // (terms_of(at.moving * Delta) + 1))
+    for start in range(0, at.i.size, many):
+        part = slice(start, start + many)
+        i, n0, n1 = at.i[part], at.n0[part], at.n1[part]
+        most0, most1 = np.minimum(n0, at.moving), np.minimum(n1, at.moving)
+        bound = q * farthest(A, i, n1, most0, most1, Delta, at.moving)
+        bound += farthest(A, i, n0, most1, most0, Delta, at.moving)
+        above[part] = bound > search.collector.level
+        search.collector.leave_out(float(bound[~above[part]].max(initial=-np.inf)))
+    return at.only(above)
 
 
 def _steep(search: _Search, suspects: _Suspects, moving: int) -> tuple[Indices, Indices]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
-from darrm_opt.design.pruned import EVALUATION_REACH, FIRST_ORDER_REACH
+from darrm_opt.design.pruned import EVALUATION_REACH
 from darrm_opt.problem import Problem
 
 LARGE = 400
@@ -21,6 +21,9 @@ LARGE = 400
 
 COMPLETE = 120
 """Up to this K complete search is affordable whatever Δ is."""
+
+OFF_THEIR_ENDS = 1.0
+"""Beyond `COMPLETE`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def dear(problem: Problem) -> bool:
 
     It is often optimal, certainly cheap, a good start, and what is left if time runs out.
     """
-    return problem.K >= LARGE or (problem.K > COMPLETE and problem.affected * problem.voter.delta > FIRST_ORDER_REACH)
+    return problem.K >= LARGE or (problem.K > COMPLETE and problem.affected * problem.voter.delta > OFF_THEIR_ENDS)
 
 
 def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:

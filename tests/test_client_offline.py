@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,14 @@ def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
         rows = client.compare(five, 5, Privacy(1.0, 1e-3))["rows"]
     assert rows[0]["name"] == "optimal"
     assert all(row["epsilon"] is None or row["epsilon"] <= 1 for row in rows)
+
+
+def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
+    with DarrmClient(written(tmp_path, ".jsonl")) as client:
+        voters = Problem(3, Privacy(math.inf), Privacy(1.0))
+        told = client.compare(voters, 3, Privacy(2.0, 0.01), n=60, subsample_size=6, replacement=False)
+    assert told["draw"]["reached"] == pytest.approx(0.3)
+    assert {row["name"] for row in told["rows"]} >= {"optimal", "saa", "dpbag"}
 
 
 def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:

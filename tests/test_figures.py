@@ -181,6 +181,7 @@ def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
     assert sorted(widths) == sorted(row.tv_error for row in fitting if row.tv_error is not None)
     assert [label.get_text() for label in bars.get_yticklabels()][-1] == OPTIMAL
     assert sum(text.get_text() == "does not fit" for text in bars.texts) == len(found.rows) - len(fitting)
+    assert "DPBag (Laplace noise)" in [label.get_text() for label in bars.get_yticklabels()]
     assert len(curves.lines) == len(fitting)
     title = figure.get_suptitle()
     assert title == "K = 5 voters, each 0.5-DP; 4 releases, together (1, 0.001)-DP"

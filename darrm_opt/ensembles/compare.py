@@ -151,6 +151,7 @@ def compare(
 
     Raises:
         InvalidInput: a number is outside its range.
+        BelowLeakFloor: a total δ of 0, or so small that rounding alone exceeds it.
         TooMuchWork: more releases than the exact account can do.
 
     >>> from darrm_opt import Privacy, Problem
@@ -172,7 +173,7 @@ def compare(
     rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
     seeds = [each.noise for each in rows if each.noise is not None]
     noise = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach).noise
-    each = footing.once(noise)  # finite: all Q of them are within the total
+    each = footing.spent(noise, 1)  # finite: all Q of them are within the total
     rows = [footing.row("optimal", "epsilon_each", each, noise), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
     return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags)
@@ -189,19 +190,18 @@ class _Footing:
     useful: Callable[[NDArray[np.float64]], float]
     votes: Prior
 
+    def spent(self, noise: NoiseFunction, queries: int, **effort: int) -> float:
+        """Return the total ε of releases at the total δ; raises `BelowLeakFloor` where there is none."""
+        if self.reach is None:
+            return exact_epsilon(noise, self.problem, queries, self.total.delta, points=POINTS)
+        return reached_epsilon(noise, self.problem, queries, self.total.delta, self.reach, **effort)
+
     def cost(self, noise: NoiseFunction, **effort: int) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
-        problem, queries, delta = self.problem, self.queries, self.total.delta
         try:
-            if self.reach is None:
-                return exact_epsilon(noise, problem, queries, delta, points=POINTS)
-            return reached_epsilon(noise, problem, queries, delta, self.reach, **effort)
+            return self.spent(noise, self.queries, **effort)
         except BelowLeakFloor:
             return math.inf
-
-    def once(self, noise: NoiseFunction) -> float:
-        """Return ε of one release at the total δ."""
-        return replace(self, queries=1).cost(noise)
 
     def row(self, name: str, knob: str, value: float | None, noise: NoiseFunction | None) -> Row:
         """Return the row of a way, empty where it does not fit."""

@@ -9,14 +9,17 @@ PYTHON ?= python3
 VENV ?= .venv
 UV ?= uv
 ARGS ?=
+# Tests run in as many processes as there are processors, at most four, a whole file in one. JOBS=0: all in one.
+JOBS ?= logical
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest lint types format bench soundness faults fuzz mutation openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness faults fuzz mutation openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,16 +33,24 @@ serve: $(READY) ## serve the HTTP API
 	$(BIN)/darrm serve $(ARGS)
 
 test: $(READY) ## run all tests, and the examples in the docstrings
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python $(PYTEST) $(ARGS)
 
 test-fast: $(READY) ## run the tests that take no more than a few seconds each
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python $(PYTEST) -m "not slow" $(ARGS)
 
 test-oldest: ## run the tests with the oldest dependencies that pyproject.toml allows (needs uv)
 	$(UV) venv --quiet --no-config --clear --python 3.11 .venv-oldest
 	$(UV) pip install --quiet --no-config --python .venv-oldest --resolution lowest-direct \
 		-r pyproject.toml --all-extras --group dev
 	.venv-oldest/bin/python -m pytest -m "not slow" $(ARGS)
+
+coverage: ## say which branches of the three packages no test takes (an hour of one processor; docs/testing.md)
+	$(MAKE) --no-print-directory setup VENV=.venv-coverage
+	.venv-coverage/bin/python -m pip install --quiet coverage==7.17.3
+	.venv-coverage/bin/python -m coverage erase --rcfile=tests/coverage.ini
+	.venv-coverage/bin/python -m coverage run --rcfile=tests/coverage.ini $(PYTEST) $(ARGS)
+	.venv-coverage/bin/python -m coverage combine --quiet --rcfile=tests/coverage.ini
+	.venv-coverage/bin/python -m coverage report --rcfile=tests/coverage.ini
 
 lint: types $(READY) ## check types, style and formatting
 	$(BIN)/ruff check

@@ -20,7 +20,7 @@ from darrm_opt.design.blossom import at_ends, layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
 from darrm_opt.design.found import Collector, OutOfTime
-from darrm_opt.design.kinds import Rows, Skeletons, Slopes, choose
+from darrm_opt.design.kinds import Choice, Rows, Skeletons, Slopes, choose
 from darrm_opt.design.pruned import AFRESH_EVERY, EVALUATION_REACH, Settle, search_error
 from darrm_opt.design.separable import search_separable
 from darrm_opt.noise import Array
@@ -83,6 +83,10 @@ def phi(row: Array, n1: int, q: float, Delta: float, split: Split) -> float:
         return sum(a * b * float(row[N + x - y]) for x, a in enumerate(here) for y, b in enumerate(there))
 
     return q * mean(n1, down, up_to_one) + mean(row.size - 1 - n1, down_from_one, up)
+
+
+def split_of(choice: Choice) -> Split:
+    return int(choice.down[0]), int(choice.up[0]), int(choice.up_to_one[0]), int(choice.down_from_one[0])
 
 
 def worst(A: Array, q: float, Delta: float, moving: int) -> float:
@@ -222,19 +226,27 @@ def test_the_bend_near_a_skeleton(mean: float) -> None:
 @pytest.mark.parametrize("settle", ["always", "until a cut", "never"])
 @pytest.mark.parametrize("most", [0, 4])
 @pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (4, 4, 0.1), (5, 2, 0.3), (6, 6, 0.01), (6, 4, 0.02)])
-def test_the_sieves_by_their_formulas(n: int, moving: int, Delta: float, most: int, settle: Settle) -> None:
+def test_the_sieves_by_their_formulas(
+    monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float, most: int, settle: Settle
+) -> None:
     """What is offered, what is left open, and the bound charged for the rest, a skeleton at a time."""
     left_open = 0
+    looked_at: list[tuple[int, int]] = []
+
+    def kept(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
+        looked_at.extend(zip(at.i.tolist(), at.n1.tolist(), strict=True))
+        return choose(slopes, at, q, e)
+
+    monkeypatch.setattr(pruned, "choose", kept)
     for seed in range(6):
-        fuzz = float(np.random.default_rng(seed).choice([0.0, 1e-3, 1e-2]))
-        A = rough(seed, n)
+        fuzz, A = (0.0, 1e-3, 1e-2)[seed % 3], rough(seed, n)
         suspects = suspects_of(A, constraint_of(Delta).q, fuzz)
         above = float(np.quantile(suspects.at_ends, [0.1, 0.5, 0.8, 0.95, 1.0, 1.0][seed]))
         search = search_of(Delta, n, moving, above=above, most=most, fuzz=fuzz, settle=settle)
         q, exactly = search.constraint.q, search.constraint.corners.Delta
         mean = moving * exactly
         steep = [*zip(*map(np.ndarray.tolist, pruned._steep(search, suspects, moving)), strict=True)]
-        bounds, offered, uncertain = [above], [], []
+        bounds, offered, uncertain, passed = [above], [], [], []
         for i, n1 in steep:
             at = Skeletons(suspects.rows, np.array([i]), np.array([n1]), moving)
             slopes = Slopes.of(at, q)
@@ -247,28 +259,28 @@ def test_the_sieves_by_their_formulas(n: int, moving: int, Delta: float, most: i
             choice = choose(slopes, at, q, np.array([mean * (local + 4 * fuzz) + 2 * fuzz]))
             split = [int(getattr(choice, kind)[0]) for kind in ("down", "up", "up_to_one", "down_from_one")]
             value = phi(A[i], n1, q, exactly, (split[0], split[1], split[2], split[3]))
+            passed.append((i, n1))
             offered.append((value, i, *split))
             if choice.overlap[0] > 0:
                 uncertain.append((value + exactly * float(choice.overlap[0]), i, n1))
+        looked_at.clear()
         left = pruned._sift(search, suspects, moving)
         level = above if most else max([above, *(value for value, *_ in offered)])
-        open_now = settle == "always" or (
-            settle == "until a cut" and not (most and offered and max(offered)[0] > above)
-        )
-        expected = [(i, n1) for bound, i, n1 in uncertain if bound > level and open_now]
+        settling = settle == "always" or (settle == "until a cut" and not search.collector.cut)
+        expected = [(i, n1) for bound, i, n1 in uncertain if bound > level and settling]
         bounds += [bound for bound, i, n1 in uncertain if (i, n1) not in expected]
         still = [*zip(left.i.tolist(), left.n1.tolist(), strict=True)]
         left_out = search.collector.left_out
         assert set(still) <= set(expected)
+        assert set(looked_at) <= set(passed)
         assert min(abs(left_out - bound) for bound in (*bounds, level)) <= 1e-13
         for bound, i, n1 in uncertain:
             if (i, n1) not in still and bound > left_out + 1e-13:  # another sieve sees more, and is right
                 assert max(phi(A[i], n1, q, exactly, split) for split in splits(n - n1, n1, moving)) <= left_out + 1e-13
         if offered and max(offered)[0] > above:  # what lies below may have been left out before it was looked at
-            assert search.collector.value == pytest.approx(max(offered)[0], abs=1e-13)
-            counts = search.collector.counts
-            assert counts is not None
-            assert tuple(counts[[DOWN, UP, UP_TO_ONE, DOWN_FROM_ONE]]) == max(offered)[2:]
+            found = search.collector.result(0.0, "complete")
+            assert found.value == pytest.approx(max(offered)[0], abs=1e-13)
+            assert tuple(found.counts[[DOWN, UP, UP_TO_ONE, DOWN_FROM_ONE]]) == max(offered)[2:]
         else:
             assert search.collector.value <= max([value for value, *_ in offered], default=-math.inf) + 1e-13
         left_open += len(expected)

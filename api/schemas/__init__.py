@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from api.schemas.accounts import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest
+from api.schemas.accounts import ComposeAnswer, ComposeRequest
 from api.schemas.batch import BatchAnswer, BatchItem, BatchRequest
+from api.schemas.comparison import CompareAnswer, CompareRequest
 from api.schemas.curves import (
     CurveRequest,
     ErrorCurveAnswer,

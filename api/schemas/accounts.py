@@ -1,13 +1,13 @@
-"""What many releases cost, and which way of releasing is most accurate within one budget."""
+"""What many releases cost."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import COMPARE_EXAMPLE, COMPOSE_EXAMPLE
-from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal, nats
+from api.examples import COMPOSE_EXAMPLE
+from api.schemas.design import DesignRequest, ProblemAnswer, nats
 from api.schemas.fields import (
     ACCEPTED,
     Affected,
@@ -22,13 +22,10 @@ from api.schemas.fields import (
     TargetEpsilon,
     VoterDelta,
     VoterEpsilon,
-    Voters,
     described,
 )
-from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 MOST_QUERIES = 10**9
 """Most releases of one account, as in the core."""
@@ -157,158 +154,3 @@ class ComposeAnswer(Answer):
     accounts: dict[str, AccountAnswer] = Field(
         description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of all."
     )
-
-
-class CompareRequest(Asked):
-    """Every way of releasing a majority, on one footing: same voters, same total privacy, same number of queries."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}]
-        }
-    )
-
-    K: Voters
-    epsilon: VoterEpsilon
-    Delta: VoterDelta = 0.0
-    affected: Affected = None
-    queries: Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MOST_QUERIES)] = 1
-    total_epsilon: Annotated[
-        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
-    ]
-    total_delta: Annotated[
-        FiniteFloat,
-        described(
-            "δ of all releases together [probability]; above 0, as ways like gnmax, and rounding, leak a little.",
-            minimum=0,
-            exclusiveMaximum=1,
-        ),
-    ]
-    objective: ObjectiveText = "rectangular"
-    prior: Annotated[
-        str | None,
-        Field(
-            max_length=20_000,
-            description="How votes fall, for the accuracy: the text of an objective with a prior, such as "
-            "histogram(9,1,0,2) for measured votes; by default the objective's own.",
-            examples=["shared(2,5)"],
-        ),
-    ] = None
-
-    n: Annotated[
-        int | None,
-        described(
-            "Records in the dataset, where each voter is a model trained on a subsample of them [records].", minimum=2
-        ),
-    ] = None
-    subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
-    replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
-    sampling: Annotated[
-        Literal["independent", "disjoint"],
-        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
-    ] = "independent"
-
-    def draw(self) -> dict[str, Any]:
-        """Return how the voters' subsamples are drawn."""
-        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
-
-    def check(self) -> None:
-        """Refuse numbers of the budget, a prior, or a draw, that are out of range.
-
-        Raises:
-            InvalidInput: naming the field.
-            InField: the text of the prior is none.
-        """
-        check_queries(self.queries)
-        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
-        probability(self.total_delta, "total_delta")
-        if self.prior is not None and not isinstance(goal(self.prior, "prior"), Objective):
-            raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
-        if self.prior is None and not isinstance(goal(self.objective), Objective):
-            raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
-
-    def question(self) -> Request:
-        """Return a design for these voters, at some target of no account.
-
-        Raises:
-            InvalidInput: a number is out of its range.
-            InField: an objective is none for this K.
-        """
-        design = DesignRequest(
-            K=self.K,
-            epsilon=self.epsilon,
-            Delta=self.Delta,
-            affected=self.affected,
-            target_epsilon=1.0,
-            objective=self.objective,
-        )
-        question = design.request()
-        if self.prior is not None:
-            try:
-                goal(self.prior, "prior").aim(self.K)
-            except InvalidInput as err:
-                raise InField("prior", err) from err
-        from darrm_opt.ensembles.bags import checked_bags
-
-        drawn = checked_bags(question.problem, **self.draw())
-        if drawn is not None:
-            drawn.reach(self.K)
-        return question
-
-
-class VotersAnswer(Answer):
-    """The voters, as they were understood."""
-
-    K: int = Field(description="Number of voters [voters].")
-    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
-    Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
-    affected: int = Field(description="How many voters one record can influence [voters].")
-
-
-class WayAnswer(Answer):
-    """One way of releasing, turned up as far as the budget allows."""
-
-    name: str = Field(
-        description="Which way: optimal, constant, subsampling, double_subsampling, gnmax, saa, dpbag, majority."
-    )
-    knob: str = Field(description="Name of its parameter.")
-    value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
-    gamma: list[FiniteFloat] | None = Field(description="The γ that the way amounts to [probability]; null likewise.")
-    epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
-    utility: FiniteFloat | None = Field(
-        default=None, description="Share of the noiseless utility kept, by the objective; null likewise."
-    )
-    disagreement: FiniteFloat | None = Field(
-        description="Pr[release ≠ majority that was voted] over the prior [probability]; null likewise."
-    )
-    tv_error: FiniteFloat | None = Field(
-        description="|Pr[release = 1] − Pr[majority = 1]| over the prior [probability]; null where it has no closed form."
-    )
-
-
-class DrawAnswer(Answer):
-    """How the voters' subsamples are drawn, and whom one record reaches."""
-
-    n: int = Field(description="Records in the dataset [records].")
-    subsample_size: int = Field(description="Records drawn for one model [records].")
-    replacement: bool = Field(description="Whether a record can be drawn twice within a subsample.")
-    sampling: str = Field(description="independent or disjoint.")
-    chance: FiniteFloat = Field(description="That one record is in one subsample [probability].")
-    reached: FiniteFloat = Field(description="Voters that one record reaches on average [voters].")
-
-
-class CompareAnswer(Answer):
-    """Every way within one budget, the most useful first."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
-
-    voters: VotersAnswer
-    queries: int = Field(description="Number of releases [releases].")
-    total: EachAnswer = Field(description="(ε, δ) of all releases together.")
-    objective: str = Field(description="What the way called optimal maximises.")
-    draw: DrawAnswer | None = Field(
-        default=None, description="The draw; null where a record reaches the affected voters for certain."
-    )
-    rows: list[WayAnswer] = Field(description="One a way, the most useful first; those that do not fit last.")
-    not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.examples import PLAN_EXAMPLE
-from api.schemas.accounts import EachAnswer, Queries, VotersAnswer, check_queries, probability
+from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
+from api.schemas.comparison import VotersAnswer
 from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
 from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
 from darrm_opt.design.objective import Objective

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from counted_work import counted, counts
 
 from api.estimating import seconds_of
 from darrm_opt import InvalidInput, solve
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution
 from darrm_opt.problem import Problem
 from solver_cache import CacheError, MemoryStore, Row, Store, inspect, open_store
 from solver_cache.precompute.claims import Claims, job_of
+from solver_cache.precompute.executor import Ended, News
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
@@ -207,6 +211,43 @@ def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
     assert (job.state, job.attempts, counts(log)[request.key]) == ("done", 2, 1)
 
 
+def test_claims_are_of_what_is_not_kept_and_not_held(tmp_path: Path) -> None:
+    requests = {request.key: request for request in grid_of({**GRID, "K": 5}).requests()}
+    first, second, third, fourth = requests
+    answers = {event.key: event.row for event in perform(Task(0, (*requests.values(),))) if isinstance(event, Answered)}
+    with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")) as store:
+        mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
+        store.put(answers[first])  # by a service: nobody's job
+        assert other.take({second: requests[second]}) == {second: "taken"}
+        assert mine.take(requests) == {first: "kept", second: "held", third: "taken", fourth: "taken"}
+        assert mine.take({third: requests[third]}) == {third: "taken"}  # held already
+        assert mine.settle([(answers[third], "rows"), (answers[second], "")]) == {third}  # the other is not mine
+        assert mine.start(third) == "rows"
+        assert store.get(second) is None
+        assert other.settle([(answers[second], "")]) == {second}
+        mine.release([fourth])
+        assert other.take(requests) == {first: "kept", second: "kept", third: "kept", fourth: "taken"}
+        assert store.remove(answers[third])  # done once, and gone: to be solved again
+        assert other.take({third: requests[third]}) == {third: "taken"}
+        assert mine.take({third: requests[third]}) == {third: "held"}
+        assert mine.settle([]) == set()
+        job = store.jobs.get(job_of(second))
+        assert job is not None
+        assert json.loads(job.result) == {"by": "you"}
+
+
+def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:
+    store = MemoryStore()
+    request = next(iter(grid_of(GRID).requests()))
+    (event,) = perform(Task(0, (request,)))
+    assert isinstance(event, Answered)
+    claims = Claims(store, "me", 60)
+    assert claims.take({request.key: request}) == {request.key: "taken"}
+    store.put(replace(event.row, record="{}"))
+    assert claims.settle([(event.row, "")]) == {request.key}
+    assert rows(store) == [event.row]
+
+
 # ------------------------------------------------------------------------------------------------- failures
 
 
@@ -242,6 +283,46 @@ def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> Non
     assert store.jobs.counts()["failed"] == 2
     assert rows(store) == []
     assert set(counts(log, "begun").values()) == {1}
+
+
+class Here:
+    """An executor in this process."""
+
+    streams, workers, room = True, 1, 1
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def news(self, _: float) -> list[News]:
+        tasks, self._tasks = self._tasks, []
+        return [News(task.number, what) for task in tasks for what in (*perform(task), Ended())]
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_an_answer_that_nothing_can_better_is_done_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+) -> None:
+    from solver_cache.precompute import work
+
+    def limited(*arguments: Any, **choices: Any) -> Solution:
+        return replace(solve(*arguments, **choices), status=Status.SEARCH_LIMIT)
+
+    monkeypatch.setattr(work, "solve", limited)
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    with closing(open_store(url)) as store:
+        plan = make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of)
+        outcome = run(plan, store, Here(), seconds_of, Options(place=url if direct else ""))
+        assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
+        assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
+        assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
+        assert make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of).kept == 4
+        assert store.jobs.counts()["done"] == 4
 
 
 def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from exact import mean, signed
 from strategies import random_noise
 
 from darrm_opt.design import pruned
-from darrm_opt.design.binomials import evaluation_error, terms_of
+from darrm_opt.design.binomials import evaluation_error, farthest, reached, terms_of
 from darrm_opt.design.blossom import at_ends, layers
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
@@ -200,6 +200,40 @@ def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int,
                     expected.append((i, n1))
         found = pruned._steep(search, suspects, moving)
         assert [*zip(*(each.tolist() for each in found), strict=True)] == expected
+
+
+@pytest.mark.parametrize("part", [1, 7, 32_768])
+@pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.3), (4, 4, 0.3), (5, 2, 0.4), (4, 3, 0.01)])
+def test_what_blossoms_reach_at_all(
+    monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float, part: int
+) -> None:
+    monkeypatch.setattr(pruned, "PART", part)
+    ruled_out = 0
+    for seed in range(6):
+        A = rough(seed, n)
+        suspects = suspects_of(A, constraint_of(Delta).q, 0.0)
+        search = search_of(Delta, n, moving, above=float(np.quantile(suspects.at_ends, [0.5, 0.9, 1.0][seed % 3])))
+        q, exactly, level = search.constraint.q, search.constraint.corners.Delta, search.collector.level
+        i, n1 = np.nonzero(suspects.at_ends > -math.inf)
+        kept = pruned._far(search, Skeletons(suspects.rows, i, n1, moving))
+        expected = []
+        for row, one in zip(i.tolist(), n1.tolist(), strict=True):
+            at, zero, many, few = (
+                np.array([row]),
+                n - one,
+                np.array([min(one, moving)]),
+                np.array([min(n - one, moving)]),
+            )
+            here = farthest(A, at, np.array([one]), few, many, exactly, moving)[0]
+            there = farthest(A, at, np.array([zero]), many, few, exactly, moving)[0]
+            reach = reached(A[at], moving, exactly)[0]
+            if min(q * here + there, q * reach[one] + reach[zero]) > level:
+                expected.append((row, one))
+            else:
+                ruled_out += 1
+                assert max(phi(A[row], one, q, exactly, split) for split in splits(zero, one, moving)) <= level + 1e-13
+        assert [*zip(kept.i.tolist(), kept.n1.tolist(), strict=True)] == expected
+    assert ruled_out > 10
 
 
 @pytest.mark.parametrize("mean", [1e-7, 0.02, 0.9])

@@ -196,16 +196,14 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
     i, n1 = _steep(search, suspects, moving)
-    collector.leave_out(collector.level)
+    collector.leave_out(collector.level)  # whatever a sieve rules out from here on lies at or below
     at = Skeletons(rows, i, n1, moving)
     if i.size == 0:
         return at
     slopes = Slopes.of(at, q)
     bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
-    above = bound > collector.level
-    collector.leave_out(float(bound[~above].max(initial=-np.inf)))
-    at = _far(search, at.only(above))
+    at = _far(search, at.only(bound > collector.level))
     if at.i.size == 0:
         return at
     slopes = Slopes.of(at, q)
@@ -226,10 +224,7 @@ def _far(search: _Search, at: Skeletons) -> Skeletons:
     A, q, Delta = at.rows.values, search.constraint.q, search.constraint.corners.Delta
     of, row = np.unique(at.i, return_inverse=True)
     reach = reached(A[of], min(at.moving, at.rows.n), Delta)
-    bound = q * reach[row, at.n1] + reach[row, at.n0]
-    above = bound > search.collector.level
-    search.collector.leave_out(float(bound[~above].max(initial=-np.inf)))
-    at = at.only(above)
+    at = at.only(q * reach[row, at.n1] + reach[row, at.n0] > search.collector.level)
     above = np.zeros(at.i.size, dtype=bool)
     many = max(1, PART // (terms_of(at.moving * Delta) + 1))
     for start in range(0, at.i.size, many):
@@ -239,7 +234,6 @@ def _far(search: _Search, at: Skeletons) -> Skeletons:
         bound = q * farthest(A, i, n1, most0, most1, Delta, at.moving)
         bound += farthest(A, i, n0, most1, most0, Delta, at.moving)
         above[part] = bound > search.collector.level
-        search.collector.leave_out(float(bound[~above[part]].max(initial=-np.inf)))
     return at.only(above)
 
 
@@ -294,6 +288,6 @@ def _local_bend(A: Array, bend: Array, at: Skeletons, mean: float) -> Array:
     near, width, wanted = padded, 1, 2 * window + 4
     while 2 * width <= wanted:  # maxima over windows of twice the width
         near, width = np.maximum(near[:, :-width], near[:, width:]), 2 * width
-    near = np.maximum(near[:, : n + 1], near[:, wanted - width : wanted - width + n + 1])
+    near = np.maximum(near[:, : n + 1], near[:, wanted - width :])
     local: Array = np.maximum(near[row, at.n1], near[row, at.n0])
     return local + tail * bend[at.i]

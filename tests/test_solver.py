@@ -327,6 +327,13 @@ def test_some_voters_off_their_ends_are_no_hindrance() -> None:
     assert solution.gap <= 1e-6
 
 
+def test_what_a_search_near_the_faces_misses_does_not_hold_it_up() -> None:
+    """Here the best γ so far breaks rows that were found at another: a search between it and the answer found no other."""
+    solution = sound(solve(Problem.from_allowance(131, 1.5, 0.1, 0.01), "shared(1,1)"))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= 1e-6
+
+
 def test_a_looser_tolerance_takes_no_more_rounds() -> None:
     problem = LARGE[0][0]
     loose, tight = (sound(solve(problem, "shared(1,1)", tolerance=tolerance)) for tolerance in (1e-3, 1e-6))

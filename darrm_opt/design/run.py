@@ -116,7 +116,7 @@ class Run:
             self._report()
             if not len(cuts) or self.gap <= stage.goal:
                 return Status.OPTIMAL
-            self.program.add(cuts)
+            self._add(cuts)
         return Status.ITERATION_LIMIT
 
     def complete(self, tolerance: float, method: str) -> Solution:
@@ -212,13 +212,15 @@ class Run:
         """Return cuts that take the program's answer away, improving the incumbent on the way.
 
         The point searched lies between the incumbent and the answer. If it is private it becomes the incumbent, and
-        the next lies closer to the answer: each time the gap shrinks by ``reach``.
+        the next lies closer to the answer: each time the gap shrinks by ``reach``. If nothing comes of that, the answer
+        itself is searched.
         """
+        better = self.point is not None
         while True:
-            point = answer if stage.reach == 1.0 or self.point is None else self._between(answer, stage)
+            point = self._between(answer, stage) if better and stage.reach < 1.0 else answer
             cuts, found = self._search(point, stage)
-            self._keep(point, found, settled=stage.proving and not len(cuts))
-            arrived = stage.reach == 1.0 or self._value(answer) - self._value(point) < CUT_TOLERANCE
+            better = self._keep(point, found, settled=stage.proving and not len(cuts))
+            arrived = point is answer or self._value(answer) - self._value(point) < CUT_TOLERANCE
             if len(cuts) or arrived or self.gap <= stage.goal:
                 return cuts
 
@@ -247,19 +249,32 @@ class Run:
         self.seconds["search"] += time.perf_counter() - before
         return cuts, found
 
-    def _keep(self, point: NoiseFunction, found: WorstCase, *, settled: bool) -> None:
-        """Make the point the incumbent if, scaled until private, it is better."""
+    def _keep(self, point: NoiseFunction, found: WorstCase, *, settled: bool) -> bool:
+        """Make the point the incumbent if, scaled until private, it is no worse; return whether it is better."""
         before, value = (self.point, self.settled), self._value(self.incumbent)
         self.point, self.settled = (point, found), settled
-        if before[0] is not None and self._value(self.incumbent) < value:
+        reached = self._value(self.incumbent)
+        if before[0] is not None and reached < value:
             self.point, self.settled = before
+        return reached > value
 
     def _hand_over(self, stage: Stage) -> None:
         """Show the incumbent to the next stage's search, which sees more; what it finds becomes rows."""
         incumbent = NoiseFunction(self.incumbent.values * (1.0 - stage.slack))
         cuts, found = self._search(incumbent, stage)
         self.point, self.settled = (incumbent, found), stage.proving and not len(cuts)
+        self._add(cuts)
+
+    def _add(self, cuts: Counts) -> None:
+        """Add rows, and hold the incumbent to them: a search near the faces may have missed them there.
+
+        So the incumbent keeps all rows, as the program's answer does, and whatever lies between the two.
+        """
         self.program.add(cuts)
+        if self.point is not None and not self.settled:
+            noise, found = self.point
+            value = float(self.constraint.values(noise.signed, cuts).max(initial=found.value))
+            self.point = (noise, replace(found, value=value, bound=max(found.bound, value)))
 
     def _report(self) -> None:
         if self.watcher is not None:

@@ -16,6 +16,7 @@ import math
 import os
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -126,7 +127,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
 
     url = f"sqlite:///{folder / f'kept-{many}'}.sqlite"
     open_store(url).close()
-    side = math.ceil(math.sqrt(many / 10))
+    side = max(2, math.ceil(math.sqrt(many / 10)))
     grid = grid_of(
         {
             "K": {"from": 3, "to": 21, "step": 2},
@@ -268,8 +269,15 @@ def _apart(task: str, limit: float, *arguments: Any) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "benchmarks.precompute", json.dumps([task, *arguments, folder])]
         root = Path(__file__).resolve().parent.parent
-        done = subprocess.run(words, cwd=root, stdout=subprocess.PIPE, check=True, timeout=max(1.0, limit))
-        measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, start_new_session=True) as process:
+            try:
+                said, _ = process.communicate(timeout=max(1.0, limit))
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with the workers that it started
+                raise
+        if process.returncode:
+            raise RuntimeError(f"{task} {arguments[0]} ended with code {process.returncode}")
+        measured: dict[str, float] = json.loads(said.splitlines()[-1])
         return measured
 
 

@@ -299,3 +299,55 @@ def test_precomputation_is_a_word_of_its_own(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit, match="0"):
         main(["precompute", "--help"])
     assert "--problems" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("seconds", "met", "code"), [(5.0, "4 of 4", 0), (7.0, "3 of 4", 1)])
+def test_what_precomputation_shows_stands_beside_the_other_suites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, met: str, code: int
+) -> None:
+    from benchmarks import precompute
+
+    def measured(task: str, limit: float, *arguments: object) -> dict[str, float]:
+        assert limit > 0
+        if task == "kept":
+            return {"problems": float(str(arguments[0])), "seconds": 1e-3, "peak": 6e7}
+        took = {"loop": 10.0, "processes": seconds, "dask": 1.1 * seconds, "direct": 9.0}[str(arguments[0])]
+        return {"problems": 20.0, "seconds": took, "starting": 2.0, "processor": 9.0}
+
+    monkeypatch.setattr(precompute, "_apart", measured)
+    output = tmp_path / "results.md"
+    output.write_text(merged("", {"quick": "## quick\n\nsmall\n"}), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["precompute", "--problems", "20", "--cached", "1000", "--repeats", "2", "--output", str(output)])
+    assert bool(ended.value.code) == bool(code)
+    text = output.read_text(encoding="utf-8")
+    assert "## quick\n\nsmall\n" in text
+    assert f"Met: **{met}**" in text.partition("## precompute")[2]
+    assert (
+        f"| 2 processes against the loop | {10 / seconds:.2f} ({10 / seconds:.2f}–{10 / seconds:.2f})× | ≥ 1.7× |"
+        in text
+    )
+    assert merged(text, {}) == text  # kept when another suite is run
+
+
+def test_a_part_of_precomputation_that_is_not_over_in_time_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import precompute
+
+    apart = precompute._apart
+    monkeypatch.setattr(precompute, "_apart", lambda task, _, *rest: apart(task, 0.0, *rest))
+    output = tmp_path / "results.md"
+    with pytest.raises(SystemExit, match="True"):
+        main(["precompute", "--problems", "1", "--cached", "10000000", "--output", str(output)])
+    assert "timed out after 1.0 seconds" in output.read_text(encoding="utf-8")
+    assert "Met: **0 of 1**" in output.read_text(encoding="utf-8")
+
+
+def test_what_a_kept_problem_costs_is_measured(tmp_path: Path) -> None:
+    from benchmarks.precompute import kept
+
+    found = kept(50, tmp_path)
+    assert found["problems"] == 90
+    assert found["seconds"] > 0
+    assert found["peak"] > 1e6

@@ -29,8 +29,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import RESULTS, machine, merged, write
-
 if TYPE_CHECKING:
     from solver_cache import Request
 
@@ -210,6 +208,8 @@ _NAMES = {
 
 def main(words: list[str] | None = None) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
+    from benchmarks.report import RESULTS, merged, write  # here: workers import this file
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks precompute", description=__doc__)
     parser.add_argument("--problems", type=int, default=PROBLEMS)
     parser.add_argument("--workers", type=int, default=2)
@@ -243,6 +243,8 @@ _MET = {None: "", True: "yes", False: "**no**"}
 
 def section(lines: list[str], found: list[Row], command: str, load: float) -> str:
     """Return the section of the results."""
+    from benchmarks.report import machine
+
     judged = [row.met for row in found if row.met is not None]
     return "\n".join(
         [

@@ -315,6 +315,32 @@ def test_the_sieves_by_their_formulas(
     assert left_open > 0 or settle != "always" or most == 0 or n == 1
 
 
+@pytest.mark.parametrize(("n", "moving", "Delta"), [(4, 4, 0.1), (5, 2, 0.3)])
+def test_the_first_order_bound_at_its_edge(monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float) -> None:
+    """With no other sieve a skeleton passes if the level lies below its bound, and does not if it lies above."""
+    fuzz, A = 1e-2, rough(5, n)
+    i, n1 = np.divmod(np.arange(3 * (n + 1)), n + 1)
+    q, exactly = constraint_of(Delta).q, constraint_of(Delta, n + 2, moving + 2).corners.Delta
+    rows = suspects_of(A, q, fuzz)
+    at, looked_at = Skeletons(rows.rows, i, n1, moving), []
+
+    def kept(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
+        looked_at.append(set(zip(at.i.tolist(), at.n1.tolist(), strict=True)))
+        return choose(slopes, at, q, e)
+
+    monkeypatch.setattr(pruned, "_steep", lambda *_: (i, n1))
+    monkeypatch.setattr(pruned, "_far", lambda _, passed: passed)
+    monkeypatch.setattr(pruned, "choose", kept)
+    gains, mean = Slopes.of(at, q).gain(at), moving * exactly
+    for place, gain in enumerate(gains):
+        here = int(i[place]), int(n1[place])
+        bound = rows.at_ends[here] + exactly * (gain + 2 * fuzz * moving) + 0.5 * mean**2 * rows.bend[here[0]]
+        for level, passes in ((bound - 1e-12, True), (bound + 1e-12, False)):
+            looked_at.clear()
+            pruned._sift(search_of(Delta, n, moving, above=level, fuzz=fuzz), rows, moving)
+            assert any(here in looked for looked in looked_at) == passes
+
+
 @pytest.mark.parametrize("settle", ["always", "never"])
 @pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (3, 3, 0.05), (4, 3, 0.4), (4, 4, 0.01), (4, 2, 1e-6)])
 def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta: float, settle: Settle) -> None:

@@ -2,11 +2,11 @@
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
-    ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + d·K·Δ,      s = target ε / voter ε,
+    ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ),      s = target ε / voter ε,
 
-fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 151, s = 1.5 to 10, Δ = 0 to 1e-2
-with K·Δ up to 1.1, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-21), by whether voters have
-a Δ; beyond K = 151 it extrapolates. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
+fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to 0.3
+with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-21), by whether voters have
+a Δ; beyond K = 201 it extrapolates. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
 `enumerate` costs `ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
 """
 
@@ -25,14 +25,11 @@ from solver_cache.key import Request
 LARGEST_K = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
-WITHOUT = (-3.482, 1.285, -0.418, 0.0)
-"""(a, b, c, d) for voters with Δ = 0."""
+WITHOUT = (-3.482, 1.285, -0.418, 0.0, 0.0)
+"""(a, b, c, d, e) for voters with Δ = 0."""
 
-WITH = (-1.304, 1.542, -1.017, 2.861)
-"""(a, b, c, d) for voters with Δ > 0."""
-
-MOST_FAILING = 6.0
-"""K·Δ beyond which the growth is not extrapolated further: the estimate is years by then."""
+WITH = (-1.902, 1.454, -1.114, 0.52, 0.158)
+"""(a, b, c, d, e) for voters with Δ > 0."""
 
 SCENARIO_SECONDS = 2e-6
 """Time for one scenario and voter [s]."""
@@ -40,7 +37,7 @@ SCENARIO_SECONDS = 2e-6
 ROW_SECONDS = 5e-7
 """Time for one enumerated row and voter [s]."""
 
-BASIS = "A fit to measured solves of up to 151 voters: right within a factor of 2 mostly, of 10 almost always."
+BASIS = "A fit to measured solves of up to 201 voters: right within a factor of 2 mostly, of 10 almost always."
 """What a reader should know of the expectation."""
 
 
@@ -106,10 +103,10 @@ def constraints(problem: Problem) -> int:
 
 
 def _by_cuts(problem: Problem) -> float:
-    a, b, c, d = WITH if problem.voter.delta > 0 else WITHOUT
+    a, b, c, d, e = WITH if problem.voter.delta > 0 else WITHOUT
     allowance = 3.0 if problem.m is None else problem.m
-    failing = min(problem.K * problem.voter.delta, MOST_FAILING)
-    return math.exp(a + b * math.log(problem.K / 101) + c * math.log(max(allowance / 3, 1.0)) + d * failing)
+    size, failing = math.log(problem.K / 101), math.log1p(30 * problem.K * problem.voter.delta)
+    return math.exp(a + b * size + c * math.log(max(allowance / 3, 1.0)) + (d + e * size) * failing)
 
 
 def _for_scenarios(request: Request) -> float:

@@ -13,7 +13,7 @@ REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-
 
 
 def test_what_the_reference_shows_is_described_completely() -> None:
-    found = {}
+    found: dict[str, list[str]] = {}
     for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
         module, _, name = path.rpartition(".")
         shown = docstrings.public(importlib.import_module(module), (name,))

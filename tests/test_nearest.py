@@ -326,7 +326,7 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
 
 def test_what_comes_and_goes_is_found_and_not_found(store: Store) -> None:
     """Also where rows were looked for before: what is sorted then is sorted again."""
-    rows = {shape: kept_row(Request(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}  # type: ignore[arg-type]
+    rows = {shape: kept_row(Request(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
     stale = replace(rows["free"], core=99)
     assert list(store.stricter(WANTED)) == []
     store.put(rows["monotone"])

@@ -26,7 +26,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 OPEN = Problem(3, Privacy(math.inf), Privacy(1.0))
-GAMMA = NoiseFunction.from_upper_half([0.5, 0.3], 3)  # not monotone
+GAMMA = NoiseFunction.from_upper_half(np.array([0.5, 0.3]), 3)  # not monotone
 EPSILONS = (0.0, 0.3, 0.8, 1.5, 2.5)
 
 
@@ -102,7 +102,8 @@ def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
         for draw in together:
             v = sum(content for part in draw if 0 in part)
             for bits in law:
-                law[bits] += math.prod(ones[v] if bit else 1 - ones[v] for bit in bits) / len(together)
+                chances = (ones[v] if bit else 1 - ones[v] for bit in bits)
+                law[bits] += math.prod(chances, start=Fraction(1)) / len(together)
         return law
 
     here, there = law_of_answers(1), law_of_answers(0)
@@ -153,7 +154,7 @@ def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, 
 def test_who_is_never_reached_loses_nothing() -> None:
     assert reached_epsilon(GAMMA, OPEN, 50, 0.0, Reach.exactly(0, 3)) == 0.0
     rare = Reach.binomial(3, 1e-9)
-    certain = NoiseFunction.from_upper_half([1.0, 1.0], 3)
+    certain = NoiseFunction.from_upper_half(np.ones(2), 3)
     assert reached_epsilon(certain, OPEN, 1000, 1e-8, rare) == 0.0  # bagging's own privacy is enough
     with pytest.raises(BelowLeakFloor, match="over draws and answers"):
         reached_epsilon(certain, OPEN, 1000, 1e-10, rare)
@@ -162,7 +163,10 @@ def test_who_is_never_reached_loses_nothing() -> None:
 def test_more_of_anything_costs_more() -> None:
     gamma = noise_function(7, LaplaceNoise(6.0))
     voters = Problem(7, Privacy(math.inf), Privacy(1.0))
-    cost = lambda queries, chance: reached_epsilon(gamma, voters, queries, 1e-3, Reach.binomial(7, chance))  # noqa: E731
+
+    def cost(queries: int, chance: float) -> float:
+        return reached_epsilon(gamma, voters, queries, 1e-3, Reach.binomial(7, chance))
+
     for less, more in pairwise([(1, 0.1), (4, 0.1), (16, 0.1), (16, 0.2), (16, 0.6), (16, 1.0)]):
         assert cost(*less) < cost(*more)
 
@@ -191,14 +195,14 @@ def test_few_counts_stand_for_all(K: int, chance: Fraction, most: int, spared: f
 @pytest.mark.parametrize("affected", [1, 2, 5])
 @pytest.mark.parametrize("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
 def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
-    gamma = NoiseFunction.from_upper_half(upper, 5)
+    gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
     direct = OpenVotes(gamma, affected)
     searched = Release(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected)).profile
     ones = answers(gamma)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         slope = Fraction(math.exp(epsilon))
         exact = max(ones[v] - slope * ones[w] for v in range(6) for w in range(6) if abs(v - w) <= affected)
-        assert max(exact, 0) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
+        assert max(exact, Fraction(0)) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
         assert direct.delta(epsilon) <= max(float(exact), 0.0) * (1 + 1e-13) + 1e-14
         assert direct.delta(epsilon) == pytest.approx(searched.delta(epsilon), abs=2e-5)
     assert direct.delta(direct.reach) <= direct.delta(direct.reach + 5) + 1e-15

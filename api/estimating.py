@@ -25,10 +25,10 @@ from solver_cache.key import Request
 LARGEST_K = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
-WITHOUT = (-3.482, 1.285, -0.418, 0.0, 0.0)
+WITHOUT = (-3.255, 1.414, -0.646, 0.0, 0.0)
 """(a, b, c, d, e) for voters with Δ = 0."""
 
-WITH = (-1.902, 1.454, -1.114, 0.52, 0.158)
+WITH = (-2.029, 1.467, -1.078, 0.519, 0.15)
 """(a, b, c, d, e) for voters with Δ > 0."""
 
 SCENARIO_SECONDS = 2e-6

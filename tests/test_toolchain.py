@@ -30,6 +30,7 @@ BROUGHT_ALONG = {
     "click": "typer",
     "uvloop": "uvicorn",
     "httptools": "uvicorn",
+    "dask": "distributed",
 }  # part of the public interface of what brings them
 
 

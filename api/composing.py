@@ -10,8 +10,8 @@ from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.pld import pld
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import Release
-from darrm_opt.accounting.total import best, probability, total_delta_of
-from darrm_opt.errors import BackendUnavailable
+from darrm_opt.accounting.total import MOST_RELEASES, best, probability, total_delta_of
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 
 
@@ -22,7 +22,7 @@ def composed(
 
     Args:
         each: (ε, δ) of one release, ε finite.
-        queries: Q ≥ 1.
+        queries: Q, 1..`MOST_RELEASES`.
         slack: δ′ of the closed form ``general`` [probability], in [0, 1).
         total_delta: δ at which every account but ``simple`` and ``general`` is asked [probability]; None for that of
             ``general``.
@@ -32,6 +32,8 @@ def composed(
         InvalidInput: a number is outside its range.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    if queries > MOST_RELEASES:
+        raise InvalidInput("queries", queries, f"at most {MOST_RELEASES} releases")
     wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     answer = {
         "simple": _told(lambda: simple(each.epsilon, each.delta, queries)),

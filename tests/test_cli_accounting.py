@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,33 @@ def test_a_refusal_is_part_of_the_answer() -> None:
     assert table["simple"]["refused"].startswith("nothing is promised")
     text = run("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1").stdout
     assert "optimal: no finite epsilon exists at delta = 0.1" in text
+
+
+@pytest.mark.parametrize(
+    ("each", "delta"), [("1e-9", 0.0), ("0.1", 1e-12), ("0.1", 0.0), ("0", 0.0)], ids=["tiny", "leaks", "usual", "none"]
+)
+def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) -> None:
+    table = told("compose", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
+    simple, general, best = (table[name]["epsilon"] for name in ("simple", "general", "optimal"))
+    assert 10**9 * float(each) == pytest.approx(simple, rel=1e-12)
+    assert best <= general <= simple
+    if float(each):
+        assert best >= 10**9 * float(each) * math.tanh(float(each) / 2)  # the mean loss is what no slack takes away
+        assert re.search(r"would need \d+ cells, more than 16777216.*or optimal\(\)", table["pld"]["refused"])
+    assert "--queries: 1000000001 is not valid: expected at most 1000000000 releases" in refused(
+        "compose", "--epsilon", each, "--queries", str(10**9 + 1)
+    )
+
+
+@pytest.mark.parametrize("queries", [1, 10, 10**6])
+@pytest.mark.parametrize("each", [1e-9, 0.1, 50.0])
+def test_no_slack_leaves_the_sum(each: float, queries: int) -> None:
+    table = told(*("compose", "--epsilon", str(each), "--queries", str(queries), "--slack", "0", "--total-delta", "0"))
+    for name in ("simple", "general", "optimal"):
+        assert table[name]["epsilon"] == pytest.approx(queries * each, rel=1e-12)
+        assert table[name]["epsilon"] >= queries * each
+        assert table[name]["delta"] == 0.0
+    assert "refused" in table["pld"]  # rounding of its transforms leaks
 
 
 def test_what_compose_refuses(tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def test_extremes() -> None:
     assert caught.value.floor >= leak_floor(1e-3, 3)
     with pytest.raises(TooMuchWork, match="Use a coarser discretisation"):
         pld_of(Privacy(0.3), 3e-7).repeated(10**5)
+    with pytest.raises(TooMuchWork, match=r"would need \d+ cells, more than 16777216"):  # before they are asked for
+        pld_of(Privacy(0.1, 1e-12), 0.1).repeated(10**9)
     with pytest.raises(TooMuchWork, match="needs more than"):
         pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, reach=1.0)
 

@@ -19,7 +19,7 @@ from darrm_opt.problem import whole_number
 from darrm_opt.rounding import ULP, multiple_up, up
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
+    from dp_accounting.pld.pld_pmf import DensePLDPmf, PLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 FFT_ERROR = 4 * ULP
@@ -94,8 +94,7 @@ class Pld:
         if k == 1:
             return self
         one = self.mass.to_dense_pmf()
-        # Tails are cut at 1e-15, about 16 standard deviations in all, of at most half the size each.
-        self._afford(min((one.size - 1) * k, 20 * one.size * math.isqrt(k)))
+        self._afford(_composed_cells(one, k))
         total = one.self_compose(k, TRUNCATION)
         points = 2 * max(one.size, total.size)
         eta = FFT_ERROR * math.log2(points)
@@ -125,3 +124,15 @@ class Pld:
                 f"a PLD at discretisation {self.discretisation:g} would need {cells} cells, more than {LONGEST}. "
                 "Use a coarser discretisation, or optimal()."
             )
+
+
+def _composed_cells(one: DensePLDPmf, k: int) -> int:
+    """Return how many cells the library's k-fold composition would have, before it is made.
+
+    It cuts tails by bounds of Chernoff at few, not too small orders: for very large k they keep a share of all k·size cells.
+    """
+    from dp_accounting.pld import common
+
+    masses = one._probs.tolist()  # noqa: SLF001 - the library says how long a result would be of masses only
+    low, high = common.compute_self_convolve_bounds(masses, k, TRUNCATION)
+    return max(1, int(high - low) + 1)

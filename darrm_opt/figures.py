@@ -53,10 +53,10 @@ _NEUTRAL = ("tab:gray", "x", ":")
 _STYLE = {
     # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; marker and line say the same in black and white.
     "optimal": ("#D55E00", "o", "-"),
+    "optimal_sequence": ("#D55E00", "o", "-"),
     "double_subsampling": ("#009E73", "D", "-."),
     "subsampling": ("#0072B2", "s", "--"),
     "randomized_response": ("#E69F00", "^", ":"),
-    "constant": ("#E69F00", "^", ":"),
     "gnmax": ("#56B4E9", "v", "--"),
     "saa": ("#CC79A7", "P", "-."),
     "dpbag": ("#8C564B", "X", ":"),
@@ -64,10 +64,10 @@ _STYLE = {
 }
 _NAME = {
     "optimal": r"$\gamma_{\mathrm{opt}}$ (this design)",
+    "optimal_sequence": r"$\gamma_{\mathrm{opt}}$ (of all releases at once)",
     "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
     "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
     "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
-    "constant": r"$\gamma_{\mathrm{const}}$ (randomised response)",
     "gnmax": "GNMax (Gaussian noise)",
     "saa": "SAA (Laplace noise)",
     "dpbag": "DPBag (Laplace noise)",
@@ -309,7 +309,7 @@ def _curves(solution: Solution, baselines: Mapping[str, NoiseFunction] | None) -
 
 
 def _ordered(curves: Mapping[str, Any]) -> list[str]:
-    """Return the names in drawing order: "optimal" last, on top of what it is compared with."""
+    """Return the names in drawing order: the optimum last, on top of what it is compared with."""
     known = [name for name in _STYLE if name in curves]
     return [*reversed(known[1:]), *(name for name in curves if name not in _STYLE), *known[:1]]
 

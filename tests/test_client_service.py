@@ -71,7 +71,7 @@ def test_curves_and_tables(client: DarrmClient) -> None:
     assert profile["delta"][1] <= PROBLEM.target.delta
     assert client.profile(PROBLEM, gamma=[0.5] * 12)["gamma"] == [0.5] * 12
     rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))["rows"]
-    assert any(row["name"] == "optimal" for row in rows)
+    assert any(row["name"] == "optimal_sequence" for row in rows)
     assert client.estimate(PROBLEM)["seconds"] >= 0
 
 

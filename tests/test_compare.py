@@ -29,7 +29,7 @@ PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
 SMALL = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
 BUDGET = Privacy(2.0, 0.01)
-WAYS = {"optimal", "constant", "subsampling", "double_subsampling", "gnmax", "saa", "dpbag", "majority"}
+WAYS = {"optimal_sequence", "randomized_response", "subsampling", "double_subsampling", "gnmax", "saa", "dpbag", "majority"}
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def test_every_way_is_there_and_within_the_budget(private: Comparison) -> None:
 
 
 def test_the_budget_is_used_up_where_a_knob_is_continuous(private: Comparison) -> None:
-    for name in ("optimal", "constant", "gnmax", "saa"):
+    for name in ("optimal_sequence", "randomized_response", "gnmax", "saa"):
         assert (of(private, name).epsilon or 0) >= 0.99 * BUDGET.epsilon
 
 
 def test_the_optimum_comes_first_and_the_plain_majority_does_not_fit(private: Comparison) -> None:
-    assert private.rows[0].name == "optimal"
+    assert private.rows[0].name == "optimal_sequence"
     utilities = [row.utility for row in private.rows if row.utility is not None]
     assert utilities == sorted(utilities, reverse=True)
     assert private.measure == "tv_error"
@@ -74,7 +74,7 @@ def test_the_optimum_comes_first_and_the_plain_majority_does_not_fit(private: Co
 
 
 def test_voters_that_are_not_private(bare: Comparison) -> None:
-    best, row = of(bare, "optimal"), of(bare, "gnmax")
+    best, row = of(bare, "optimal_sequence"), of(bare, "gnmax")
     assert bare.rows[0] is best
     assert row.value is not None
     own = TwoClassVote(11, GaussianNoise.of_sigma(1 / row.value)).composed_epsilon(100, 1e-3)
@@ -94,7 +94,7 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
 )
 def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, total: Privacy, objective: str) -> None:
     found = compare(problem, queries, total, objective=objective)
-    best = of(found, "optimal").utility
+    best = of(found, "optimal_sequence").utility
     assert best is not None
     for row in found.rows:
         assert row.utility is None or row.utility <= best * (1 + 1e-12)
@@ -111,7 +111,7 @@ def test_a_noisy_vote_is_a_noise_function() -> None:
     assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
 
 
-DRAW = {"n": 200, "subsample_size": 10}
+DRAW: dict[str, Any] = {"n": 200, "subsample_size": 10}
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_all_ways_share_the_draw(bagged: Comparison) -> None:
 
 
 def test_counting_who_is_reached_is_worth_a_lot_and_the_optimum_stays_first(bagged: Comparison) -> None:
-    assert bagged.rows[0].name == "optimal"
+    assert bagged.rows[0].name == "optimal_sequence"
     assert (of(bagged, "dpbag").utility or 0) > 2 * (of(bagged, "saa").utility or 1)
     assert (of(bagged, "dpbag").epsilon or 0) >= 0.98 * bagged.total.epsilon
 
@@ -149,7 +149,7 @@ def test_a_draw_that_takes_every_record_is_the_worst_case() -> None:
     voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
     every = compare(voters, 3, budget, n=50, subsample_size=50, replacement=False)
     certain = compare(voters, 3, budget)
-    for name in ("constant", "gnmax", "dpbag"):
+    for name in ("randomized_response", "gnmax", "dpbag"):
         assert of(every, name).utility == pytest.approx(of(certain, name).utility, rel=5e-3)
 
 
@@ -163,7 +163,7 @@ def test_disjoint_draws_are_partitions() -> None:
 def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison) -> None:
     more = compare(bagged.problem, 12, bagged.total, **DRAW)
     larger = compare(bagged.problem, 4, bagged.total, n=200, subsample_size=40)
-    for name in ("optimal", "dpbag", "gnmax"):
+    for name in ("optimal_sequence", "dpbag", "gnmax"):
         here = of(bagged, name).utility or 0
         assert (of(more, name).utility or 0) < here
         assert (of(larger, name).utility or 0) < here
@@ -200,7 +200,7 @@ def test_a_draw_decides_how_many_are_affected() -> None:
 
 def test_more_queries_leave_less_accuracy(private: Comparison) -> None:
     more = compare(PRIVATE, 60, BUDGET)
-    for name in ("optimal", "constant", "gnmax"):
+    for name in ("optimal_sequence", "randomized_response", "gnmax"):
         assert (of(more, name).utility or 1) < (of(private, name).utility or 0)
 
 
@@ -245,7 +245,7 @@ def test_from_the_command_line() -> None:
     answer = json.loads(run("compare", *VOTERS, *budget, "--json").stdout)
     assert answer["voters"] == {"K": 5, "epsilon": 0.3, "Delta": 1e-4, "affected": 5}
     assert {row["name"] for row in answer["rows"]} == WAYS
-    assert answer["rows"][0]["name"] == "optimal"
+    assert answer["rows"][0]["name"] == "optimal_sequence"
     text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP; 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text

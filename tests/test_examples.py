@@ -50,8 +50,8 @@ def test_federated_signs() -> None:
     out = printed("federated_signs.py")
     shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
     assert shown["majority"] == "does not fit"
-    assert float(shown["sequence"]) > float(shown["subsampling"]) > 0.5
-    assert float(shown["sequence"]) > float(shown["constant"]) > 0.5
+    assert float(shown["optimal_sequence"]) > float(shown["subsampling"]) > 0.5
+    assert float(shown["optimal_sequence"]) > float(shown["randomized_response"]) > 0.5
     assert "Release the γ made for all queries together" in out
     before, after = (float(found) for found in re.findall(r"distance to the truth \w+ +([\d.]+)", out))
     assert before == 2.5
@@ -63,7 +63,7 @@ def test_pate_with_overlapping_parts() -> None:
     out = printed("pate_overlapping.py")
     shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
     assert shown["majority"] == "does not fit"
-    assert float(shown["sequence"]) >= max(float(shown["allowance"]), float(shown["gnmax"])) > 0.9
+    assert float(shown["optimal_sequence"]) >= max(float(shown["optimal"]), float(shown["gnmax"])) > 0.9
     private, plain = (float(found) for found in re.findall(r"right: ([\d.]+)", out))
     assert plain > 0.8
     assert private >= 0.3  # 20 labels, each right more often than not

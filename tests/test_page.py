@@ -442,7 +442,16 @@ def test_contrast(visiting: Visiting, scheme: str) -> None:
             assert _contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
         assert _contrast(colour("edge"), colour(ground)) >= 3, ground
     assert _contrast(colour("on-accent"), colour("accent")) >= 4.5
-    for name in ("optimal", "double_subsampling", "subsampling", "randomized_response", "gnmax", "majority", "other"):
+    for name in (
+        "optimal",
+        "optimal_sequence",
+        "double_subsampling",
+        "subsampling",
+        "randomized_response",
+        "gnmax",
+        "majority",
+        "other",
+    ):
         assert _contrast(colour(f"curve-{name}"), colour("paper")) >= 3, name
 
 
@@ -608,7 +617,7 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     visit.tab.press("#total_delta", "Enter")
     visit.tab.wait_for_selector("#compared table")
     names = [row.split("\t")[0].strip() for row in visit.text("#compared tbody").splitlines()]
-    assert names[0] == "optimal γ (this design)"
+    assert names[0] == "optimal γ of all releases at once"
     assert {"GNMax", "DPBag", "subsample and aggregate", "plain majority"} <= set(names)
     assert {name: visit.query()[name] for name in ("queries", "total_epsilon", "total_delta")} == {
         "queries": "5",

@@ -145,7 +145,9 @@ def test_you_do_not_need_this_mechanism() -> None:
 
 def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
     trained = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1)
-    fresh = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, ways=("majority", "constant"))
+    fresh = plan(
+        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, ways=("majority", "randomized_response")
+    )
     assert trained.verdict == "plain majority"
     assert fresh.verdict != "plain majority"
     enough = plan(5, Privacy(0.1), 20, Privacy(2.0, 1e-3), affected=1, fresh=True)
@@ -157,7 +159,7 @@ def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
 
 def test_models_trained_once_never_count_as_fresh() -> None:
     asked = (5, Privacy(0.4), 3, Privacy(0.5, 1e-3), 5)
-    ways = ("allowance",)
+    ways = ("optimal",)
     trained, fresh = plan(*asked, ways=ways), plan(*asked, ways=ways, fresh=True)
     one, two = trained.options[0], fresh.options[0]
     assert one.problem is not None
@@ -182,7 +184,7 @@ def test_together_is_the_least_sound_composition() -> None:
 
 
 def test_the_ends_of_the_range_have_an_answer() -> None:
-    ways = ("majority", "fewer_voters", "allowance", "constant", "subsampling")
+    ways = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
     for K, voter, total, fresh in (
         (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
         (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), True),  # ε = 0
@@ -205,7 +207,7 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
 
 
 def accuracy(queries: int, total: Privacy, affected: int = 1) -> float:
-    found = plan(5, INF, queries, total, affected, ways=("allowance",)).options[0]
+    found = plan(5, INF, queries, total, affected, ways=("optimal",)).options[0]
     return found.accuracy or 0.5
 
 
@@ -220,7 +222,7 @@ def test_more_budget_and_fewer_queries_never_hurt() -> None:
 
 
 def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
-    ways = ("majority", "allowance", "constant")
+    ways = ("majority", "optimal", "randomized_response")
     asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
     found = plan(*asked, ways=ways)
     assert (found.verdict, found.best) == ("none", None)
@@ -244,7 +246,7 @@ def test_numbers_in_words_are_not_below_what_they_stand_for() -> None:
 
 
 def test_the_prior_decides() -> None:
-    ways = ("allowance",)
+    ways = ("optimal",)
     asked = (5, INF, 2, Privacy(2.0, 1e-3), 1)
     shared = plan(*asked, "shared(1,1)", ways=ways).options[0]
     usual = plan(*asked, ways=ways).options[0]
@@ -277,7 +279,7 @@ def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
 
 
 def test_swapped_deltas_and_ties_are_warned_of() -> None:
-    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), ways=("constant",))
+    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), ways=("randomized_response",))
     assert any("swapped" in warning for warning in found.warnings)
     assert any("can tie" in warning for warning in found.warnings)
 
@@ -316,10 +318,10 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
 
 
 def test_a_plan_for_other_voters_is_not_believed() -> None:
-    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("constant",)))
+    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
-        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "constant"
+        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
         answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
         with pytest.raises(Distrusted, match="for other voters"):
             client.plan(problem, 2, Privacy(2.0, 1e-5))

@@ -126,11 +126,11 @@ def test_figure_2_is_exact() -> None:
             each["value"] for each in rows_of(made, 1) if each["panel"] == f"m = {m}" and each["γ"] == "subsampling"
         ]
         assert values == noise.values.tolist()
-    constant = rows["m = 3", "constant"]["mean tv error"] / tv_error(np.zeros(12), prior)
+    kept = rows["m = 3", "randomized_response"]["mean tv error"] / tv_error(np.zeros(12), prior)
     total, voter = math.exp(1.1), 11e-5  # Lemma A.1 with (11·0.1, 11·1e-5)
     c, delta = math.exp(0.3), 1 - (1 - 1e-5) ** 3
     gamma = (c - 1 + 2 * delta) / (2 * (total - c + (1 + c) * voter) / (total + 1) + c - 1)
-    assert constant == pytest.approx(1 - gamma, rel=1e-9)
+    assert kept == pytest.approx(1 - gamma, rel=1e-9)
     assert all(row["proved private"] == "yes" for row in rows.values())
 
 
@@ -149,7 +149,7 @@ def test_known_answers_without_delta(name: str, K: int) -> None:
     for panel in {panel for panel, _ in useful}:
         order = [useful[panel, curve] for curve in ("subsampling", "double_subsampling", "optimal")]
         assert order[0] <= order[1] + 1e-12 <= order[2] + 2e-9
-        assert useful[panel, "constant"] <= useful[panel, "optimal"] + 1e-9
+        assert useful[panel, "randomized_response"] <= useful[panel, "optimal"] + 1e-9
     assert all(row["proved private"] == "yes" for row in rows_of(made))
 
 

@@ -2,6 +2,7 @@
 
 const CURVES = {
   optimal: { label: "optimal γ (this design)", symbol: "circle", dash: "solid" },
+  optimal_sequence: { label: "optimal γ of all releases at once", symbol: "circle", dash: "solid" },
   double_subsampling: { label: "double subsampling", symbol: "diamond", dash: "dashdot" },
   subsampling: { label: "subsampling", symbol: "square", dash: "dash" },
   randomized_response: { label: "randomised response", symbol: "triangle-up", dash: "dot" },
@@ -11,12 +12,11 @@ const CURVES = {
 
 const OTHER = { symbol: "star", dash: "dot" };
 
-/** Ways that occur in comparisons only. */
-const ALSO = { constant: "randomised response", saa: "subsample and aggregate", dpbag: "DPBag", dpbag_data_dependent: "DPBag, by its own account" };
+/** Ways that are never drawn. */
+const ALSO = { fewer_voters: "fewer voters", saa: "subsample and aggregate", dpbag: "DPBag", dpbag_data_dependent: "DPBag, by its own account" };
 
 /** Returns the name under which a way has its look. */
 function kin(name) {
-  if (name === "constant") return "randomized_response";
   return name in CURVES ? name : "other";
 }
 

@@ -6,8 +6,6 @@ import * as fields from "./fields.js";
 import { answered } from "./follow.js";
 import { percent, plain } from "./numbers.js";
 
-const WAYS = { allowance: "γ of one target", sequence: "γ for all releases", fewer_voters: "fewer voters" };
-
 let offered = ""; // the voters on the page, as text
 let running = null; // controls the asking that is under way
 
@@ -54,15 +52,20 @@ async function workOut({ objective, n: _records, subsample_size: _drawn, ...vote
   }
 }
 
+/** The optimum of a plan has a target of its own: it is not the design on the page. */
+function named(way) {
+  return way === "optimal" ? "optimal γ of one target" : label(way);
+}
+
 function present({ advice, options, warnings, queries }) {
   const said = `Each way of giving ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
-    WAYS[option.way] ?? label(option.way),
+    named(option.way),
     option.fits ? percent(option.accuracy, 1) : "does not fit",
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
     plain(option.spent?.epsilon),
   ]);
-  const reasons = options.flatMap((option) => [make("dt", {}, WAYS[option.way] ?? label(option.way)), make("dd", {}, option.why)]);
+  const reasons = options.flatMap((option) => [make("dt", {}, named(option.way)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(
     make("p", { class: "headline" }, advice),
     ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),

@@ -137,7 +137,8 @@ class WayAnswer(Answer):
     """One way of releasing, turned up as far as the budget allows."""
 
     name: str = Field(
-        description="Which way: optimal, constant, subsampling, double_subsampling, gnmax, saa, dpbag, majority."
+        description="Which way: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
+        "double_subsampling, gnmax, saa, dpbag, majority."
     )
     knob: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")

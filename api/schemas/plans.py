@@ -89,8 +89,8 @@ class OptionAnswer(Answer):
     """One way of releasing, as far as the total allows."""
 
     way: str = Field(
-        description="Which way: majority, fewer_voters, allowance (γ_opt of one target), sequence (a γ for all queries), gnmax, "
-        "saa, subsampling, constant."
+        description="Which way: majority, fewer_voters, optimal (γ_opt of one target), optimal_sequence (γ_opt of all queries at "
+        "once), gnmax, saa, subsampling, randomized_response."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
     accuracy: FiniteFloat | None = Field(

@@ -6,8 +6,8 @@ SAA with their noise too. So one account serves all of them, the exact recursion
 privacy; each way has one knob, which is turned up as far as the total budget allows; and what remains to compare is how
 often each is wrong.
 
-    optimal              γ_opt, made for the whole sequence (`accounting.design_sequence`): never less useful than the others
-    constant             γ_const, by its probability
+    optimal_sequence     γ_opt of all releases at once (`accounting.design_sequence`): never less useful than the others
+    randomized_response  γ_const, by its probability
     subsampling          γ_Sub, by the number of voters drawn
     double_subsampling   γ_DSub, by its allowance m
     gnmax                Gaussian noise on each count, by σ
@@ -147,7 +147,7 @@ def compare(
 
     Guarantees:
         Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
-        draw where there is one. No row that fits has a larger utility than "optimal", but for rounding.
+        draw where there is one. No row that fits has a larger utility than "optimal_sequence", but for rounding.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -157,7 +157,7 @@ def compare(
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))
     >>> table.rows[0].name, all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
-    ('optimal', True)
+    ('optimal_sequence', True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     checked_total(total)
@@ -174,7 +174,7 @@ def compare(
     seeds = [each.noise for each in rows if each.noise is not None]
     noise = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach).noise
     each = footing.spent(noise, 1)  # finite: all Q of them are within the total
-    rows = [footing.row("optimal", "epsilon_each", each, noise), *rows]
+    rows = [footing.row("optimal_sequence", "epsilon_each", each, noise), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
     return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags)
 
@@ -240,7 +240,7 @@ def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:
 
     saa = (worst or footing).turned("saa", "1/scale", laplace, 1 / K, 8.0)
     return [
-        footing.turned("constant", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
+        footing.turned("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
         footing.counted("subsampling", "m", subsampling, K),
         footing.counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
         footing.turned(

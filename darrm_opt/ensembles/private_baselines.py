@@ -28,7 +28,7 @@ def _sampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> Noi
     return make(problem.K, min(voters, problem.K)) if voters else None
 
 
-def _constant(problem: Problem) -> NoiseFunction:
+def _randomized_response(problem: Problem) -> NoiseFunction:
     price = plain_majority_sharp if problem.voter.delta == 0 else plain_majority
     majority = price(problem.K, problem.voter, problem.affected)
     return randomized_response(problem.K, problem.target, majority)
@@ -48,7 +48,7 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     "double_subsampling": lambda problem: _sampled(double_subsampling, problem),
     "subsampling": lambda problem: _sampled(subsampling, problem),
-    "randomized_response": _constant,
+    "randomized_response": _randomized_response,
 }
 """By the name of its function in `darrm_opt.baselines`; None where the problem gives it no meaning."""
 

@@ -47,7 +47,7 @@ def figure_2(*, quick: bool = False) -> Reproduction:
     for m in (1, 3) if quick else (1, 3, 5, 7):
         problem = Problem.from_allowance(K=11, m=m, epsilon=0.1, Delta=1e-5)
         constant = randomized_response(11, problem.target, plain_majority(11, problem.voter))
-        panels.append(_panel(f"m = {m}", problem, {"subsampling": subsampling(11, m), "constant": constant}))
+        panels.append(_panel(f"m = {m}", problem, {"subsampling": subsampling(11, m), "randomized_response": constant}))
     return _reproduction("figure-2", "Figure 2: K = 11 voters, each (0.1, 1e-5)-DP, δ = 1 − (1−Δ)^m", panels)
 
 
@@ -58,7 +58,7 @@ def figure_6(*, quick: bool = False) -> Reproduction:
     for M in (10,) if quick else (10, 13, 15, 20):
         problem = Problem(35, voter, general(voter.epsilon, voter.delta, M, SLACK))
         constant = randomized_response(35, problem.target, majority)
-        panels.append(_panel(f"M = {M}", problem, {"subsampling": subsampling(35, M), "constant": constant}))
+        panels.append(_panel(f"M = {M}", problem, {"subsampling": subsampling(35, M), "randomized_response": constant}))
     admitted = [_admits_one(panel.problem) for panel in panels]
     return _reproduction(
         "figure-6",
@@ -87,7 +87,7 @@ def _pure(name: str, K: int, ms: Sequence[int]) -> Reproduction:
             {
                 "double_subsampling": double_subsampling(K, m),
                 "subsampling": subsampling(K, m),
-                "constant": randomized_response(K, problem.target, plain_majority(K, problem.voter)),
+                "randomized_response": randomized_response(K, problem.target, plain_majority(K, problem.voter)),
             },
         )
         for m in ms

@@ -38,7 +38,7 @@ MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
 """Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
 
 
-def allowance(situation: Situation) -> Option:
+def optimal(situation: Situation) -> Option:
     """Return γ_opt of the best target of one release of which Q fit."""
     asked = situation.released
     found = largest_allowance(
@@ -48,7 +48,7 @@ def allowance(situation: Situation) -> Option:
     if spent.epsilon > situation.total.epsilon:  # it fits by the sums, which the accounts on a grid miss by a little
         spent, account = simple(each.epsilon, each.delta, situation.queries), "simple"
         if not (spent.epsilon <= situation.total.epsilon and spent.delta <= situation.total.delta):
-            return Option.unfit("allowance", situation, "No target was found of which all releases are proved to fit.")
+            return Option.unfit("optimal", situation, "No target was found of which all releases are proved to fit.")
     why = (
         f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP, the best split of the total over "
         f"{situation.queries:,} of them. {situation.composing()}"
@@ -56,7 +56,7 @@ def allowance(situation: Situation) -> Option:
     solution = found.solution
     accuracy = situation.accuracy(solution.noise)
     return Option(
-        "allowance",
+        "optimal",
         True,  # noqa: FBT003
         accuracy,
         situation.queries,
@@ -70,13 +70,13 @@ def allowance(situation: Situation) -> Option:
     )
 
 
-def sequence(situation: Situation, seeds: Sequence[NoiseFunction] = ()) -> Option:
+def optimal_sequence(situation: Situation, seeds: Sequence[NoiseFunction] = ()) -> Option:
     """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
     if situation.queries == 1:
-        return Option.unfit("sequence", situation, "One release is no sequence: see allowance.")
+        return Option.unfit("optimal_sequence", situation, "One release is no sequence: see optimal.")
     found = design_sequence(situation.released, situation.queries, situation.total, situation.objective, seeds=seeds)
     why = f"Every bit may show what, shown {situation.queries:,} times, costs the total, and no more. {situation.composing()}"
-    return _option("sequence", situation, found.noise, found.total.epsilon, "bits", why)
+    return _option("optimal_sequence", situation, found.noise, found.total.epsilon, "bits", why)
 
 
 def gnmax(situation: Situation) -> Option:
@@ -101,11 +101,11 @@ def saa(situation: Situation) -> Option:
     )
 
 
-def constant(situation: Situation) -> Option:
+def randomized_response(situation: Situation) -> Option:
     """Return randomised response: the majority with one probability, whatever the votes."""
     K = situation.K
     return _turned(
-        "constant",
+        "randomized_response",
         situation,
         lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
         1.0,

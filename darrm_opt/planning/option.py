@@ -11,17 +11,19 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import Privacy, Problem
 
-Way = Literal["majority", "fewer_voters", "sequence", "allowance", "gnmax", "saa", "subsampling", "constant"]
+Way = Literal[
+    "majority", "fewer_voters", "optimal", "optimal_sequence", "gnmax", "saa", "subsampling", "randomized_response"
+]
 
 WAYS: tuple[Way, ...] = (
     "majority",
     "fewer_voters",
-    "allowance",
-    "sequence",
+    "optimal",
+    "optimal_sequence",
     "gnmax",
     "saa",
     "subsampling",
-    "constant",
+    "randomized_response",
 )
 """The ways of releasing, in the order in which they are weighed."""
 

@@ -67,9 +67,9 @@ def plan(
 
     >>> plan(11, Privacy(0.5), 1000, Privacy(1.0), affected=1).verdict
     'plain majority'
-    >>> found = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, ways=("allowance", "constant"))
+    >>> found = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, ways=("optimal", "randomized_response"))
     >>> found.best.way, found.best.spent.epsilon <= 4.0
-    ('allowance', True)
+    ('optimal', True)
     """
     situation = Situation.of(K, voter, queries, total, affected, prior, fresh=fresh, least_accuracy=least_accuracy)
     options = sorted(_weighed(situation, _checked(ways)), key=_place)
@@ -91,15 +91,15 @@ def plan(
 def _weighed(situation: Situation, ways: tuple[Way, ...]) -> list[Option]:
     """Return an option for each way; no search where the plain majority fits, since nothing is more accurate."""
     options: list[Option] = []
-    for way in sorted(ways, key=lambda way: way == "sequence"):  # last: it starts from the others
+    for way in sorted(ways, key=lambda way: way == "optimal_sequence"):  # last: it starts from the others
         if way in _FOR_FEW and situation.queries > noisy.MANY:
             options.append(
-                Option.unfit(way, situation, f"Not weighed for more than {noisy.MANY:,} queries: see allowance.")
+                Option.unfit(way, situation, f"Not weighed for more than {noisy.MANY:,} queries: see optimal.")
             )
             continue
         seeds = [each.noise for each in options if each.noise is not None]
         try:
-            option = noisy.sequence(situation, seeds) if way == "sequence" else _WEIGH[way](situation)
+            option = noisy.optimal_sequence(situation, seeds) if way == "optimal_sequence" else _WEIGH[way](situation)
         except TooMuchWork as err:
             option = Option.unfit(way, situation, f"Not weighed: {err}")
         options.append(option)
@@ -111,14 +111,14 @@ def _weighed(situation: Situation, ways: tuple[Way, ...]) -> list[Option]:
 _WEIGH = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
-    "allowance": noisy.allowance,
+    "optimal": noisy.optimal,
     "gnmax": noisy.gnmax,
     "saa": noisy.saa,
     "subsampling": noisy.subsampling,
-    "constant": noisy.constant,
+    "randomized_response": noisy.randomized_response,
 }
 
-_FOR_FEW = {"sequence", "saa", "subsampling", "constant"}
+_FOR_FEW = {"optimal_sequence", "saa", "subsampling", "randomized_response"}
 """What is weighed for up to `noisy.MANY` queries only."""
 
 
@@ -138,13 +138,13 @@ def _place(option: Option) -> tuple[bool, float, int]:
 def _advice(best: Option, situation: Situation) -> str:
     shown = f"Right with probability {best.accuracy:.4f} under the prior {situation.objective.name}."
     named = {
-        "allowance": "Release γ_opt of one target",
-        "sequence": "Release the γ made for all queries together",
+        "optimal": "Release γ_opt of one target",
+        "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "gnmax": "Release the vote with Gaussian noise",
         "saa": "Release the vote with Laplace noise",
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
-        "constant": "Release the majority with one probability, else a coin",
+        "randomized_response": "Release the majority with one probability, else a coin",
         "majority": "Release the plain majority",
     }[best.way]
     return f"{named}. {shown} {best.why}"

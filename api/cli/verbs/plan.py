@@ -105,7 +105,7 @@ def _text(found: Plan) -> str:
     trained = "" if not asked.private else "fresh in every answer" if asked.fresh else "trained once"
     head = f"{voters_text(asked.voters)}{f' ({trained})' if trained else ''}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
     heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
-    reasons = [f"{option.way:<13} {option.why}" for option in found.options if option is not found.best]
+    reasons = [f"{option.way:<19} {option.why}" for option in found.options if option is not found.best]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
 
 

@@ -29,7 +29,16 @@ PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
 SMALL = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
 BUDGET = Privacy(2.0, 0.01)
-WAYS = {"optimal_sequence", "randomized_response", "subsampling", "double_subsampling", "gnmax", "saa", "dpbag", "majority"}
+WAYS = {
+    "optimal_sequence",
+    "randomized_response",
+    "subsampling",
+    "double_subsampling",
+    "gnmax",
+    "saa",
+    "dpbag",
+    "majority",
+}
 
 
 @pytest.fixture(scope="module")

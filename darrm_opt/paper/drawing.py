@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from darrm_opt.figures import check_drawable, draw_error, draw_gamma, draw_legend, styled
+from darrm_opt.figures import check_drawable
+from darrm_opt.figures.panels import draw_error, draw_gamma, draw_legend, styled
 from darrm_opt.noise import NoiseFunction
 
 if TYPE_CHECKING:

@@ -1,0 +1,35 @@
+"""Figures: γ over the number of ones, and the error that it leaves, beside other noise functions.
+
+    gamma_figure        γ(l) over l
+    error_figure        one measure of error over the p that all voters share
+    comparison_figure   those two side by side, as in Figure 2 of the paper
+    errors_figure       both measures of error over p
+    allowance_figure    both measures of error over the privacy allowance m
+    ways_figure         ways of releasing many majorities within one total budget: how often each errs, and its γ
+
+Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
+(the extra ``plot``) is imported by the functions that draw.
+
+    looks    how each noise function looks and is called
+    panels   a sheet of panels, and what one shows
+    designs  the figures of one design; ways: that of a comparison
+    render   a figure as a file
+"""
+
+from darrm_opt.figures.designs import allowance_figure, comparison_figure, error_figure, errors_figure, gamma_figure
+from darrm_opt.figures.looks import Measure
+from darrm_opt.figures.render import FORMATS, check_drawable, render
+from darrm_opt.figures.ways import ways_figure
+
+__all__ = [
+    "FORMATS",
+    "Measure",
+    "allowance_figure",
+    "check_drawable",
+    "comparison_figure",
+    "error_figure",
+    "errors_figure",
+    "gamma_figure",
+    "render",
+    "ways_figure",
+]

@@ -12,6 +12,7 @@ for l > K/2: `noise_function` hands it to everything that judges a γ.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,8 +29,28 @@ from darrm_opt.problem import real_number, whole_number
 Kind = Literal["discrete", "continuous"]
 
 
+class _Symmetric(ABC):
+    """Noise that favours neither of two classes: who leads by some votes wins as often as the other would, leading by them."""
+
+    @abstractmethod
+    def loses(self, margin: int, kind: Kind = "discrete") -> float:
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses."""
+
+    def wins(self, margin: int, kind: Kind = "discrete") -> float:
+        """Return the probability that a class leading by ``margin`` votes wins between two.
+
+        Args:
+            margin: lead [votes]; may be negative.
+            kind: the noise that is drawn, or the continuous form of the source.
+
+        Raises:
+            InvalidInput: another kind.
+        """
+        return self.loses(-margin, kind) if margin < 0 else 1.0 - self.loses(margin, kind)
+
+
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(_Symmetric):
     """Discrete Laplace noise: Pr[x] ∝ e^(−|x|/scale).
 
     Args:
@@ -48,25 +69,15 @@ class LaplaceNoise:
         """Return one exact sample [votes]."""
         return discrete_laplace(self.scale, bits)
 
-    def wins(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` votes wins between two.
+    def loses(self, margin: int, kind: Kind = "discrete") -> float:
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
 
-        Args:
-            margin: lead [votes]; may be negative.
-            kind: the noise that is drawn, or the continuous Laplace of the source.
-
-        Source: with x = |margin|/b, continuous: 1 − ½(1 + x/2)e^−x. Discrete, q = e^(−1/b): the difference
-        of two samples has mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
+        Source: with x = margin/b, continuous: ½(1 + x/2)e^−x. Discrete, q = e^(−1/b): the difference of two samples
+        has mass C·q^|w|·(|w| + A), C = ((1−q)/(1+q))², A = (1+q²)/(1−q²); its tail is summed.
 
         >>> LaplaceNoise(25.0).wins(50, "continuous")
         0.8646647167633873
         """
-        if margin < 0:
-            return self.loses(-margin, kind)
-        return 1.0 - self.loses(margin, kind)
-
-    def loses(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation."""
         if margin == 0:
             return 0.5
         x = margin / float(self.scale)
@@ -81,7 +92,7 @@ class LaplaceNoise:
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class GaussianNoise(_Symmetric):
     """Discrete Gaussian noise: Pr[x] ∝ e^(−x²/(2·variance)).
 
     Args:
@@ -110,20 +121,14 @@ class GaussianNoise:
         """Return one exact sample [votes]."""
         return discrete_gaussian(self.variance, bits)
 
-    def wins(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` votes wins between two.
+    def loses(self, margin: int, kind: Kind = "discrete") -> float:
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
 
-        Source: continuous: Φ(margin/(√2σ)), because the difference of two samples is N(0, 2σ²).
+        Source: continuous: 1 − Φ(margin/(√2σ)), because the difference of two samples is N(0, 2σ²).
 
         >>> round(GaussianNoise.of_sigma(21.46).wins(11, "continuous"), 3)
         0.641
         """
-        if margin < 0:
-            return self.loses(-margin, kind)
-        return 1.0 - self.loses(margin, kind)
-
-    def loses(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation."""
         if margin == 0:
             return 0.5
         if _checked_kind(kind) == "continuous":

@@ -7,8 +7,6 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from darrm_opt.errors import InvalidInput
-
 if TYPE_CHECKING:
     from solver_cache import Store
 
@@ -42,6 +40,7 @@ def listed(store: Store, limit: Any, after: str) -> list[dict[str, Any]]:
     Raises:
         InvalidInput: ``limit`` is no whole number of at least 1.
     """
+    from darrm_opt.errors import InvalidInput
     from solver_cache.asked import asked_in
 
     if not isinstance(limit, int) or limit < 1:
@@ -90,6 +89,7 @@ def pruned(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
         InvalidInput: ``days`` is not such a number.
         CacheError: the store cannot be written.
     """
+    from darrm_opt.errors import InvalidInput
     from solver_cache import inspect
     from solver_cache.examine import WrongRow, read_row
 

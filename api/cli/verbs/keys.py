@@ -9,7 +9,6 @@ from typing import Annotated
 from api.cli.declared import Argument, Option
 from api.cli.options import AsJson
 from api.cli.outcome import answer, say
-from darrm_opt.errors import InvalidInput
 
 VARIABLE = "DARRM_KEYS"
 """The setting that names the file."""
@@ -30,6 +29,7 @@ def keys(
     import os
 
     from api.keys import listed, make, revoke
+    from darrm_opt.errors import InvalidInput
 
     place = (file or os.environ.get(VARIABLE, "")).strip()
     if not place:

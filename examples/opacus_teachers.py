@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +39,11 @@ class OpacusTeacher(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on pictures, shape (n, side²), values in [0, 1], and labels 0 or 1."""
+        with warnings.catch_warnings():  # that the generator is no secure one is said at the top; the rest is tightness
+            warnings.filterwarnings("ignore", module="opacus")
+            return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any) -> Self:
         import torch
         from opacus import PrivacyEngine
         from torch import nn

@@ -41,6 +41,7 @@ class OpacusTeacher(ClassifierMixin, BaseEstimator):
         """Train on pictures, shape (n, side²), values in [0, 1], and labels 0 or 1."""
         with warnings.catch_warnings():  # that the generator is no secure one is said at the top; the rest is tightness
             warnings.filterwarnings("ignore", module="opacus")
+            warnings.filterwarnings("ignore", message="Full backward hook")  # Opacus's own hook, on the first layer
             return self._fit(X, y)
 
     def _fit(self, X: Any, y: Any) -> Self:

@@ -14,7 +14,8 @@ from darrm_opt.accounting.bit_region import inner_region, upper_hull
 from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import Release
-from darrm_opt.accounting.sequence_design import MOST_QUERIES, design_sequence, region_lines
+from darrm_opt.accounting.sequence_design import MOST_QUERIES, design_sequence
+from darrm_opt.accounting.sequence_region import region_lines
 from darrm_opt.accounting.total import best, exact_epsilon
 from darrm_opt.accounting.turning import turned_up
 from darrm_opt.baselines import double_subsampling, subsampling

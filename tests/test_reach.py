@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.reach import Reach, reached_epsilon, reached_total
+from darrm_opt.accounting.reach_estimate import estimated_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
 from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.total import exact_epsilon
@@ -158,6 +159,25 @@ def test_who_is_never_reached_loses_nothing() -> None:
     assert reached_epsilon(certain, OPEN, 1000, 1e-8, rare) == 0.0  # bagging's own privacy is enough
     with pytest.raises(BelowLeakFloor, match="over draws and answers"):
         reached_epsilon(certain, OPEN, 1000, 1e-10, rare)
+
+
+@pytest.mark.parametrize("queries", [2, 30, 400])
+@pytest.mark.parametrize(
+    "voters", [Privacy(math.inf), Privacy(0.4), Privacy(0.3, 1e-4)], ids=["open", "private", "private with a Delta"]
+)
+def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries: int) -> None:
+    problem, law = Problem(7, voters, Privacy(1.0)), Reach.binomial(7, 0.2)
+    gamma = noise_function(7, LaplaceNoise(40.0))
+    proved = reached_epsilon(gamma, problem, queries, 1e-3, law)
+    assert 0.85 * proved < estimated_epsilon(gamma, problem, queries, 1e-3, law) <= proved
+
+
+def test_the_estimate_knows_what_is_hopeless_and_what_is_free() -> None:
+    certain = NoiseFunction.from_upper_half(np.ones(2), 3)
+    assert estimated_epsilon(certain, OPEN, 10, 1e-3, Reach.binomial(3, 0.2)) == math.inf
+    assert estimated_epsilon(certain, OPEN, 1000, 1e-8, Reach.binomial(3, 1e-9)) == 0.0
+    assert estimated_epsilon(certain, OPEN, 10, 0.0, Reach.exactly(0, 3)) == 0.0
+    assert estimated_epsilon(NoiseFunction(np.zeros(4)), OPEN, 10, 0.01, Reach.exactly(3, 3)) == 0.0
 
 
 def test_more_of_anything_costs_more() -> None:

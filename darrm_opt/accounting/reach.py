@@ -248,15 +248,22 @@ def reached_total(
     if reach.K != problem.K:
         raise InvalidInput("reach", reach.K, f"the law of a record among K = {problem.K} voters")
     noise = NoiseFunction(gamma, problem.K)
-    if most_parts is None:
-        usual = MOST_PARTS if problem.voter.epsilon == math.inf else FEW_PARTS
-        most_parts = min(usual, max(LEAST_PARTS, int(STEPS / queries)))
-    parts, beyond = reach.parts(SPARED * Privacy(0.0, total_delta).delta, most_parts)
+    parts, beyond = counts_of(problem, queries, reach, total_delta, most_parts)
     if points is None:
         points = min(MOST_POINTS, max(LEAST_POINTS, int(UPDATES / (queries * max(1, len(parts))))))
     curves = [_curve(noise, affected_by(problem, part.count), queries, points) for part in parts]
     furthest = max((flat for _, flat in curves), default=0.0)
     return ReachedTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, furthest)
+
+
+def counts_of(
+    problem: Problem, queries: int, reach: Reach, total_delta: float, most_parts: int | None = None
+) -> tuple[list[Part], float]:
+    """Return the counts that `reached_total` accounts for one by one, and the probability that it charges as lost."""
+    if most_parts is None:
+        usual = MOST_PARTS if problem.voter.epsilon == math.inf else FEW_PARTS
+        most_parts = min(usual, max(LEAST_PARTS, int(STEPS / queries)))
+    return reach.parts(SPARED * Privacy(0.0, total_delta).delta, most_parts)
 
 
 def reached_epsilon(

@@ -25,33 +25,25 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting.allowance import POINTS, PRECISION, checked_total, estimated_cost
-from darrm_opt.accounting.bit_region import upper_hull
+from darrm_opt.accounting.allowance import POINTS, PRECISION, checked_total
 from darrm_opt.accounting.reach import Reach, affected_by, reached_epsilon, reached_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.sequence_program import SequenceProgram
+from darrm_opt.accounting.sequence_region import lines_of, region_lines
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accounting.turning import Turned, turned_up
-from darrm_opt.design.backends import open_backend
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.program import Status
-from darrm_opt.design.run import CUT_TOLERANCE, KAPPA
-from darrm_opt.design.stages import binding_family
-from darrm_opt.design.worst_case import worst_case
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
-
-LINES, FEW_LINES, MANY_VOTERS = 24, 10, 21
-"""Supporting lines of the region that become constraints; fewer where Δ > 0 and there are more voters than that, because
-every line is searched in every round."""
 
 TILTS = (0.0, 0.15, 0.3)
 """Exponents τ: at chances around p the region is as wide as without tilt times (4p(1−p))^τ."""
 
 SCOUT_PRECISION = 1e-2
 """Share of the budget that may stay unused while tilts are compared."""
+
+REACHED_PRECISION = 5e-3
+"""Share of the budget that may stay unused where the account is an average over many counts."""
 
 MOST_SHARE = 4.0
 """Largest s: beyond, γ has stopped growing."""
@@ -61,18 +53,6 @@ MOST_QUERIES = 5000
 
 MOST_DELTA = 0.5
 """Most that one number of reached voters is taken to leak, where chance decides the number: for estimates."""
-
-STEEPEST = math.exp(30.0)
-"""Slope beyond which a line says no more than that the chance of an infinite loss is bounded."""
-
-CHANCES = 61
-"""Values of q at which the region's border is found."""
-
-ROUNDS = 40
-"""Most rounds of cuts in one program; a γ that still breaks a line after them is scaled down."""
-
-CUTS = 30
-"""Most rows that one line adds in a round."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +120,7 @@ def design_sequence(
     else:
         cost = partial(reached_epsilon, reach=reach)
         around, worst = _weighing_most(problem, queries, total, reach, seeds)
-        search = _Search(worst, queries, total, aim, cost, around)
+        search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION)
     return search.at_least(search.best(), seeds)
 
 
@@ -154,58 +134,6 @@ def _weighing_most(
     return Privacy(total.epsilon, min(MOST_DELTA, total.delta / chance)), affected_by(problem, count)
 
 
-def region_lines(queries: int, total: Privacy, lines: int = LINES, tilt: float = 0.0) -> list[Privacy]:
-    """Return lines (ε, δ) around the pairs that ``queries`` times alike cost no more than ``total``.
-
-    Args:
-        queries: Q ≥ 1.
-        total: (ε, δ) of Q bits alike.
-        lines: most lines.
-        tilt: τ ≥ 0, as `TILTS`.
-    """
-    if queries == 1:
-        return [total]
-    q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, CHANCES // 2 + 1)])
-    q = np.concatenate([q, 1 - q[-2::-1]])
-    low, high = q.copy(), np.ones_like(q)
-    for _ in range(46):
-        middle = (low + high) / 2
-        fits = _repeated(middle, q, queries, total.epsilon) <= total.delta
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    around = (low + q) / 2
-    low = q + (low - q) * (4 * around * (1 - around)) ** tilt
-    p, q = upper_hull(np.stack([low, q], axis=1)).T
-    slopes = np.unique(np.clip(np.diff(p) / np.diff(q), 1.0, STEEPEST))
-    chosen = slopes[np.unique(np.linspace(0, slopes.size - 1, lines).round().astype(int))]
-    return [Privacy(math.log(c), float(np.clip(np.max(p - c * q), 0.0, 1 - 1e-9))) for c in chosen.tolist()]
-
-
-def _lines_of(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
-    """Return lines around all that a release of ``noise`` can show."""
-    profile = Release(noise, problem).profile
-    return [
-        Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
-        for epsilon, delta in zip(profile.epsilons, profile.deltas, strict=True)
-    ]
-
-
-def _repeated(p: Array, q: Array, queries: int, epsilon: float) -> Array:
-    """Return the larger of the two hockey-sticks at ε between Q bits of chance p and Q of chance q."""
-    ones = np.arange(queries + 1.0)
-    log_ways = np.array([math.lgamma(queries + 1) - math.lgamma(j + 1) - math.lgamma(queries - j + 1) for j in ones])
-
-    def log_masses(chance: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(ones > 0, ones * np.log(chance)[:, None], 0.0)
-            terms += np.where(ones < queries, (queries - ones) * np.log1p(-chance)[:, None], 0.0)
-        return np.asarray(terms + log_ways)
-
-    on_data, on_neighbour = log_masses(p), log_masses(q)
-    forth = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
-    back = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
-    return np.asarray(np.maximum(forth, back))
-
-
 class _Search:
     """The search for one γ: regions turned up, and what they come to."""
 
@@ -217,10 +145,12 @@ class _Search:
         objective: AnyObjective,
         account: Callable[[NoiseFunction, Problem, int, float], float],
         around: Privacy | None = None,
+        precision: float = PRECISION,
     ) -> None:
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
+        self._precision = precision
         self._around = around or total  # what regions are made for; the account alone decides what fits
-        self._program = _Program(problem, objective)
+        self._program = SequenceProgram(problem, objective)
 
     def best(self) -> SequenceDesign:
         """Return the most useful γ of all regions tried, or γ = 0."""
@@ -242,7 +172,7 @@ class _Search:
         for seed in sorted(seeds, key=useful, reverse=True):
             if useful(seed) <= best.utility:
                 break
-            inside = self._program.best_within(_lines_of(seed, self._problem))
+            inside = self._program.best_within(lines_of(seed, self._problem))
             fitting = [
                 each for each in map(self._designed, (inside, seed)) if each.total.epsilon <= self._total.epsilon
             ]
@@ -260,7 +190,7 @@ class _Search:
             cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
             return noise, self._designed(noise).total.epsilon if cost is None else cost
 
-        precision = SCOUT_PRECISION if scouting else PRECISION
+        precision = SCOUT_PRECISION if scouting else self._precision
         return turned_up(made, around.epsilon, MOST_SHARE, guess=guess, precision=precision)
 
     def _designed(self, noise: NoiseFunction) -> SequenceDesign:
@@ -269,59 +199,3 @@ class _Search:
         except BelowLeakFloor:
             cost = math.inf
         return SequenceDesign(noise, self._program.utility(noise), self._queries, Privacy(cost, self._total.delta))
-
-
-class _Program:
-    """The linear program with the rows of several privacy constraints, which remembers the multisets that mattered."""
-
-    def __init__(self, problem: Problem, objective: AnyObjective) -> None:
-        self._problem, self._aim = problem, objective.aim(problem.K)
-        self._entries = (problem.K + 1) // 2
-        self.lines = FEW_LINES if problem.voter.delta > 0 and problem.K > MANY_VOTERS else LINES
-        self._known: Counts = binding_family(PrivacyConstraint.of(problem))
-
-    def utility(self, noise: NoiseFunction) -> float:
-        """Return the utility of a γ."""
-        return self._aim.utility(noise.values[self._problem.K // 2 + 1 :])
-
-    def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
-        """Return about what releases cost, by the multisets that mattered; None where that would take long."""
-        return estimated_cost(noise, PrivacyConstraint.of(self._problem), self._known, queries, total_delta)
-
-    def best_within(self, lines: Sequence[Privacy]) -> NoiseFunction:
-        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance."""
-        problem, aim = self._problem, self._aim
-        constraints = [
-            PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
-        ]
-        backend = open_backend("highs", aim.weights.size)
-        if aim.limits.size:
-            backend.add(aim.rows, aim.limits)
-        weights = (1 - KAPPA) * aim.weights
-        weights[: self._entries] += KAPPA / self._entries
-
-        def add(constraint: PrivacyConstraint, multisets: Counts) -> None:
-            rows = np.pad(constraint.rows(multisets), ((0, 0), (0, weights.size - self._entries)))
-            backend.add(rows, np.full(len(rows), constraint.limit))
-
-        for constraint in constraints:
-            add(constraint, self._known)
-        noise, scale = NoiseFunction(np.zeros(problem.K + 1)), 1.0
-        for _ in range(ROUNDS):
-            outcome = backend.solve(weights, None)
-            if outcome.status is not Status.OPTIMAL:
-                break
-            upper = np.clip(np.nan_to_num(outcome.upper_half[: self._entries], nan=0.0), 0.0, 1.0)
-            noise, scale, broken = NoiseFunction.from_upper_half(upper, problem.K), 1.0, False
-            for constraint in constraints:
-                above = constraint.limit + 100 * CUT_TOLERANCE
-                found = worst_case(noise, constraint, above=above, most=CUTS, settle="never")
-                if found.value > constraint.limit:
-                    scale = min(scale, max(0.0, constraint.limit / found.value))
-                if len(found.cuts):
-                    broken = True
-                    add(constraint, found.cuts)
-                    self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
-            if not broken:
-                break
-        return NoiseFunction(noise.values * scale)

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting.allowance import checked_total
 from darrm_opt.accounting.reach import Reach, reached_epsilon
+from darrm_opt.accounting.reach_estimate import estimated_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.total import exact_epsilon
@@ -57,8 +58,12 @@ PRECISION = 2e-3
 POINTS = 8001
 """Grid points of each account: sound for any number; finer would change the fourth digit of ε."""
 
-SCOUT, SCOUT_PRECISION = {"points": 501, "most_parts": 6}, 2e-2
-"""What is spent on finding about where a knob stands, where the account is an average over many counts."""
+SCOUT_PRECISION, REACHED_PRECISION = 2e-2, 5e-3
+"""As `PRECISION`, for finding about where a knob stands by an estimate, and then by an account that is an average over many
+counts."""
+
+ADAPTIVE = 0.95
+"""Share of the place that the estimate finds where the account begins: an adversary gets a little more than it says."""
 
 NOT_COMPARED = {
     "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
@@ -172,9 +177,9 @@ def compare(
     footing = _Footing(problem, queries, total, reach, chosen.aim(problem.K).utility, votes)
     rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
     seeds = [each.noise for each in rows if each.noise is not None]
-    noise = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach).noise
-    each = footing.spent(noise, 1)  # finite: all Q of them are within the total
-    rows = [footing.row("optimal_sequence", "epsilon_each", each, noise), *rows]
+    design = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach)
+    each = footing.spent(design.noise, 1)  # finite: all Q of them are within the total
+    rows = [footing.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
     return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags)
 
@@ -190,45 +195,72 @@ class _Footing:
     useful: Callable[[NDArray[np.float64]], float]
     votes: Prior
 
-    def spent(self, noise: NoiseFunction, queries: int, **effort: int) -> float:
+    def spent(self, noise: NoiseFunction, queries: int) -> float:
         """Return the total ε of releases at the total δ; raises `BelowLeakFloor` where there is none."""
         if self.reach is None:
             return exact_epsilon(noise, self.problem, queries, self.total.delta, points=POINTS)
-        return reached_epsilon(noise, self.problem, queries, self.total.delta, self.reach, **effort)
+        return reached_epsilon(noise, self.problem, queries, self.total.delta, self.reach)
 
-    def cost(self, noise: NoiseFunction, **effort: int) -> float:
+    def cost(self, noise: NoiseFunction) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
         try:
-            return self.spent(noise, self.queries, **effort)
+            return self.spent(noise, self.queries)
         except BelowLeakFloor:
             return math.inf
 
-    def row(self, name: str, knob: str, value: float | None, noise: NoiseFunction | None) -> Row:
-        """Return the row of a way, empty where it does not fit."""
-        if noise is None or value is None or not (spent := self.cost(noise)) <= self.total.epsilon:
+    def about(self, noise: NoiseFunction) -> float:
+        """Return about the same, a little too small, at no great expense; 0 where there is no such estimate."""
+        if self.reach is None:
+            return 0.0
+        return estimated_epsilon(noise, self.problem, self.queries, self.total.delta, self.reach)
+
+    def row(
+        self, name: str, knob: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
+    ) -> Row:
+        """Return the row of a way, empty where it does not fit; ``spent`` is its cost, where that is known."""
+        if noise is not None and spent is None:
+            spent = self.cost(noise)
+        if noise is None or value is None or spent is None or not spent <= self.total.epsilon:
             return Row(name, knob, None, None, None, None, None, None)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         return Row(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
 
     def turned(self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float) -> Row:
         """Return the row of a way whose knob is turned up as far as it fits."""
-        budget = self.total.epsilon
-
-        def made(value: float, **effort: int) -> tuple[NoiseFunction, float]:
-            noise = make(value)
-            return noise, self.cost(noise, **effort)
-
-        if self.reach is not None:  # about where, by an account that is coarse and as sound
-            scout = turned_up(lambda value: made(value, **SCOUT), budget, most, guess=start, precision=SCOUT_PRECISION)
-            start = start if scout is None else scout.value
-        end = turned_up(made, budget, most, guess=start, precision=PRECISION)
-        return self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.made)
+        budget, precision = self.total.epsilon, PRECISION
+        if self.reach is not None:
+            scout = turned_up(_priced(make, self.about), budget, most, guess=start, precision=SCOUT_PRECISION)
+            if scout is None:  # what is hopeless by an estimate from below does not fit
+                return self.row(name, knob, None, None)
+            start, precision = ADAPTIVE * scout.value, REACHED_PRECISION
+        end = turned_up(_priced(make, self.cost), budget, most, guess=start, precision=precision)
+        return self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.made, end.cost)
 
     def counted(self, name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int) -> Row:
         """Return the row of a way whose knob is a whole number, the largest that fits."""
-        K, budget = self.problem.K, self.total.epsilon
-        count = most_that_fit(lambda count: self.cost(make(K, count)) <= budget, most)
-        return self.row(name, knob, count, make(K, count)) if count else self.row(name, knob, None, None)
+        K, budget, costs = self.problem.K, self.total.epsilon, dict[int, float]()
+
+        def fits(count: int) -> bool:
+            noise = make(K, count)
+            if self.about(noise) > budget:
+                return False
+            costs[count] = self.cost(noise)
+            return costs[count] <= budget
+
+        count = most_that_fit(fits, most)
+        return self.row(name, knob, count, make(K, count), costs[count]) if count else self.row(name, knob, None, None)
+
+
+def _priced(
+    make: Callable[[float], NoiseFunction], price: Callable[[NoiseFunction], float]
+) -> Callable[[float], tuple[NoiseFunction, float]]:
+    """Return what a knob makes, and what that costs."""
+
+    def made(value: float) -> tuple[NoiseFunction, float]:
+        noise = make(value)
+        return noise, price(noise)
+
+    return made
 
 
 def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:

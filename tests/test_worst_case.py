@@ -26,6 +26,7 @@ from darrm_opt.design.kinds import Rows
 from darrm_opt.design.pruned import Settle, search_error, search_pruned
 from darrm_opt.design.separable import search_separable
 from darrm_opt.design.worst_case import (
+    NEAR,
     enumerated_worst_case,
     search_layers,
     separable_worst_case,
@@ -60,7 +61,8 @@ def check(
     constraint, true = PrivacyConstraint.of(problem), true or oracle(noise, problem)
     found = worst_case(noise, constraint, above=above, most=most, settle=settle)
     error = constraint.error(float(noise.values.max()))
-    level = constraint.limit - error if above is None else above
+    charged = search_error(constraint, float(noise.values.max())) if constraint.corners.Delta > 0 else error
+    level = constraint.limit - NEAR * charged if above is None else above
     fuzz = 4 * error + 1e-15
 
     assert found.bound >= true.value - fuzz  # a bound is a bound, whatever was left out

@@ -24,6 +24,9 @@ from darrm_opt.design.pruned import Settle, search_error, search_pruned
 from darrm_opt.design.separable import search_separable
 from darrm_opt.noise import Array, NoiseFunction
 
+NEAR = 100
+"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
+
 
 def worst_case(
     noise: NoiseFunction,
@@ -41,8 +44,8 @@ def worst_case(
         noise: γ, for the constraint's K.
         constraint: the privacy constraint.
         above: multisets with φ above this are reported as cuts; those at or below may be left out once that is
-            proved, so this is also the least bound returned. Default: the limit less the rounding error, so that
-            whatever is private by more than rounding is proved so.
+            proved, so this is also the least bound returned. Default: the limit less `NEAR` rounding errors, so that
+            what a solver and `repair` leave near the limit is looked at, and named.
         most: how many cuts at most.
         settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
         stored: the layers of ``noise``, where the caller searches it more than once.
@@ -59,7 +62,7 @@ def worst_case(
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())
     )
-    collector = Collector(constraint.limit - error if above is None else above, most, deadline)
+    collector = Collector(constraint.limit - NEAR * error if above is None else above, most, deadline)
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     if constraint.corners.Delta == 0:

@@ -14,9 +14,11 @@ import pytest
 from darrm_runner import refused, run
 
 from darrm_opt import Privacy, Problem
-from darrm_opt.accounting.reach import reached_epsilon
+from darrm_opt.accounting.reach import Reach, reached_epsilon
+from darrm_opt.accounting.refusals import TooMuchWork
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.ensembles.bags import Bags
+from darrm_opt.ensembles.comparable import check_comparable
 from darrm_opt.ensembles.compare import Comparison, Row, compare
 from darrm_opt.ensembles.gnmax import gnmax_wins
 from darrm_opt.ensembles.measured import measured
@@ -244,6 +246,43 @@ def test_bad_input_is_named() -> None:
         compare(PRIVATE, 5, Privacy(0.0, 0.01))
     with pytest.raises(InvalidInput, match=r"queries = 0 is not valid"):
         compare(PRIVATE, 0, BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("problem", "queries", "draw", "said"),
+    [
+        (SMALL, 5001, {}, "5001 releases are more than the 5000 that are compared"),
+        (
+            Problem(101, Privacy(math.inf), Privacy(1.0)),
+            4000,
+            {"n": 1000, "subsample_size": 50},
+            "leave out n and subs",
+        ),
+        (
+            Problem(101, Privacy(0.1), Privacy(1.0)),
+            1000,
+            {"n": 1000, "subsample_size": 50},
+            r"about \d{3} queries at most",
+        ),
+    ],
+    ids=["queries", "draw", "private voters"],
+)
+def test_what_would_take_long_is_refused_before_it_begins(
+    problem: Problem, queries: int, draw: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("darrm_opt.ensembles.compare._baselines", lambda *_: pytest.fail("it began"))
+    with pytest.raises(TooMuchWork, match=said):
+        compare(problem, queries, BUDGET, **draw)
+
+
+def test_the_number_that_a_refusal_names_is_not_refused() -> None:
+    problem, reach = Problem(101, Privacy(0.1), Privacy(1.0)), Reach.binomial(101, 0.05)
+    with pytest.raises(TooMuchWork) as caught:
+        check_comparable(problem, 3000, BUDGET, reach)
+    fewer = re.search(r"about (\d+) queries", str(caught.value))
+    assert fewer is not None
+    check_comparable(problem, int(fewer[1]), BUDGET, reach)
+    check_comparable(problem, 5000, BUDGET, None)
 
 
 VOTERS = ("--K", "5", "--epsilon", "0.3", "--Delta", "1e-4")

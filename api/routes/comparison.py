@@ -11,6 +11,7 @@ from api.routes.at import AtDesk, performed
 from api.routes.reading import both_ways, new_router
 from api.routes.rendering import jsoned, plain
 from api.schemas import CompareAnswer, CompareRequest
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
 
 router = new_router("accounting")
@@ -20,6 +21,28 @@ SOLVES = 25
 
 DRAWN_SOLVES = 100
 """What that comes to where every account is an average over the voters that a record reaches."""
+
+
+ACCOUNTS, RELEASE_SECONDS, DRAWN_SECONDS = 50, 3e-4, 2e-4
+"""Accounts that a comparison takes, and the time for one release in one of them [s]: one with all affected voters; each number
+of voters that a record may reach."""
+
+
+def accounts_seconds(problem: Problem, asked: CompareRequest) -> float:
+    """Return about how long the accounts of a comparison take [s]; they grow with the releases.
+
+    Raises:
+        TooMuchWork: it is refused anyway.
+    """
+    from darrm_opt.ensembles.bags import checked_bags
+    from darrm_opt.ensembles.comparable import check_comparable, drawn_steps
+
+    bags = checked_bags(problem, **asked.draw())
+    reach, total = None if bags is None else bags.reach(problem.K), Privacy(asked.total_epsilon, asked.total_delta)
+    check_comparable(problem, asked.queries, total, reach)
+    if reach is None:
+        return ACCOUNTS * RELEASE_SECONDS * asked.queries
+    return ACCOUNTS * DRAWN_SECONDS * drawn_steps(problem, asked.queries, total, reach)
 
 
 @both_ways(
@@ -36,7 +59,9 @@ async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Resp
     check_voters(asked.K, desk.settings)
     asked.check()
     question = await desk.apart(asked.question)
-    check_work((SOLVES if asked.n is None else DRAWN_SOLVES) * estimate(question).seconds, desk.settings)
+    accounts = await desk.apart(lambda: accounts_seconds(question.problem, asked))
+    solves = SOLVES if asked.n is None else DRAWN_SOLVES
+    check_work(solves * estimate(question).seconds + accounts, desk.settings)
     found = await performed(
         request,
         desk,

@@ -36,7 +36,7 @@ from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.rounding import float_above, up
 
 SPARED = 4e-3
-"""Share of the total δ that the far end of the law may take as a sure loss."""
+"""Share of the total δ that the far end of the law may take as a sure loss, or a line of a region that is left out."""
 
 MOST_PARTS, FEW_PARTS, LEAST_PARTS = 24, 8, 6
 """Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are private,
@@ -47,6 +47,10 @@ STEPS = 3e3
 
 MOST_POINTS, LEAST_POINTS, UPDATES = 2001, 501, 5e6
 """Grid points of the recursions: as many as leave that many updates of a point, one release and one count."""
+
+COARSER, COARSEST = 2e-5, 2e-2
+"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
+raises their total ε by half of that, at most."""
 
 UNLIKELY = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
@@ -251,7 +255,9 @@ def reached_total(
     parts, beyond = counts_of(problem, queries, reach, total_delta, most_parts)
     if points is None:
         points = min(MOST_POINTS, max(LEAST_POINTS, int(UPDATES / (queries * max(1, len(parts))))))
-    curves = [_curve(noise, affected_by(problem, part.count), queries, points) for part in parts]
+    # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
+    fewer = min(COARSEST, COARSER * queries), SPARED * total_delta / queries
+    curves = [_curve(noise, affected_by(problem, part.count), queries, points, fewer) for part in parts]
     furthest = max((flat for _, flat in curves), default=0.0)
     return ReachedTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, furthest)
 
@@ -283,11 +289,13 @@ def affected_by(problem: Problem, count: int) -> Problem:
     return Problem(problem.K, problem.voter, problem.target, count)
 
 
-def _curve(noise: NoiseFunction, problem: Problem, queries: int, points: int) -> tuple[Callable[[float], float], float]:
+def _curve(
+    noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
+) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     one = OpenVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else Release(noise, problem).profile
     if queries == 1:
         return one.delta, one.reach
-    region = one.region if isinstance(one, OpenVotes) else one.outer
+    region = one.region if isinstance(one, OpenVotes) else one.coarser(*fewer)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)

@@ -99,6 +99,26 @@ class ReleaseProfile:
         losses = np.log((above[matters] - flat) / below[matters])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
+    def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
+        """Return the region inside fewer lines: larger than ``outer``, so as sound, and with fewer vertices.
+
+        Args:
+            share: of itself by which δ may rise at the slope of a line that is left out.
+            spare: by which it may rise there in any case [probability].
+        """
+        lines = [(math.exp(float(ln)), float(delta)) for ln, delta in zip(self.epsilons, self.deltas, strict=True)]
+        kept = list(range(len(lines)))
+        while len(kept) > 2:
+            lost = [
+                _lost(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
+                for i in range(1, len(kept) - 1)
+            ]
+            least = int(np.argmin(lost))
+            if lost[least] > 1:
+                break
+            del kept[least + 1]
+        return outer_region(_slopes(self.epsilons[kept]), self.deltas[kept])
+
     def pld(self, discretisation: float | None = None, *, count: int = 1) -> Pld:
         """Return the privacy loss distribution of ``count`` releases.
 
@@ -164,9 +184,24 @@ def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> Relea
     epsilons = np.array(sorted(known))
     deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
-    # A bound at ε is one at every larger slope: round e^ε up.
-    outer = outer_region([up(math.exp(float(epsilon)), 2) for epsilon in epsilons], deltas)
-    return ReleaseProfile(epsilons, deltas, pairs, outer, inner_region(pairs))
+    return ReleaseProfile(epsilons, deltas, pairs, outer_region(_slopes(epsilons), deltas), inner_region(pairs))
+
+
+_Line = tuple[float, float]
+"""(slope, δ)."""
+
+
+def _lost(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
+    """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
+    (low, low_delta), (slope, delta), (high, high_delta) = before, line, after
+    between = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
+    allowed = max(share * delta, spare)
+    return (between - delta) / allowed if allowed > 0 else math.inf
+
+
+def _slopes(epsilons: Array) -> list[float]:
+    """Return e^ε rounded up: a bound at ε is one at every larger slope."""
+    return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
 
 
 _Known = Mapping[float, tuple[float, float, float]]

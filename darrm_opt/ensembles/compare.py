@@ -45,6 +45,7 @@ from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.ensembles.bagging import Sampling
 from darrm_opt.ensembles.bags import Bags, checked_bags
+from darrm_opt.ensembles.comparable import check_comparable
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
@@ -157,7 +158,7 @@ def compare(
     Raises:
         InvalidInput: a number is outside its range.
         BelowLeakFloor: a total δ of 0, or so small that rounding alone exceeds it.
-        TooMuchWork: more releases than the exact account can do.
+        TooMuchWork: more releases than the exact account can do in about a minute.
 
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))
@@ -174,6 +175,7 @@ def compare(
     measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
     bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
     reach = None if bags is None else bags.reach(problem.K)
+    check_comparable(problem, queries, total, reach)
     footing = _Footing(problem, queries, total, reach, chosen.aim(problem.K).utility, votes)
     rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
     seeds = [each.noise for each in rows if each.noise is not None]
@@ -241,13 +243,13 @@ class _Footing:
         K, budget, costs = self.problem.K, self.total.epsilon, dict[int, float]()
 
         def fits(count: int) -> bool:
-            noise = make(K, count)
-            if self.about(noise) > budget:
-                return False
-            costs[count] = self.cost(noise)
+            costs[count] = self.cost(make(K, count))
             return costs[count] <= budget
 
-        count = most_that_fit(fits, most)
+        # A draw's account is long: what is hopeless by an estimate from below need not be asked, and the rest is near.
+        likely = most if self.reach is None else most_that_fit(lambda count: self.about(make(K, count)) <= budget, most)
+        near = self.reach is not None and likely > 0 and fits(likely)
+        count = likely if near else most_that_fit(fits, likely)
         return self.row(name, knob, count, make(K, count), costs[count]) if count else self.row(name, knob, None, None)
 
 

@@ -111,6 +111,28 @@ def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
         assert not client.post("/v1/estimate", json=SMALL).json()["allowed"]
 
 
+def test_the_releases_of_a_comparison_count_as_work() -> None:
+    asked: dict[str, Any] = {"K": 5, "epsilon": "inf", "total_epsilon": 1, "total_delta": 1e-5}
+    draw = {"n": 200, "subsample_size": 10}
+    with TestClient(create_app(SETTINGS.model_copy(update={"most_work": 1e-4}))) as client:
+
+        def seconds(**more: int) -> float:
+            details = refused(client.post("/v1/compare", json={**asked, **more}))
+            assert details["type"] == "urn:darrm-opt:problem:too-much-work"
+            return float(details["estimated_seconds"])
+
+        assert seconds(queries=4000) > 50 + seconds(queries=10)
+        assert seconds(queries=1000, **draw) > 10 + seconds(queries=10, **draw)
+    with TestClient(create_app(SETTINGS)) as client:
+        for change, said in (
+            ({"queries": 5001}, "more than the 5000 that are compared"),
+            ({"queries": 5000, **draw}, "leave out n"),
+        ):
+            details = refused(client.post("/v1/compare", json={**asked, **change}))
+            assert details["type"] == "urn:darrm-opt:problem:too-much-work"
+            assert said in details["detail"]
+
+
 # --------------------------------------------------------------------------------------------------------- curves
 
 

@@ -66,8 +66,7 @@ def turned_up(
         if fits is None:
             if value < LEAST_SHARE * most:
                 break
-            near = not count and cost <= 2 * budget  # a good guess
-            value *= min(0.95 if near else 0.5, max(0.01, 0.9 * budget / cost))
+            value *= min(0.5, max(0.01, 0.9 * budget / cost))
         elif over is None:
             value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
         elif over[0] - fits.value <= precision * over[0]:

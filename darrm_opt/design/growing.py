@@ -38,11 +38,12 @@ class GrowingProgram:
             self._append(self._widened(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
         self._append(self._shaped(aim.rows), aim.limits)
 
-    def add(self, multisets: Counts) -> None:
-        """Add a row for each multiset."""
+    def add(self, multisets: Counts) -> Array:
+        """Add a row for each multiset; return them, shape (multisets, entries)."""
         self._known.update(row.tobytes() for row in multisets)
         rows = self._constraint.rows(multisets)
         self._append(self._shaped(self._widened(rows)), np.full(len(rows), self._constraint.limit))
+        return rows
 
     @property
     def found(self) -> Counts:

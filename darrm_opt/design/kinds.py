@@ -101,10 +101,6 @@ class Slopes:
         best: Array = zero * t0 + one * t1
         return best
 
-    def only(self, kept: NDArray[np.bool_]) -> Slopes:
-        """Return the slopes of some of the skeletons."""
-        return Slopes(self.down[kept], self.up[kept], self.up_to_one[kept], self.down_from_one[kept])
-
 
 @dataclass(frozen=True)
 class Choice:

@@ -184,7 +184,7 @@ def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int
         return
     left = _sift(search, suspects, moving)
     if affordable and left.i.size > rows.n + SETTLED_ONE_BY_ONE * rows.nx.size:
-        of = np.array(sorted(set(left.i.tolist())), dtype=np.int64)
+        of = np.unique(left.i)
         search_separable(Rows(rows.values[of], rows.nx[of], rows.ny[of]), constraint, collector)
         return
     for row, n1 in zip(left.i, left.n1, strict=True):

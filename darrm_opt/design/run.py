@@ -270,10 +270,10 @@ class Run:
 
         So the incumbent keeps all rows, as the program's answer does, and whatever lies between the two.
         """
-        self.program.add(cuts)
+        rows = self.program.add(cuts)
         if self.point is not None and not self.settled:
             noise, found = self.point
-            value = float(self.constraint.values(noise.signed, cuts).max(initial=found.value))
+            value = float((rows @ noise.values[self.problem.K // 2 + 1 :]).max(initial=found.value))
             self.point = (noise, replace(found, value=value, bound=max(found.bound, value)))
 
     def _report(self) -> None:

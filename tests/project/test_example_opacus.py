@@ -8,8 +8,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from support.idx_files import dataset, pictures
 from support.paths import ROOT
-from test_paper_idx import dataset, pictures
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import as_replace_one

@@ -83,7 +83,7 @@ def best_closed_form(
             if best is None or reached > best[0]:
                 best = (reached, noise, found)
             now = time.perf_counter()
-            if now + 2 * (now - before) > deadline:  # one search more, and the proof
+            if now + 3 * (now - before) > deadline:  # one search more, and the proof, with room
                 break
         if best is not None:
             return repair(best[1], best[2], constraint, deadline)

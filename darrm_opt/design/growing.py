@@ -6,11 +6,11 @@ import numpy as np
 
 from darrm_opt.design.aim import Aim
 from darrm_opt.design.backends import open_backend
+from darrm_opt.design.blossom import STEP_ERROR
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
 from darrm_opt.noise import Array, NoiseFunction
-
 
 SMALL_ROW = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
@@ -79,30 +79,37 @@ class GrowingProgram:
         bound = dual_bound(weights, rows, limits, self.multipliers, self._constraint.K)
         return outcome.status, self._noise(outcome), bound
 
-    def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array) -> float:
+    def bound_for(
+        self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exactly: bool = True
+    ) -> float:
         """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
 
+        A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or, where
+        that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves by at
+        most 2Σ|p_i − p′_i| in the sum.
+
         Args:
-            loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`); a multiset stands for a row of it, too.
+            loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
             weights: of γ and the aim's own variables, shape (columns,).
             multipliers: as many as there were rows when they were found, shape (≤ rows,).
+            exactly: whether to make the rows again.
         """
         used = np.flatnonzero(np.nan_to_num(multipliers, nan=0.0, posinf=0.0) > 0)
-        own, others = used[used >= self._others], used[used < self._others]
-        labels = len(self._constraint.corners.labels)
-        multisets = np.concatenate([*self._multisets, np.empty((0, labels), dtype=np.int64)])[own - self._others]
-        rows = [np.concatenate(self._rows)[others]] if others.size else []
-        limits = [np.concatenate(self._limits)[others]] if others.size else []
-        if own.size:
-            rows.append(self._shaped(self._widened(loosest.rows(multisets))))
-            limits.append(np.full(own.size, loosest.limit))
-        return dual_bound(
-            self._shaped(weights),
-            np.concatenate([*rows, np.empty((0, self._columns))]),
-            np.concatenate([*limits, np.empty(0)]),
-            multipliers[np.concatenate([others, own])],
-            self._constraint.K,
-        )
+        kept, own = multipliers[used], used >= self._others
+        rows = np.concatenate([*self._rows, np.empty((0, self._columns))])[used]
+        limits = np.concatenate([*self._limits, np.empty(0)])[used]
+        extra = 0.0
+        if exactly and own.any():
+            labels = len(self._constraint.corners.labels)
+            multisets = np.concatenate([*self._multisets, np.empty((0, labels), dtype=np.int64)])
+            rows[own] = self._shaped(self._widened(loosest.rows(multisets[used[own] - self._others])))
+            limits[own] = loosest.limit
+        elif own.any():
+            mine, theirs = self._constraint.corners, loosest.corners
+            moved = max(np.abs(mine.p - theirs.p).max(), np.abs(mine.reflected - theirs.reflected).max()) + STEP_ERROR
+            apart = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * moved
+            extra = float(kept[own].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + apart)
+        return dual_bound(self._shaped(weights), rows, limits, kept, self._constraint.K) + extra * (1 + STEP_ERROR)
 
     def _widened(self, rows: Array) -> Array:
         """Return rows of γ alone as rows of all variables."""

@@ -26,7 +26,6 @@ from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO
 from darrm_opt.design.found import Collector, WorstCase
 from darrm_opt.noise import Array
 
-
 MANY_TERMS = 64
 """With more terms than this a mean is a product with a matrix, which takes (r+1)² doubles and no loop over terms."""
 

@@ -11,8 +11,8 @@ answer (in-out separation), few and far apart.
 *Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of the
 best monotone γ (`secure`). Every search stops at the deadline; what may follow is one proof, within `GRACE`.
 
-*The bound* that leaves is for the problem as it was asked, in its loosest reading: the rows that matter are made again
-for that, and the multipliers are the same.
+*The bound* that leaves is for the problem as it was asked, in its loosest reading, by the same multipliers
+(`GrowingProgram.bound_for`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from darrm_opt.design.certificate import Certificate, certificate_of, repair
+from darrm_opt.design.aim import Aim
+from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import Counts
+from darrm_opt.design.corners import ConstraintGenerator, Counts
 from darrm_opt.design.found import OutOfTime, WorstCase
 from darrm_opt.design.growing import GrowingProgram
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
 from darrm_opt.design.pruned import search_error
 from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
-from darrm_opt.design.stages import Stage, binding_family, bounding_stage, dear, quick, stages
-from darrm_opt.design.worst_case import nothing_released, worst_case, worst_case_near_faces
+from darrm_opt.design.stages import LARGE, Stage, binding_family, bounding_stage, dear, quick, stages
+from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
@@ -93,11 +94,11 @@ class Run:
         self.problem, self.objective, self.shape, self.backend = problem, objective, shape, backend
         self.started, self.time_limit, self.watcher = time.perf_counter(), time_limit, watcher
         self.deadline = math.inf if time_limit is None else self.started + time_limit
-        self.end = math.inf if parent is None else parent.end  # of the last proof, once that has begun
-        self.constraint = PrivacyConstraint.of(problem) if parent is None else parent.constraint
+        self.end: float = math.inf if parent is None else parent.end  # of the last proof, once that has begun
+        self.constraint: PrivacyConstraint = PrivacyConstraint.of(problem) if parent is None else parent.constraint
         if parent is None:
             self._refuse_what_takes_too_long()
-        self.aim = objective.aim(problem.K) if parent is None else parent.aim
+        self.aim: Aim = objective.aim(problem.K) if parent is None else parent.aim
         entries = self.constraint.entries
         self.canonical = (1 - KAPPA) * self.aim.weights
         self.canonical[:entries] += KAPPA / entries
@@ -200,7 +201,7 @@ class Run:
     def complete(self, tolerance: float, method: str, rows: Counts | None = None) -> Solution:
         """Start, run all stages, as far as time and solver allow, and finish; ``rows`` are more multisets to start from."""
         try:
-            status = Status.OPTIMAL if method == "enumerate" else self.start(tolerance)
+            status = self._start_whole() if method == "enumerate" else self.start(tolerance)
             if rows is not None and status is Status.OPTIMAL:
                 self.program.add(self.program.unknown(rows))
         except OutOfTime:
@@ -219,16 +220,19 @@ class Run:
         before = time.perf_counter()
         if self.end == math.inf:
             self.end = before + self._grace
-        noise, certificate = self._best(status, tolerance)
+        noise, certificate, status = self._best(status, tolerance)
         self.seconds["certify"] += time.perf_counter() - before
         before = time.perf_counter()
-        loosest = PrivacyConstraint.loosest(self.problem)
+        loosest, exactly = PrivacyConstraint.loosest(self.problem), self.problem.K < LARGE
         upper_bound = 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
             self.program.maximise(self.aim.weights, self._left())
-            upper_bound = self.program.bound_for(loosest, self.aim.weights, self.program.multipliers) + self.aim.offset
+            multipliers = self.program.multipliers
+            upper_bound = (
+                self.program.bound_for(loosest, self.aim.weights, multipliers, exactly=exactly) + self.aim.offset
+            )
         if self.multipliers.size:
-            bound = self.program.bound_for(loosest, self.canonical, self.multipliers)
+            bound = self.program.bound_for(loosest, self.canonical, self.multipliers, exactly=exactly)
             upper_bound = min(upper_bound, _without_mean(bound + (1 - KAPPA) * self.aim.offset))
         self.seconds["program"] += time.perf_counter() - before
         self.seconds["total"] = time.perf_counter() - self.started
@@ -249,32 +253,50 @@ class Run:
             statistics=Statistics(self.program.rows, self.rounds, self.program.iterations, self.seconds),
         )
 
-    def _best(self, status: Status, tolerance: float) -> tuple[NoiseFunction, Certificate]:
-        """Return the better of the incumbent, scaled until its privacy is proved, and the fallback.
+    def _best(self, status: Status, tolerance: float) -> tuple[NoiseFunction, Certificate, Status]:
+        """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status.
 
-        Where the end was reached a fallback is not needed: a solve gives the same γ with a time limit and without.
+        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a limit.
         """
+        if status is Status.OPTIMAL and not self._staged:
+            try:
+                return *self._proved(), status
+            except OutOfTime:
+                status = Status.TIME_LIMIT
         if status is not Status.OPTIMAL and self.time_limit is not None:
             self.secure(tolerance)
-        mine: tuple[NoiseFunction, Certificate] | None = None
-        if self.fallback is None or (
-            self.point is not None and self._utility(self.incumbent) > self._utility(self.fallback[0])
-        ):
+        if self.fallback is None:
+            return *self._proved(), status
+        secured = self._utility(self.fallback[0])
+        if self.point is None or self._utility(self.incumbent) <= secured:
+            return *self.fallback, status
+        try:
             mine = self._proved()
-        if mine is None or (self.fallback is not None and self._utility(self.fallback[0]) > self._utility(mine[0])):
-            assert self.fallback is not None
-            return self.fallback
-        return mine
+        except OutOfTime:
+            return *self.fallback, Status.TIME_LIMIT
+        return *(mine if self._utility(mine[0]) >= secured else self.fallback), status
+
+    @property
+    def _staged(self) -> bool:
+        """Whether the best monotone γ comes first, and counts."""
+        return self.shape == "free" and dear(self.problem)
 
     def _proved(self) -> tuple[NoiseFunction, Certificate]:
-        """Return the incumbent, scaled until its privacy is proved; γ = 0 if there is no time to prove anything."""
-        try:
-            if self.point is None or not self.settled:
-                self.point = (self.incumbent, worst_case(self.incumbent, self.constraint, deadline=self.end))
-            return repair(*self.point, self.constraint, self.end)
-        except OutOfTime:
-            nothing = NoiseFunction(np.zeros(self.problem.K + 1))
-            return nothing, certificate_of(nothing_released(self.constraint), self.constraint)
+        """Return the incumbent, scaled until its privacy is proved.
+
+        Raises:
+            OutOfTime: the end has come.
+        """
+        if self.point is None or not self.settled:
+            self.point = (self.incumbent, worst_case(self.incumbent, self.constraint, deadline=self.end))
+        return repair(*self.point, self.constraint, self.end)
+
+    def _start_whole(self) -> Status:
+        """Begin with the whole constraint set."""
+        for multisets in ConstraintGenerator(self.problem).blocks():
+            self._check_clock()
+            self.program.add(multisets)
+        return Status.OPTIMAL
 
     def start(self, tolerance: float) -> Status:
         """Begin with multisets that almost always bind; where a search is dear, with the best monotone γ and its.

@@ -63,9 +63,6 @@ def solve(
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     run = Run(problem, as_objective(objective), shape, backend, time_limit, progress)
-    if method == "enumerate":
-        for multisets in ConstraintGenerator(problem).blocks():
-            run.program.add(multisets)
     return run.complete(tolerance, "enumerate" if method == "enumerate" else "cuts")
 
 

@@ -106,7 +106,7 @@ class Run:
         self.point: tuple[NoiseFunction, WorstCase] | None = None  # best so far, and what the search found for it
         self.settled = False  # whether that search settled everything it looked at
         self.fallback: tuple[NoiseFunction, Certificate] | None = None if parent is None else parent.fallback
-        self._monotone_tried = parent is not None
+        self._monotone_tried = shape == "monotone"
         self.bound, self.violation = 1.0, 0.0
         self.multipliers: Array = np.empty(0)  # that prove the bound
         self.rounds = 0
@@ -312,7 +312,7 @@ class Run:
                 self._check_clock()
                 self.program.add(family[part : part + FAMILY_PART])
             return Status.OPTIMAL
-        run, solution = self._monotone(self._left(), tolerance)
+        run, solution = self._monotone(self._left(), tolerance, self.watcher)
         self.fallback = (solution.noise, solution.certificate)
         self.program.add(run.program.found)
         self.rounds = run.rounds
@@ -329,20 +329,18 @@ class Run:
         last = min(self.end, self.deadline + self._grace)
         if self.fallback is None:
             self.fallback = best_closed_form(self.problem, self.constraint, self.aim.utility, last)
-            self._monotone_tried = self.shape == "monotone"
         if not monotone or self._monotone_tried:
             return
-        self._monotone_tried = True
         now = time.perf_counter()
         seconds = (self.end - now) / 2 if self.end < math.inf else self._left()
         if seconds is None or seconds > 0:
-            _, solution = self._monotone(seconds, tolerance)
+            _, solution = self._monotone(seconds, tolerance, None)
             if solution.utility > self._utility(self.fallback[0]):
                 self.fallback = (solution.noise, solution.certificate)
 
-    def _monotone(self, seconds: float | None, tolerance: float) -> tuple[Run, Solution]:
+    def _monotone(self, seconds: float | None, tolerance: float, watcher: Watcher | None) -> tuple[Run, Solution]:
         """Look for the best monotone γ."""
-        watcher = self.watcher
+        self._monotone_tried = True
         run = Run(
             self.problem,
             self.objective,
@@ -352,7 +350,10 @@ class Run:
             None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may reach further
             parent=self,
         )
-        return run, run.complete(tolerance, "cuts")
+        solution = run.complete(tolerance, "cuts")
+        if solution.status is Status.TIME_LIMIT:
+            self.end = run.end  # the last proof has been
+        return run, solution
 
     def _utility(self, noise: NoiseFunction) -> float:
         return self.aim.utility(noise.values[self.problem.K // 2 + 1 :])

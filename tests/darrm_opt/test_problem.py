@@ -402,7 +402,8 @@ def test_all_voters_are_a_whole_number_like_any_other() -> None:
 )
 def test_a_number_may_be_of_any_kind(number: Any) -> None:
     assert Privacy(number) == Privacy(float(number))
-    assert Problem(np.array(11), Privacy(number), Privacy(number)).K == 11
+    eleven: Any = np.array(11)
+    assert Problem(eleven, Privacy(number), Privacy(number)).K == 11
 
 
 @pytest.mark.parametrize(

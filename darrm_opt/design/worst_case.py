@@ -59,7 +59,7 @@ def worst_case(
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
-    if not noise.values.any():
+    if not most and not noise.values.any():
         return nothing_released(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())

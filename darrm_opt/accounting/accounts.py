@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
+from darrm_opt.accounting.bit_attack import POINTS as ATTACK_POINTS
+from darrm_opt.accounting.bit_attack import attained_epsilon
 from darrm_opt.accounting.bits import MOST_WORK, POINTS, compose_bits_any_order
 from darrm_opt.accounting.closed import closed_best_slack
 from darrm_opt.accounting.loss_distribution import Pld
@@ -33,6 +35,9 @@ BITS_WORK = MOST_WORK / 10
 
 LEAST_POINTS = 1001
 """Coarsest grid of `bits`: below it the recursion is refused."""
+
+ATTACK_WORK = BITS_WORK / 10
+"""Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
 
 Counts = Counter[Release]
 """How many releases of each γ."""
@@ -109,6 +114,14 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
             "The account by profile, or optimal, knows longer sequences."
         )
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
+
+
+def attained(counts: Counts, total_delta: float) -> float | None:
+    """Return an ε that some adversary attains with releases in some order, below every account; None for too many of them."""
+    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_in_order)]
+    if sum(region.moves.shape[0] * count for region, count in parts) * ATTACK_POINTS > ATTACK_WORK:
+        return None
+    return attained_epsilon(parts, total_delta)
 
 
 ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {

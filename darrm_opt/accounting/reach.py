@@ -30,6 +30,7 @@ from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.optimal import least_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
 from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -51,6 +52,9 @@ MOST_POINTS, LEAST_POINTS, UPDATES = 2001, 501, 5e6
 COARSER, COARSEST = 2e-5, 2e-2
 """Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
 raises their total ε by half of that, at most."""
+
+TOLERANCE, MAX_EXACT = 3e-3, 40
+"""Of the region of voters that are not private, in an average over many counts; for up to so many voters it is exact."""
 
 UNLIKELY = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
@@ -293,9 +297,14 @@ def _curve(
     noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
-    one = OpenVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else Release(noise, problem).profile
+    private = problem.voter.epsilon < math.inf
+    one = Release(noise, problem).profile if private else OpenVotes(noise, problem.affected)
     if queries == 1:
         return one.delta, one.reach
-    region = one.region if isinstance(one, OpenVotes) else one.coarser(*fewer)
+    if isinstance(one, OpenVotes) and problem.K <= MAX_EXACT:
+        region = one.region
+    else:
+        profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(one, OpenVotes) else one
+        region = profile.coarser(*fewer)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from darrm_opt.accounting.accounts import ACCOUNTS, bits_total
+from darrm_opt.accounting.accounts import ACCOUNTS, attained, bits_total
 from darrm_opt.accounting.bits import POINTS
 from darrm_opt.accounting.closed import closed_delta
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
@@ -33,11 +33,15 @@ class ReleaseTotal:
         delta: total δ at which they were asked [probability].
         totals: (ε, δ) by method; ``simple`` has a δ of its own.
         refused: why a method gave none, by method.
+        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
+            account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
+            to tell.
     """
 
     delta: float
     totals: dict[str, Privacy]
     refused: dict[str, BelowLeakFloor | TooMuchWork | BackendUnavailable]
+    epsilon_at_least: float | None = None
 
     @property
     def method(self) -> str:
@@ -83,6 +87,8 @@ def best(released: Released | Release, queries: int, total_delta: float) -> Rele
     >>> total = best(solution, 20, 0.00608)
     >>> total.method, round(total.best.epsilon, 2), round(total.totals["optimal"].epsilon, 2)
     ('bits', 2.26, 4.27)
+    >>> 0.999 * total.best.epsilon < total.epsilon_at_least <= total.best.epsilon
+    True
     """
     return best_sequence([(released, queries)], total_delta)
 
@@ -109,7 +115,7 @@ def best_sequence(parts: Iterable[tuple[Released | Release, int]], total_delta: 
         if count:
             counts[release] += count
     if not counts:
-        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {})
+        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0)
     totals: dict[str, Privacy] = {}
     refused: dict[str, BelowLeakFloor | TooMuchWork | BackendUnavailable] = {}
     for name, account in ACCOUNTS.items():
@@ -117,7 +123,7 @@ def best_sequence(parts: Iterable[tuple[Released | Release, int]], total_delta: 
             totals[name] = account(counts, total_delta)
         except (BelowLeakFloor, TooMuchWork, BackendUnavailable) as err:
             refused[name] = err
-    return ReleaseTotal(total_delta, totals, refused)
+    return ReleaseTotal(total_delta, totals, refused, attained(counts, total_delta))
 
 
 def exact_epsilon(

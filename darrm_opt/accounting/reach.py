@@ -29,7 +29,7 @@ from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.optimal import least_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -293,7 +293,11 @@ def _curve(
     noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
-    one = OpenVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else Release(noise, problem).profile
+    one = (
+        OpenVotes(noise, problem.affected)
+        if problem.voter.epsilon == math.inf
+        else NoisyMajority(noise, problem).profile
+    )
     if queries == 1:
         return one.delta, one.reach
     region = one.region if isinstance(one, OpenVotes) else one.coarser(*fewer)

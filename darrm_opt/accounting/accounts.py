@@ -25,7 +25,7 @@ from darrm_opt.accounting.loss_distribution import Pld
 from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.pld import pld, pld_from_profile, pld_sequence
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence import optimal_sequence, total_loss
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import float_above
@@ -39,8 +39,8 @@ LEAST_POINTS = 1001
 ATTACK_WORK = BITS_WORK / 10
 """Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
 
-Counts = Counter[Release]
-"""How many releases of each γ."""
+Counts = Counter[NoisyMajority]
+"""How many releases of each γ, with the voters as each of them counts (`freshness`)."""
 
 
 def simple_total(counts: Counts, total_delta: float) -> Privacy:
@@ -77,6 +77,9 @@ def pld_total(counts: Counts, total_delta: float) -> Privacy:
 
 def profile_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the total by the privacy loss distribution of the exact profiles."""
+    floor = max(release.profile.delta(release.profile.reach) for release in counts)
+    if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
+        raise BelowLeakFloor(total_delta, floor, "that much one release may leak, rounding included")
     return Privacy(composed_profile(counts).epsilon(total_delta), total_delta)
 
 
@@ -142,6 +145,6 @@ def _events(counts: Counts) -> Counter[Privacy]:
     return events
 
 
-def _in_order(item: tuple[Release, int]) -> tuple[float, float, bytes]:
-    release = item[0]
-    return release.privacy.epsilon, release.privacy.delta, release.noise.values.tobytes()
+def _in_order(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
+    target = item[0].problem.target
+    return target.epsilon, target.delta, item[0].noise.values.tobytes()

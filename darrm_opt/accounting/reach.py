@@ -29,7 +29,7 @@ from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.optimal import least_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
@@ -298,7 +298,7 @@ def _curve(
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     private = problem.voter.epsilon < math.inf
-    one = Release(noise, problem).profile if private else OpenVotes(noise, problem.affected)
+    one = NoisyMajority(noise, problem).profile if private else OpenVotes(noise, problem.affected)
     if queries == 1:
         return one.delta, one.reach
     if isinstance(one, OpenVotes) and problem.K <= MAX_EXACT:

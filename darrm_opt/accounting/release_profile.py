@@ -150,7 +150,7 @@ class ReleaseProfile:
 
     def discretisation(self, count: int) -> float:
         """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
-        if self.reach == 0:
+        if self.reach < SLIVER:  # 0, rounded up
             return 1.0
         affordable = LONG_PLD // (40 * math.isqrt(max(1, count)))
         return self.reach / max(1, min(CELLS, affordable))

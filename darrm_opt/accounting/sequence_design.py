@@ -26,6 +26,7 @@ from functools import partial
 import numpy as np
 
 from darrm_opt.accounting.allowance import POINTS, PRECISION, checked_total
+from darrm_opt.accounting.freshness import counted_voters, models_total
 from darrm_opt.accounting.reach import Reach, affected_by, reached_epsilon, reached_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.sequence_program import SequenceProgram
@@ -80,6 +81,7 @@ def design_sequence(
     *,
     seeds: Sequence[NoiseFunction] = (),
     reach: Reach | None = None,
+    fresh: bool = False,
 ) -> SequenceDesign:
     """Return a γ whose releases fit a total budget, made for the whole sequence.
 
@@ -91,9 +93,12 @@ def design_sequence(
         seeds: other γ to be at least as good as, where their releases fit.
         reach: how many voters one record reaches, where chance decides it: then the problem's ``affected`` plays no part and
             the account is the average over that law. The region is made for the count that weighs most in it.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
+            taken as not private, or γ = 1 is returned where the models together are within the total.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits. Utility is that of a good γ, at least that of each seed
+        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
         that fits, not a proven optimum.
 
     Raises:
@@ -115,8 +120,13 @@ def design_sequence(
             "Use largest_allowance()."
         )
     aim = as_objective(objective)
+    if reach is None and (models := models_total(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon:
+        plain = NoiseFunction(np.ones(problem.K + 1))
+        utility = SequenceProgram(problem, aim).utility(plain)
+        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta))
+    problem = counted_voters(problem, queries, fresh=fresh)
     if reach is None:
-        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS))
+        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh))
     else:
         cost = partial(reached_epsilon, reach=reach)
         around, worst = _weighing_most(problem, queries, total, reach, seeds)

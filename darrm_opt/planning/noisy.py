@@ -12,7 +12,7 @@ from darrm_opt.accounting.accounts import bits_total, profile_total
 from darrm_opt.accounting.allowance import MOST_PROFILE_QUERIES, largest_allowance
 from darrm_opt.accounting.composition import simple
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.turning import turned_up
 from darrm_opt.baselines import subsampling as subsampled
@@ -42,7 +42,13 @@ def optimal(situation: Situation) -> Option:
     """Return γ_opt of the best target of one release of which Q fit."""
     asked = situation.released
     found = largest_allowance(
-        asked.K, asked.voter, situation.queries, situation.total, asked.affected, situation.objective
+        asked.K,
+        asked.voter,
+        situation.queries,
+        situation.total,
+        asked.affected,
+        situation.objective,
+        fresh=situation.fresh,
     )
     each, spent, account = found.target, found.total, found.account
     if spent.epsilon > situation.total.epsilon:  # it fits by the sums, which the accounts on a grid miss by a little
@@ -74,7 +80,14 @@ def optimal_sequence(situation: Situation, seeds: Sequence[NoiseFunction] = ()) 
     """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
     if situation.queries == 1:
         return Option.unfit("optimal_sequence", situation, "One release is no sequence: see optimal.")
-    found = design_sequence(situation.released, situation.queries, situation.total, situation.objective, seeds=seeds)
+    found = design_sequence(
+        situation.released,
+        situation.queries,
+        situation.total,
+        situation.objective,
+        seeds=seeds,
+        fresh=situation.fresh,
+    )
     why = f"Every bit may show what, shown {situation.queries:,} times, costs the total, and no more. {situation.composing()}"
     return _option("optimal_sequence", situation, found.noise, found.total.epsilon, "bits", why)
 
@@ -151,7 +164,7 @@ def _turned(
 
 def _cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
     """Return what Q releases of any γ cost at the total δ, and by which account; ``inf`` where nothing is proved."""
-    counts = Counter({Release(noise, situation.released): situation.queries})
+    counts = Counter({NoisyMajority(noise, situation.released): situation.queries})
     try:
         return bits_total(counts, situation.total.delta, POINTS).epsilon, "bits"
     except BelowLeakFloor:
@@ -181,7 +194,7 @@ def proved_for(noise: NoiseFunction, situation: Situation) -> Problem | None:
     """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
     asked, delta = situation.released, situation.total.delta
     try:
-        least = Release(noise, asked).profile.epsilon(delta)
+        least = NoisyMajority(noise, asked).profile.epsilon(delta)
     except BelowLeakFloor:
         return None
     for margin in MARGINS:

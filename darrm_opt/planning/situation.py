@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from darrm_opt.accounting.allowance import checked_total
+from darrm_opt.accounting.freshness import checked_fresh, counted_voters
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -83,9 +83,7 @@ class Situation:
             raise InvalidInput("queries", queries, f"a whole number of queries from 1 to {MOST_QUERIES}")
         checked_total(total)
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        given: Any = fresh
-        if not isinstance(given, bool):
-            raise InvalidInput("fresh", fresh, "True (fresh randomness in every answer) or False (trained once)")
+        fresh = checked_fresh(fresh)
         accepted = "a probability in [0.5, 1)"
         least = real_number(least_accuracy, "least_accuracy", accepted)
         if not 0.5 <= least < 1:
@@ -115,8 +113,7 @@ class Situation:
     @property
     def released(self) -> Problem:
         """The voters as one release of a γ may take them so that all releases compose; the target is the total."""
-        as_they_are = self.private and not self.fresh and self.queries > 1
-        return Problem(self.K, Privacy(math.inf) if as_they_are else self.voter, self.total, self.affected)
+        return counted_voters(self.voters, self.queries, fresh=self.fresh)
 
     def accuracy(self, noise: NoiseFunction) -> float:
         """Return Pr[release = majority that was voted] under the prior; a tie counts as right."""

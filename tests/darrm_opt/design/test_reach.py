@@ -146,7 +146,7 @@ def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, 
     gamma = noise_function(problem.K, LaplaceNoise(3.0))
     for count in (1, problem.K - 1, problem.K):
         affected = Problem(problem.K, problem.voter, problem.target, count)
-        expected = exact_epsilon(gamma, affected, queries, 0.01, points=4001)
+        expected = exact_epsilon(gamma, affected, queries, 0.01, points=4001, fresh=True)
         found = reached_epsilon(gamma, problem, queries, 0.01, Reach.exactly(count, problem.K), points=4001)
         assert found == pytest.approx(expected, rel=2e-3)
 

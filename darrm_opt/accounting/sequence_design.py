@@ -128,18 +128,18 @@ def design_sequence(
     if reach is None:
         search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh))
     else:
-        cost = partial(reached_epsilon, reach=reach)
-        around, worst = _weighing_most(problem, queries, total, reach, seeds)
+        cost = partial(reached_epsilon, reach=reach, fresh=fresh)
+        around, worst = _weighing_most(problem, queries, total, reach, seeds, fresh=fresh)
         search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION)
     return search.at_least(search.best(), seeds)
 
 
 def _weighing_most(
-    problem: Problem, queries: int, total: Privacy, reach: Reach, seeds: Sequence[NoiseFunction]
+    problem: Problem, queries: int, total: Privacy, reach: Reach, seeds: Sequence[NoiseFunction], *, fresh: bool
 ) -> tuple[Privacy, Problem]:
     """Return what the count that weighs most may cost by itself, and the problem of that count: for estimates."""
     seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
-    heavy = reached_total(seed, problem, queries, reach, total_delta=total.delta).heaviest(total.epsilon)
+    heavy = reached_total(seed, problem, queries, reach, fresh=fresh, total_delta=total.delta).heaviest(total.epsilon)
     count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
     return Privacy(total.epsilon, min(MOST_DELTA, total.delta / chance)), affected_by(problem, count)
 

@@ -213,7 +213,7 @@ class _Footing:
         """Return the total ε of releases at the total δ; raises `BelowLeakFloor` where there is none."""
         if self.reach is None:
             return exact_epsilon(noise, self.problem, queries, self.total.delta, fresh=self.fresh, points=POINTS)
-        return reached_epsilon(noise, self.taken, queries, self.total.delta, self.reach)
+        return reached_epsilon(noise, self.taken, queries, self.total.delta, self.reach, fresh=self.fresh)
 
     def cost(self, noise: NoiseFunction) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""

@@ -147,7 +147,7 @@ def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, 
     for count in (1, problem.K - 1, problem.K):
         affected = Problem(problem.K, problem.voter, problem.target, count)
         expected = exact_epsilon(gamma, affected, queries, 0.01, points=4001, fresh=True)
-        found = reached_epsilon(gamma, problem, queries, 0.01, Reach.exactly(count, problem.K), points=4001)
+        found = reached_epsilon(gamma, problem, queries, 0.01, Reach.exactly(count, problem.K), fresh=True, points=4001)
         assert found == pytest.approx(expected, rel=2e-3)
 
 
@@ -167,7 +167,7 @@ def test_who_is_never_reached_loses_nothing() -> None:
 def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries: int) -> None:
     problem, law = Problem(7, voters, Privacy(1.0)), Reach.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
-    proved = reached_epsilon(gamma, problem, queries, 1e-3, law)
+    proved = reached_epsilon(gamma, problem, queries, 1e-3, law, fresh=True)
     assert 0.85 * proved < estimated_epsilon(gamma, problem, queries, 1e-3, law) <= proved
 
 
@@ -244,3 +244,13 @@ def test_what_is_no_law_is_named() -> None:
     with pytest.raises(InvalidInput, match="the law of a record among K = 3 voters"):
         reached_total(GAMMA, OPEN, 1, Reach.exactly(1, 4))
     assert Reach.binomial(8, 0.25).mean == pytest.approx(2.0)
+
+
+def test_private_voters_trained_once_are_taken_as_not_private() -> None:
+    gamma, law = noise_function(5, LaplaceNoise(9.0)), Reach.binomial(5, 0.3)
+    voters, taken = Problem(5, Privacy(0.3), Privacy(1.0)), Problem(5, Privacy(math.inf), Privacy(1.0))
+    for queries in (1, 6):
+        once = reached_epsilon(gamma, voters, queries, 1e-3, law)
+        counted = voters if queries == 1 else taken
+        assert once == reached_epsilon(gamma, counted, queries, 1e-3, law, fresh=True)
+    assert once > reached_epsilon(gamma, voters, 6, 1e-3, law, fresh=True)

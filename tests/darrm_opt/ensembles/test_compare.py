@@ -25,7 +25,8 @@ from darrm_opt.ensembles.measured import measured
 from darrm_opt.ensembles.two_class import TwoClassVote
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.errors import InvalidInput
-from darrm_opt.priors import Histogram, SharedBeta
+from darrm_opt.noise import Array
+from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
@@ -142,7 +143,7 @@ def test_all_ways_share_the_draw(bagged: Comparison) -> None:
     law, budget = bagged.bags.reach(5), bagged.total
     for row in bagged.rows:
         if row.noise is not None:
-            finer = reached_epsilon(row.noise, bagged.problem, 4, budget.delta, law, points=8001)
+            finer = reached_epsilon(row.noise, bagged.problem, 4, budget.delta, law, fresh=True, points=8001)
             assert finer <= budget.epsilon
             worst = exact_epsilon(row.noise, bagged.problem, 4, budget.delta, fresh=True)
             own = worst if row.name == "saa" else finer
@@ -357,3 +358,29 @@ def test_what_the_command_line_refuses() -> None:
         "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", "--votes", "none.csv"
     )
     assert refused("compare", *VOTERS, "--total-epsilon", "1", "--plot", "x.gif").startswith("Error: --plot")
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_draw_does_not_make_models_trained_once_compose(*, fresh: bool) -> None:
+    """Five 0.3-DP models on subsamples of 900 of 1000 records, asked twelve times: what a table for fresh voters promises fails."""
+    K, queries, total, chance = 5, 12, Privacy(0.72, 1e-5), 0.9
+    voters = Problem(K, Privacy(0.3), Privacy(1.0))
+    table = compare(voters, queries, total, n=1000, subsample_size=900, replacement=False, fresh=fresh)
+    gamma = of(table, "optimal_sequence").noise
+    assert gamma is not None
+    x = math.exp(0.3) / (1 + math.exp(0.3))
+    ways = np.array([math.comb(queries, ones) for ones in range(queries + 1)])
+    ones = np.arange(queries + 1)
+    transcripts = np.array([ways * p**ones * (1 - p) ** (queries - ones) for p in (1 + gamma.signed) / 2])
+
+    def law(r: int, p: float) -> Array:
+        """Return the law of the released ones where r models vote 1 with chance p, once, and the others vote 1."""
+        return np.asarray(poisson_binomial(np.array([[p] * r + [1.0] * (K - r)]))[0] @ transcripts)
+
+    chances = [math.comb(K, r) * chance**r * (1 - chance) ** (K - r) for r in range(K + 1)]
+    here, there = (sum(c * law(r, p) for r, c in enumerate(chances)) for p in (x, 1 - x))
+    delta = float(np.maximum(here - math.exp(total.epsilon) * there, 0).sum())  # the draw is hidden
+    if fresh:  # a promise to other voters, that these break
+        assert delta >= 6.8e-4
+    else:
+        assert delta <= total.delta

@@ -90,7 +90,7 @@ class OptionAnswer(Answer):
 
     way: str = Field(
         description="Which way: majority, fewer_voters, optimal (γ_opt of one target), optimal_sequence (γ_opt of all queries at "
-        "once), gnmax, saa, subsampling, randomized_response."
+        "once), gnmax, permute_and_flip, exponential_mechanism, saa, subsampling, randomized_response."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
     accuracy: FiniteFloat | None = Field(

@@ -6,11 +6,13 @@ SAA with their noise too. So one account serves all of them, the exact recursion
 privacy; each way has one knob, which is turned up as far as the total budget allows; and what remains to compare is how
 often each is wrong.
 
-    optimal_sequence     γ_opt of all releases at once (`accounting.design_sequence`): never less useful than the others
+    optimal_sequence     the best γ known for all releases: `accounting.design_sequence`, γ_opt of one target or any way below
     randomized_response  γ_const, by its probability
-    subsampling          γ_Sub, by the number of voters drawn
+    subsampling          γ_Sub, by the mean number of voters drawn: a coin decides between two numbers
     double_subsampling   γ_DSub, by its allowance m
     gnmax                Gaussian noise on each count, by σ
+    permute_and_flip     Laplace (or geometric) noise on the difference of the counts, by its rate
+    exponential_mechanism  either answer with probability ∝ e^(rate·votes), by its rate
     saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record reaches
     dpbag                the same noise, accounted for by the number of voters that a record does reach
     majority             the plain majority, if it fits
@@ -34,7 +36,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.allowance import checked_total
+from darrm_opt.accounting.allowance import checked_total, largest_allowance
 from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.reach import Reach, reached_epsilon
 from darrm_opt.accounting.reach_estimate import estimated_epsilon
@@ -42,7 +44,7 @@ from darrm_opt.accounting.refusals import BelowLeakFloor
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accounting.turning import turned_up
-from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.baselines import double_subsampling, exponential_mechanism, permute_and_flip, subsampling_mixture
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.ensembles.bagging import Sampling
 from darrm_opt.ensembles.bags import Bags, checked_bags
@@ -187,6 +189,9 @@ def compare(
     footing = _Footing(problem, counted, queries, total, reach, fresh, chosen.aim(problem.K).utility, votes)
     rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
     seeds = [each.noise for each in rows if each.noise is not None]
+    if reach is None:  # a target of one release is no account of a draw
+        K, voter, affected = problem.K, problem.voter, problem.affected
+        seeds.append(largest_allowance(K, voter, queries, total, affected, chosen, fresh=fresh).solution.noise)
     design = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach, fresh=fresh)
     each = footing.spent(design.noise, 1)  # finite: all Q of them are within the total
     rows = [footing.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
@@ -287,11 +292,13 @@ def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:
     saa = (worst or footing).turned("saa", "1/scale", laplace, 1 / K, 8.0)
     return [
         footing.turned("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        footing.counted("subsampling", "m", subsampling, K),
+        footing.turned("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
         footing.counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
         footing.turned(
             "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
         ),
+        footing.turned("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
+        footing.turned("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
         saa,
         footing.turned("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
         footing.row("majority", "gamma", 1.0, _constant(K, 1.0)),

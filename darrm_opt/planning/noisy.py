@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from darrm_opt import baselines
 from darrm_opt.accounting.accounts import bits_total, profile_total
 from darrm_opt.accounting.allowance import MOST_PROFILE_QUERIES, largest_allowance
 from darrm_opt.accounting.composition import simple
@@ -15,9 +16,8 @@ from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.turning import turned_up
-from darrm_opt.baselines import subsampling as subsampled
+from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.design.certificate import verify
-from darrm_opt.ensembles.compare import most_that_fit
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.errors import BackendUnavailable, NotPrivate
 from darrm_opt.noise import NoiseFunction
@@ -127,17 +127,37 @@ def randomized_response(situation: Situation) -> Option:
 
 
 def subsampling(situation: Situation) -> Option:
-    """Return the majority of m voters drawn anew for each query."""
-    K, total = situation.K, situation.total
-    most = most_that_fit(lambda m: _cost(subsampled(K, m), situation)[0] <= total.epsilon, K)
-    if not most:
-        why = "Even the answer of a single voter, drawn anew for each query, costs more than the total."
-        return Option.unfit("subsampling", situation, why)
-    noise = subsampled(K, most)
-    epsilon, account = _cost(noise, situation)
-    drawn = "a single voter" if most == 1 else f"{most} voters"
-    why = f"The majority of {drawn} drawn anew for each query. {situation.composing()}"
-    return _option("subsampling", situation, noise, epsilon, account, why)
+    """Return the majority of a few voters drawn anew for each query, how many by a coin."""
+    K = situation.K
+    return _turned(
+        "subsampling",
+        situation,
+        lambda voters: subsampling_mixture(K, voters),
+        K - 1.0 + K % 2,
+        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
+    )
+
+
+def permute_and_flip(situation: Situation) -> Option:
+    """Return permute-and-flip: Laplace noise on the difference of the counts."""
+    return _turned(
+        "permute_and_flip",
+        situation,
+        lambda rate: baselines.permute_and_flip(situation.K, rate),
+        8.0,
+        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
+    )
+
+
+def exponential_mechanism(situation: Situation) -> Option:
+    """Return the exponential mechanism."""
+    return _turned(
+        "exponential_mechanism",
+        situation,
+        lambda rate: baselines.exponential_mechanism(situation.K, rate),
+        16.0,
+        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
+    )
 
 
 def _turned(

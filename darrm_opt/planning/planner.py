@@ -113,12 +113,21 @@ _WEIGH = {
     "fewer_voters": plain.fewer_voters,
     "optimal": noisy.optimal,
     "gnmax": noisy.gnmax,
+    "permute_and_flip": noisy.permute_and_flip,
+    "exponential_mechanism": noisy.exponential_mechanism,
     "saa": noisy.saa,
     "subsampling": noisy.subsampling,
     "randomized_response": noisy.randomized_response,
 }
 
-_FOR_FEW = {"optimal_sequence", "saa", "subsampling", "randomized_response"}
+_FOR_FEW = {
+    "optimal_sequence",
+    "permute_and_flip",
+    "exponential_mechanism",
+    "saa",
+    "subsampling",
+    "randomized_response",
+}
 """What is weighed for up to `noisy.MANY` queries only."""
 
 
@@ -142,6 +151,8 @@ def _advice(best: Option, situation: Situation) -> str:
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "gnmax": "Release the vote with Gaussian noise",
+        "permute_and_flip": "Release the vote with Laplace noise on the difference",
+        "exponential_mechanism": "Release the vote by the exponential mechanism",
         "saa": "Release the vote with Laplace noise",
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
         "randomized_response": "Release the majority with one probability, else a coin",

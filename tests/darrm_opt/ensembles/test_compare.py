@@ -38,6 +38,8 @@ WAYS = {
     "subsampling",
     "double_subsampling",
     "gnmax",
+    "permute_and_flip",
+    "exponential_mechanism",
     "saa",
     "dpbag",
     "majority",

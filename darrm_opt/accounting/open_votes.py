@@ -54,9 +54,15 @@ class OpenVotes:
         return up(math.log(float(np.max(p[finite] / q[finite]))), 8) if finite.any() else 0.0
 
     def at(self, epsilon: float) -> tuple[float, float, float]:
-        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats]: δ rounded up, and a pair that attains it but for rounding."""
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
+
+        (P, Q) is (0, 0), that of equal datasets, where no pair attains a δ above 0.
+        """
         p, q = self.pairs.T
-        best = int(np.argmax(p - math.exp(min(epsilon, LARGEST_TARGET_EPSILON)) * q))
+        shown = p - math.exp(min(epsilon, LARGEST_TARGET_EPSILON)) * q
+        best = int(np.argmax(shown))
+        if shown[best] <= 0:
+            return self.delta(epsilon), 0.0, 0.0
         return self.delta(epsilon), float(p[best]), float(q[best])
 
     @cached_property

@@ -100,6 +100,7 @@ def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
         (101, 2.0, 5, GaussianNoise.of_sigma(5.0)),
         (61, 0.3, 61, LaplaceNoise(20)),
         (401, math.inf, 1, GaussianNoise.of_sigma(50.0)),  # more vertices than lines
+        (401, math.inf, 1, GaussianNoise.of_sigma(400.0)),  # hardly any loss
         (201, math.inf, 3, LaplaceNoise(30)),
     ],
     ids=str,

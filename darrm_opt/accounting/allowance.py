@@ -25,7 +25,7 @@ from darrm_opt.accounting.bits import compose_bits
 from darrm_opt.accounting.freshness import counted_voters, models_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import NoisyMajority, Release
-from darrm_opt.accounting.turning import Turned, turned_up
+from darrm_opt.accounting.turning import Turned, never, turned_up
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -87,6 +87,7 @@ def largest_allowance(
     objective: AnyObjective | str = "rectangular",
     *,
     fresh: bool = False,
+    stop: Callable[[], bool] = never,
 ) -> Allowance:
     """Return the target of one release with which γ_opt is most useful while all releases fit a total budget.
 
@@ -99,6 +100,7 @@ def largest_allowance(
         objective: what γ_opt maximises.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        stop: asked between the steps of the search; where it is true, the best target known so far is the answer.
 
     Returns:
         The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that were
@@ -128,7 +130,7 @@ def largest_allowance(
         return Allowance(solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models")
     # The voters as they count from here on; where that is "not private", freshness changes nothing any more.
     voters = counted_voters(voters, queries, fresh=fresh)
-    search = _Search(voters, queries, total, as_objective(objective))
+    search = _Search(voters, queries, total, as_objective(objective), stop)
     solution = search.best()
     cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh)
     target = solution.problem.target
@@ -220,7 +222,10 @@ class _Search:
     Along the curve a cost is an estimate, which decides only where to look; what is returned is proved.
     """
 
-    def __init__(self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective) -> None:
+    def __init__(
+        self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective, stop: Callable[[], bool] = never
+    ) -> None:
+        self._stop = stop
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
         self._curve: dict[float, Turned[Solution]] = {}  # δ → ε, as far as it is known
         self._rows: Counts | None = None
@@ -234,11 +239,15 @@ class _Search:
         end = self._turned(lambda delta: self._estimated(0.0, delta), 1 - 1e-9, guess, SCOUT_PRECISION)
         most = 0.0 if end is None else end.value
         for share in SHARES:
-            self._look(share * most)
+            if not self._stop():
+                self._look(share * most)
         for _ in range(REFINEMENTS):
-            self._look(self._next())
+            if not self._stop():
+                self._look(self._next())
         found = [self._simple()]
-        for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].made.utility)[:FINALISTS]:
+        for delta in (
+            () if self._stop() else sorted(self._curve, key=lambda delta: -self._curve[delta].made.utility)[:FINALISTS]
+        ):
             final = self._along(delta, self._proved, self._curve[delta].value, PRECISION)
             found += [] if final is None else [final.made]
         return max(found, key=lambda solution: solution.utility)
@@ -258,7 +267,7 @@ class _Search:
     def _turned(
         self, make: Callable[[float], tuple[Solution, float]], most: float, guess: float, precision: float
     ) -> Turned[Solution] | None:
-        return turned_up(make, self._total.epsilon, most, guess=guess, precision=precision)
+        return turned_up(make, self._total.epsilon, most, guess=guess, precision=precision, stop=self._stop)
 
     def _next(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""

@@ -11,14 +11,16 @@ import numpy as np
 
 from darrm_opt.accounting.accounts import bits_total
 from darrm_opt.accounting.freshness import models_together
+from darrm_opt.accounting.reach import reached_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import NoisyMajority
-from darrm_opt.baselines import subsampling
+from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.ensembles.compare import most_that_fit
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.option import Option, Way
 from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import Privacy
+from darrm_opt.rounding import multiple_up
 
 POINTS = 8001
 """Grid points of the exact account of plain majorities: sound for any number."""
@@ -27,6 +29,8 @@ POINTS = 8001
 def majority(situation: Situation) -> Option:
     """Return the plain majority of all voters: free for trained models that are private together, else by what it costs."""
     if not situation.private:
+        if (drawn := _of_draw(situation)) is not None:
+            return drawn
         why = (
             "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite ε "
             "covers that."
@@ -64,6 +68,22 @@ def fewer_voters(situation: Situation) -> Option:
     return Option(name, True, accuracy, None, spent, "post-processing", None, None, None, n, why)  # noqa: FBT003
 
 
+def _of_draw(situation: Situation) -> Option | None:
+    """Return the plain majority of models that are not private, where the draw of their subsamples protects records enough."""
+    reach, total = situation.reach, situation.total
+    if reach is None:
+        return None
+    one = NoiseFunction(np.ones(situation.K + 1), situation.K)
+    with suppress(BelowLeakFloor):
+        epsilon = reached_epsilon(one, situation.released, situation.queries, total.delta, reach)
+        if epsilon <= total.epsilon:
+            spent = Privacy(epsilon, total.delta)
+            why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
+            Q, K = situation.queries, situation.K
+            return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
+    return None
+
+
 def _of_models(situation: Situation) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = situation.affected, situation.K, situation.total
@@ -94,6 +114,9 @@ def _of_answers(situation: Situation) -> Option:
     K, Q, total = situation.K, situation.queries, situation.total
     votes = models_together({situation.voter: situation.affected * Q}, total.delta)
     found: list[tuple[float, str]] = [(votes.epsilon, "votes")]
+    if situation.voter.delta == 0:  # half of the votes decide a majority
+        each = plain_majority_sharp(K, situation.voter, situation.affected).epsilon
+        found.append((multiple_up(Q, each), "votes"))
     one = NoiseFunction(np.ones(K + 1), K)
     with suppress(BelowLeakFloor, TooMuchWork):
         found.append(

@@ -44,8 +44,8 @@ def advice(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             argument["prior"],
             fresh=argument["fresh"],
             least_accuracy=argument["least_accuracy"],
-            **argument["draw"],
-            time_limit=argument["time_limit"],
+            **argument.get("draw", {}),
+            time_limit=argument.get("time_limit"),
         )
     )
 

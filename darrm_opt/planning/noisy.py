@@ -189,14 +189,14 @@ def _turned(
 
     def made(value: float) -> tuple[NoiseFunction, float]:
         noise = make(value)
-        return noise, _cost(noise, situation)[0]
+        return noise, cost(noise, situation)[0]
 
     budget = situation.total.epsilon
     guess = min(most, 1 / situation.K)
     end = turned_up(made, budget, most, guess=guess, precision=PRECISION, stop=situation.stop)
     if end is None:
         return Option.unfit(name, situation, TIME_IS_UP if situation.stop() else NOTHING_FITS)
-    epsilon, account = _cost(end.made, situation)
+    epsilon, account = cost(end.made, situation)
     return _option(name, situation, end.made, epsilon, account, f"{words(end.value)} {situation.composing()}")
 
 
@@ -232,7 +232,7 @@ def _pure(
     return Option(name, True, accuracy, queries, spent, "simple", end.made, problem, None, situation.K, why)  # noqa: FBT003
 
 
-def _cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
+def cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
     """Return what Q releases of any γ cost at the total δ, and by which account; ``inf`` where nothing is proved."""
     if situation.reach is not None:
         return _drawn_cost(noise, situation, situation.reach)

@@ -15,7 +15,7 @@ from darrm_opt.accounting.freshness import models_together
 from darrm_opt.accounting.release import Release
 from darrm_opt.mechanism.quota import most_releases
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.noisy import proved_for
+from darrm_opt.planning.noisy import cost, proved_for
 from darrm_opt.planning.option import Remedy
 from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy
@@ -62,6 +62,8 @@ def _useful(noise: NoiseFunction, situation: Situation) -> Release | None:
 
 
 def _fewer(release: Release, accuracy: float, situation: Situation) -> Remedy | None:
+    if situation.reach is not None:
+        return None  # a quota counts the most voters that a record reaches, not how many it does
     most = most_releases(release, situation.total, fresh=situation.fresh).queries
     if not 1 <= most < situation.queries:
         return None
@@ -71,7 +73,10 @@ def _fewer(release: Release, accuracy: float, situation: Situation) -> Remedy | 
 
 def _larger(release: Release, accuracy: float, situation: Situation) -> Remedy | None:
     total = situation.total
-    epsilon, _ = least_cost(release, situation.queries, total.delta, fresh=situation.fresh)
+    if situation.reach is None:
+        epsilon, _ = least_cost(release, situation.queries, total.delta, fresh=situation.fresh)
+    else:
+        epsilon, _ = cost(release.noise, situation)
     if not total.epsilon < epsilon <= LARGEST_TARGET_EPSILON:
         return None
     enough = Privacy(

@@ -196,7 +196,9 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
         fitting = [option for option in found.options if option.fits]
         assert fitting, (K, voter, total, fresh)
         noisy = found.verdict != "plain majority"
-        assert any("prove nothing at δ = 0" in warning for warning in found.warnings) == (noisy and total.delta == 0)
+        assert any("the ε of the releases add up" in warning for warning in found.warnings) == (
+            noisy and total.delta == 0
+        )
         for option in fitting:
             assert option.spent is not None
             assert option.spent.epsilon <= total.epsilon

@@ -46,7 +46,7 @@ class ComposeRequest(Asked):
         json_schema_extra={
             "examples": [
                 {"epsilon": 0.3, "delta": 1e-5, "queries": 100, "slack": 1e-4},
-                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4},
+                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4, "fresh": True},
             ]
         }
     )

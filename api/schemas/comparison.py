@@ -32,7 +32,9 @@ class CompareRequest(Asked):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}]
+            "examples": [
+                {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
+            ]
         }
     )
 

@@ -18,7 +18,7 @@ from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.reach import Reach, reached_epsilon, reached_total
 from darrm_opt.accounting.reach_estimate import estimated_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.ensembles.bags import Bags
 from darrm_opt.ensembles.voting import LaplaceNoise, noise_function
@@ -217,7 +217,7 @@ def test_few_counts_stand_for_all(K: int, chance: Fraction, most: int, spared: f
 def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
     gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
     direct = OpenVotes(gamma, affected)
-    searched = Release(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected)).profile
+    searched = NoisyMajority(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected)).profile
     ones = answers(gamma)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
         slope = Fraction(math.exp(epsilon))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 from darrm_opt.design.objective import FORMS
+from darrm_opt.problem import FRESH
 
 LARGEST_POINTS = 1001
 """Most points of a curve: finer than any screen."""
@@ -110,6 +111,8 @@ ReleaseDelta = Annotated[
 Affected = Annotated[
     int | None, described("How many voters one record can influence [voters]; by default K.", minimum=1)
 ]
+
+Fresh = Annotated[bool, Field(description=FRESH)]
 
 TargetEpsilon = Annotated[
     FiniteFloat | None,

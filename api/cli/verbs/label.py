@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, number
+from api.cli.options import FRESH, AsJson, number
 from api.cli.outcome import answer, say
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def label(
     ] = None,
     block: Annotated[str, Option("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
+    fresh: Annotated[bool, Option("--fresh", FRESH, panel=_BUDGET)] = False,
     json: AsJson = False,
 ) -> None:
     """Release a private label for each row of votes, within a budget that lasts.
@@ -68,7 +69,7 @@ def label(
     check_writable(account_file, "ledger")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     release = release_of(ProblemOptions(), DesignOptions(), saved)
-    account = budget(account_file, release, queries, total_epsilon, total_delta)
+    account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh)
     mechanism = PrivateMajority(release, account)
     try:
         done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows)
@@ -88,6 +89,7 @@ def label(
                     "spent": spent,
                     "left": account.limit - spent,
                     "limit": account.limit,
+                    "fresh": account.fresh,
                     "total_epsilon": None if account.budget is None else account.budget.epsilon,
                     "total_delta": None if account.budget is None else account.budget.delta,
                     "problem": problem_record(release.problem),
@@ -113,7 +115,13 @@ def needed(given: str | None, argument: str) -> str:
 
 
 def budget(
-    path: str, release: Release, queries: str | None, total_epsilon: str | None, total_delta: str | None
+    path: str,
+    release: Release,
+    queries: str | None,
+    total_epsilon: str | None,
+    total_delta: str | None,
+    *,
+    fresh: bool,
 ) -> ReleaseLedger:
     """Return the ledger at ``path``, begun if there is none; what was typed must be what it says.
 
@@ -139,11 +147,15 @@ def budget(
                 "Give --total-epsilon and --total-delta, or --queries.",
             )
         try:
-            return ReleaseLedger.create(path, release, budget=total, queries=number(queries))
+            return ReleaseLedger.create(path, release, budget=total, queries=number(queries), fresh=fresh)
         except InvalidInput as err:
             if err.argument != "ledger":  # "ledger": somebody else has just begun it
                 raise
     found = ReleaseLedger(path)
+    if fresh and not found.fresh:
+        raise InvalidInput(
+            "fresh", fresh, f"what {path} was begun with: voters that were trained once", "Leave it out."
+        )
     if total is not None and found.budget != total:
         raise InvalidInput(
             "total_epsilon", total_epsilon, f"the budget of {path}: {found.in_words}", "Or leave it out."

@@ -93,7 +93,7 @@ class PlanRequest(Asked):
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
-            raise InvalidInput("time_limit", self.time_limit, "seconds above 0")
+            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
         chosen = goal(self.prior, "prior")
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])

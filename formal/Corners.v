@@ -1,0 +1,197 @@
+(** The corners of the region of admissible voters, and why they suffice.
+
+    A voter's pair (p, p′) lies in F = {p ≤ e^ε p′ + Δ, p′ ≤ e^ε p + Δ, and the same for 1−p, 1−p′} ∩ [0,1]². With
+    x = (e^ε + Δ)/(e^ε + 1) and y = 1 − x, F is the hull of eight corners. What is proved here holds for every larger x and Δ, so
+    that a checker may round both up. f is affine in each voter's pair, so it is largest where every voter sits at a corner, and at
+    (0,0) or (1,1) where the record does not move the voter. *)
+
+From Coq Require Import Reals List Lra Lia Arith.
+From Darrm Require Import Taylor Votes.
+Import ListNotations.
+Local Open Scope R_scope.
+
+Inductive corner := Zero | One | XY | YX | Up | Down | UpToOne | DownFromOne.
+
+(** Where a corner is: (p, p′). *)
+Definition place (x D : R) (k : corner) : R * R :=
+  match k with
+  | Zero => (0, 0)
+  | One => (1, 1)
+  | XY => (x, 1 - x)
+  | YX => (1 - x, x)
+  | Up => (0, D)
+  | Down => (D, 0)
+  | UpToOne => (1 - D, 1)
+  | DownFromOne => (1, 1 - D)
+  end.
+
+Definition moving (k : corner) : bool := match k with Zero | One => false | _ => true end.
+Definition moved_corners (ks : list corner) : nat := length (filter moving ks).
+
+(** What makes x and D large enough for voters that are (ε, Δ)-DP. *)
+Definition covers (epsilon : option R) (Delta x D : R) : Prop :=
+  1 / 2 <= x <= 1 /\ 0 <= D <= 1 /\
+  match epsilon with
+  | None => x = 1
+  | Some eps => exp eps + Delta <= x * (exp eps + 1) /\ 0 <= Delta <= D
+  end.
+
+(** With the exact corners nothing is lost: they are admissible themselves. *)
+Lemma exact_corners_admissible eps Delta k :
+  0 <= eps -> 0 <= Delta <= 1 -> admissible (Some eps) Delta (place ((exp eps + Delta) / (exp eps + 1)) Delta k).
+Proof.
+  intros e d.
+  assert (1 <= exp eps) by (now apply exp_at_least_one).
+  set (E := exp eps) in *; set (x := (E + Delta) / (E + 1)).
+  assert (X : x * (E + 1) = E + Delta) by (unfold x; field; lra).
+  assert (0 <= x <= 1) by (split; nra).
+  destruct k; simpl; fold E; nra.
+Qed.
+
+Lemma exact_corners_cover eps Delta :
+  0 <= eps -> 0 <= Delta <= 1 -> covers (Some eps) Delta ((exp eps + Delta) / (exp eps + 1)) Delta.
+Proof.
+  intros e d.
+  assert (1 <= exp eps) by (now apply exp_at_least_one).
+  unfold covers; set (E := exp eps) in *; set (x := (E + Delta) / (E + 1)).
+  assert (X : x * (E + 1) = E + Delta) by (unfold x; field; lra).
+  repeat split; nra.
+Qed.
+
+Lemma exact_corners_cover_all : covers None 0 1 0.
+Proof. unfold covers; lra. Qed.
+
+Section Hull.
+
+Variables x D : R.
+Hypothesis x_range : 1 / 2 <= x <= 1.
+Hypothesis D_range : 0 <= D <= 1.
+
+(** The quarter of the polygon nearest to (1/2, 0): h + u·p + w·p′ is bounded there by its values at five corners. *)
+Lemma quarter h u w B p p' :
+  0 <= p' <= p -> p + p' <= 1 ->
+  (p' <= 1 - x -> (1 - x) * p <= x * p' + D * (1 - x - p')) ->
+  h <= B -> h + u + w <= B -> h + u * x + w * (1 - x) <= B -> h + u * (1 - x) + w * x <= B -> h + u * D <= B ->
+  h + u * p + w * p' <= B.
+Proof.
+  intros [p'0 le] half edge zero one xy yx down.
+  assert (diagonal : h + u * p' + w * p' <= B) by nra.
+  destruct (Rle_lt_dec u 0) as [u_neg|u_pos]; [nra|].
+  destruct (Rle_lt_dec p' (1 - x)) as [low|high].
+  - specialize (edge low).
+    destruct (Req_dec x 1) as [x1|x1].
+    + assert (p' = 0) by lra; subst p'; assert (p <= 1) by lra; subst x; nra.
+    + assert (0 < 1 - x) by lra.
+      apply Rmult_le_reg_l with (1 - x); [assumption|].
+      assert (u * ((1 - x) * p) <= u * (x * p' + D * (1 - x - p'))) by (apply Rmult_le_compat_l; lra).
+      assert ((1 - x - p') * (h + u * D) <= (1 - x - p') * B) by (apply Rmult_le_compat_l; lra).
+      assert (p' * (h + u * x + w * (1 - x)) <= p' * B) by (apply Rmult_le_compat_l; lra).
+      nra.
+  - assert (x > 1 / 2) by lra.
+    assert (h + u * (1 - p') + w * p' <= B); [|nra].
+    apply Rmult_le_reg_l with (2 * x - 1); [lra|].
+    assert ((x - p') * (h + u * x + w * (1 - x)) <= (x - p') * B) by (apply Rmult_le_compat_l; lra).
+    assert ((p' - (1 - x)) * (h + u * (1 - x) + w * x) <= (p' - (1 - x)) * B) by (apply Rmult_le_compat_l; lra).
+    nra.
+Qed.
+
+(** Every admissible pair is in the hull of the corners: what is affine and at most B at the corners is at most B there. *)
+Theorem hull epsilon Delta h u w B v :
+  covers epsilon Delta x D -> admissible epsilon Delta v ->
+  (forall k, h + u * fst (place x D k) + w * snd (place x D k) <= B) ->
+  h + u * fst v + w * snd v <= B.
+Proof.
+  intros cov adm corners; destruct v as [p p']; simpl.
+  pose proof (corners Zero); pose proof (corners One); pose proof (corners XY); pose proof (corners YX);
+    pose proof (corners Up); pose proof (corners Down); pose proof (corners UpToOne); pose proof (corners DownFromOne);
+    clear corners; simpl in *.
+  assert (edges : 0 <= p <= 1 /\ 0 <= p' <= 1
+    /\ (p' <= 1 - x -> (1 - x) * p <= x * p' + D * (1 - x - p'))
+    /\ (p <= 1 - x -> (1 - x) * p' <= x * p + D * (1 - x - p))
+    /\ (1 - p <= 1 - x -> (1 - x) * (1 - p') <= x * (1 - p) + D * (1 - x - (1 - p)))
+    /\ (1 - p' <= 1 - x -> (1 - x) * (1 - p) <= x * (1 - p') + D * (1 - x - (1 - p')))).
+  { unfold covers, admissible in *; destruct epsilon as [eps|].
+    - destruct cov as (_ & _ & big & Dl), adm as (? & ? & e1 & e2 & e3 & e4); set (E := exp eps) in *.
+      assert (key : forall s s', s <= E * s' + Delta -> 0 <= s' -> s' <= 1 - x -> (1 - x) * s <= x * s' + D * (1 - x - s')).
+      { intros s s' e s0 low.
+        assert ((1 - x) * s <= (1 - x) * (E * s' + Delta)) by (apply Rmult_le_compat_l; lra).
+        assert (s' * (E + Delta) <= s' * (x * (E + 1))) by (apply Rmult_le_compat_l; lra).
+        assert (Delta * (1 - x - s') <= D * (1 - x - s')) by (apply Rmult_le_compat_r; lra).
+        nra. }
+      repeat split; try lra; intros; apply key; lra.
+    - destruct cov as (_ & _ & ->), adm as (? & ? & _); repeat split; try lra; intros low.
+      + replace p' with 0 by lra; lra.
+      + replace p with 0 by lra; lra.
+      + replace p with 1 by lra; lra.
+      + replace p' with 1 by lra; lra. }
+  destruct edges as (? & ? & e1 & e2 & e3 & e4).
+  destruct (Rle_lt_dec p' p), (Rle_lt_dec (p + p') 1).
+  - apply quarter; try lra; auto.
+  - replace (h + u * p + w * p') with ((h + u + w) + (- w) * (1 - p') + (- u) * (1 - p)) by ring.
+    apply quarter; try lra; auto.
+  - replace (h + u * p + w * p') with (h + w * p' + u * p) by ring.
+    apply quarter; try lra; auto.
+  - replace (h + u * p + w * p') with ((h + u + w) + (- u) * (1 - p) + (- w) * (1 - p')) by ring.
+    apply quarter; try lra; auto.
+Qed.
+
+(** What p and 1 − p′ are at a list of corners. *)
+Definition on_data (ks : list corner) : list R := map (fun k => fst (place x D k)) ks.
+Definition on_neighbour (ks : list corner) : list R := map (fun k => 1 - snd (place x D k)) ks.
+
+Lemma one_voter epsilon Delta v (a b : R -> R) a0 a1 b0 b1 B :
+  covers epsilon Delta x D -> admissible epsilon Delta v ->
+  (forall t, a t = (1 - t) * a0 + t * a1) -> (forall t, b t = (1 - t) * b0 + t * b1) ->
+  (forall k, (Nat.b2n (moving k) <= Nat.b2n (moves v))%nat -> a (fst (place x D k)) + b (1 - snd (place x D k)) <= B) ->
+  a (fst v) + b (1 - snd v) <= B.
+Proof.
+  intros cov adm affine_a affine_b corners.
+  destruct (moves v) eqn:m.
+  - rewrite affine_a, affine_b.
+    replace ((1 - fst v) * a0 + fst v * a1 + ((1 - (1 - snd v)) * b0 + (1 - snd v) * b1))
+      with ((a0 + b1) + (a1 - a0) * fst v + (b0 - b1) * snd v) by ring.
+    apply (hull epsilon Delta); auto; intros k; specialize (corners k ltac:(destruct (moving k); simpl; lia)).
+    rewrite affine_a, affine_b in corners; lra.
+  - assert (range : 0 <= fst v <= 1) by (destruct v; unfold admissible in adm; simpl; tauto).
+    unfold moves in m; destruct Req_EM_T as [same|]; [rewrite <- same|discriminate].
+    pose proof (corners Zero ltac:(simpl; lia)) as zero; pose proof (corners One ltac:(simpl; lia)) as one; simpl in zero, one.
+    rewrite affine_a, affine_b in *; nra.
+Qed.
+
+(** Theorem (a), the part about corners: f is largest where every voter sits at a corner, and no voter that the record does not
+    move sits at a corner that moves. *)
+Theorem corners_suffice epsilon Delta c B voters : covers epsilon Delta x D -> Forall (admissible epsilon Delta) voters ->
+  forall a b : nat -> R,
+  (forall ks, length ks = length voters -> (moved_corners ks <= moved voters)%nat ->
+     blossom (on_data ks) a + c * blossom (on_neighbour ks) b <= B) ->
+  blossom (map fst voters) a + c * blossom (map (fun v => 1 - snd v) voters) b <= B.
+Proof.
+  intros cov adm; induction adm as [|v voters adm _ IH]; intros a b corners; [now apply (corners [])|].
+  cbn [map blossom]; apply IH; intros ks len few.
+  apply (one_voter epsilon Delta v (fun t => blossom (on_data ks) (step t a)) (fun t => c * blossom (on_neighbour ks) (step t b))
+    (blossom (on_data ks) a) (blossom (on_data ks) (fun l => a (S l)))
+    (c * blossom (on_neighbour ks) b) (c * blossom (on_neighbour ks) (fun l => b (S l)))); auto.
+  - intros t; apply (blossom_cons t).
+  - intros t; change (blossom (on_neighbour ks) (step t b)) with (blossom (t :: on_neighbour ks) b); rewrite blossom_cons; ring.
+  - intros k le; apply (corners (k :: ks)); [simpl; congruence|].
+    unfold moved_corners, moved in *; simpl; destruct (moving k), (moves v); simpl in *; lia.
+Qed.
+
+End Hull.
+
+(** Theorem (a): if f is within its limit at every list of K corners of which at most r move, then whatever K independent admissible
+    voters do of which the record moves at most r, both outputs are (target, δ)-DP. With x and D exact ([exact_corners_cover]) and
+    c = e^target this is the constraint of the design itself; larger x and D and a smaller c are sound as well. *)
+Theorem private_by_corners K r epsilon Delta target delta gamma x D c :
+  covers epsilon Delta x D ->
+  noise_function K gamma ->
+  c <= exp target ->
+  (forall ks, length ks = K -> (moved_corners ks <= r)%nat ->
+     blossom (on_data x D ks) (signed K gamma) + c * blossom (on_neighbour x D ks) (signed K gamma) <= c - 1 + 2 * delta) ->
+  private_release K r epsilon Delta target delta gamma.
+Proof.
+  intros cov noise le corners; apply private_by_f with c; auto; intros voters len adm few.
+  destruct cov as (xr & Dr & e) eqn:E; clear E.
+  apply (corners_suffice x D xr Dr epsilon Delta); [unfold covers; auto|assumption|].
+  intros ks len' few'; apply corners; lia.
+Qed.

@@ -17,15 +17,15 @@ Inductive goal := Target (epsilon : Q) | Allowance (m : Q).
 Record input := {
   voters : nat;            (* K *)
   affected : nat;          (* r: voters that one record can influence *)
-  epsilon : option Q;      (* ε of a voter; None: the voters are not private *)
-  Delta : Q;               (* Δ of a voter *)
-  aim : goal;
-  delta : Q;               (* δ of the release *)
+  voter_epsilon : option Q;  (* ε of a voter; None: the voters are not private *)
+  voter_Delta : Q;         (* Δ of a voter *)
+  aim : goal;              (* ε of the release *)
+  release_delta : Q;       (* δ of the release *)
   gamma : list Q           (* γ(0), ..., γ(K) *)
 }.
 
 Definition target (i : input) : Q :=
-  match aim i, epsilon i with
+  match aim i, voter_epsilon i with
   | Target t, _ => t
   | Allowance m, Some eps => m * eps
   | Allowance _, None => 0
@@ -59,8 +59,8 @@ Definition signed_up (one : Z) (K : nat) (gamma : list Q) : list Z :=
 
 (** What the search needs, at 2^bits: Δ rounded up, e^(−ε) rounded down, the corner x rounded up, and e^target rounded down. *)
 Definition corner_D (bits : Z) (i : input) : Z :=
-  match epsilon i with Some _ => up (Z.shiftl 1 bits) (Delta i) | None => 0%Z end.
-Definition shrinkage (bits : Z) (i : input) : Z := match epsilon i with Some eps => exp_of bits (- eps) | None => 0%Z end.
+  match voter_epsilon i with Some _ => up (Z.shiftl 1 bits) (voter_Delta i) | None => 0%Z end.
+Definition shrinkage (bits : Z) (i : input) : Z := match voter_epsilon i with Some eps => exp_of bits (- eps) | None => 0%Z end.
 Definition corner_x (bits : Z) (i : input) : Z :=
   let one := Z.shiftl 1 bits in
   let s := shrinkage bits i in
@@ -74,13 +74,13 @@ Definition check (bits : Z) (i : input) : bool :=
   let x := corner_x bits i in
   let c := factor bits i in
   (0 <? bits)%Z
-  && match aim i, epsilon i with Allowance _, None => false | _, _ => true end
-  && match epsilon i with Some eps => within 0 eps 1000 && within 0 (Delta i) 1 | None => true end
-  && within 0 (target i) 1000 && within 0 (delta i) 1
+  && match aim i, voter_epsilon i with Allowance _, None => false | _, _ => true end
+  && match voter_epsilon i with Some eps => within 0 eps 1000 && within 0 (voter_Delta i) 1 | None => true end
+  && within 0 (target i) 1000 && within 0 (release_delta i) 1
   && is_noise_function (voters i) (gamma i)
   && (D <=? one)%Z && (one <=? 2 * x)%Z && (x <=? one)%Z
   && ((one - x) * one <=? s * (x - D))%Z  (* x ≥ (e^ε + Δ)/(e^ε + 1) *)
-  && search_within bits x D c ((c - one + 2 * down one (delta i)) * one)
+  && search_within bits x D c ((c - one + 2 * down one (release_delta i)) * one)
        (Nat.min (affected i) (voters i)) (signed_up one (voters i) (gamma i)).
 
 (** ** Soundness *)
@@ -92,7 +92,7 @@ Definition noise (i : input) (l : nat) : R := Q2R (nth l (gamma i) 0%Q).
 
 Definition claim (i : input) : Prop :=
   noise_function (voters i) (noise i) /\
-  private_release (voters i) (affected i) (option_map Q2R (epsilon i)) (Q2R (Delta i)) (Q2R (target i)) (Q2R (delta i)) (noise i).
+  private_release (voters i) (affected i) (option_map Q2R (voter_epsilon i)) (Q2R (voter_Delta i)) (Q2R (target i)) (Q2R (release_delta i)) (noise i).
 
 Lemma Q2R_num q : Q2R q * IZR (QDen q) = IZR (Qnum q).
 Proof. unfold Q2R; field; apply not_0_IZR; discriminate. Qed.
@@ -216,9 +216,9 @@ Proof.
   assert (c0 : (0 <= c)%Z).
   { apply le_IZR; rewrite <- (scaled bits positive c); apply Rmult_le_pos; [exact c_pos|fold one; lra]. }
   assert (D0 : (0 <= D)%Z).
-  { unfold D, corner_D in *; destruct (epsilon i); [|lia]; apply andb_prop in voter_range; destruct voter_range as [_ dr].
+  { unfold D, corner_D in *; destruct (voter_epsilon i); [|lia]; apply andb_prop in voter_range; destruct voter_range as [_ dr].
     apply within_sound in dr; rewrite RMicromega.Q2R_0 in dr.
-    pose proof (up_above bits positive (Delta i)) as above.
+    pose proof (up_above bits positive (voter_Delta i)) as above.
     apply le_IZR; rewrite <- (scaled bits positive (up _ _)); apply Rmult_le_pos; fold one in above |- *; lra. }
   pose proof (value_between bits positive D ltac:(fold one; lia)) as D_range.
   pose proof (value_between bits positive x ltac:(fold one; lia)) as x_range.
@@ -226,14 +226,14 @@ Proof.
     fold one in X, DD, S.
   assert (half : 1 / 2 <= value bits x).
   { apply IZR_le in x_low; rewrite mult_IZR in x_low; apply Rmult_le_reg_r with (IZR one); lra. }
-  assert (cov : covers (option_map Q2R (epsilon i)) (Q2R (Delta i)) (value bits x) (value bits D)).
+  assert (cov : covers (option_map Q2R (voter_epsilon i)) (Q2R (voter_Delta i)) (value bits x) (value bits D)).
   { apply IZR_le in x_covers; rewrite !mult_IZR, !minus_IZR, <- X, <- DD, <- S in x_covers.
     assert (covering : 1 - value bits x <= value bits s * (value bits x - value bits D)).
     { apply Rmult_le_reg_r with (IZR one * IZR one); nra. }
     repeat split; try lra.
-    destruct (epsilon i) as [eps|] eqn:voter; cbn [option_map].
+    destruct (voter_epsilon i) as [eps|] eqn:voter; cbn [option_map].
     - apply andb_prop in voter_range; destruct voter_range as [_ dr]; apply within_sound in dr; rewrite RMicromega.Q2R_0 in dr.
-      assert (above : Q2R (Delta i) <= value bits D).
+      assert (above : Q2R (voter_Delta i) <= value bits D).
       { unfold D, corner_D; rewrite voter; apply up_above, positive. }
       assert (s_range : 0 <= value bits s <= / exp (Q2R eps)).
       { unfold s, shrinkage; rewrite voter, <- exp_Ropp, <- Q2R_opp; apply exp_of_sound, positive. }
@@ -249,11 +249,11 @@ Proof.
   pose proof (search_sound bits x D c _ ltac:(lia) ltac:(fold one; lia) ltac:(fold one; lia) c0 (voters i) (Nat.min (affected i) (voters i)) _ _ ks
     (signed_up_above bits positive (voters i) (gamma i)) (Nat.le_min_r _ _) searched len few') as bound.
   fold one in bound; rewrite !mult_IZR, plus_IZR, minus_IZR, mult_IZR in bound.
-  pose proof (down_below bits positive (delta i)) as low; fold one in low.
-  rewrite <- !(scaled bits positive) with (z := c) in bound; rewrite <- !(scaled bits positive) with (z := down one (delta i)) in bound.
+  pose proof (down_below bits positive (release_delta i)) as low; fold one in low.
+  rewrite <- !(scaled bits positive) with (z := c) in bound; rewrite <- !(scaled bits positive) with (z := down one (release_delta i)) in bound.
   fold one in bound; unfold noise.
   set (fk := _ + _) in *; clearbody fk.
-  apply Rle_trans with (value bits c - 1 + 2 * value bits (down one (delta i))); [|lra].
+  apply Rle_trans with (value bits c - 1 + 2 * value bits (down one (release_delta i))); [|lra].
   apply Rmult_le_reg_r with (IZR one * IZR one); [nra|]; lra.
 Qed.
 

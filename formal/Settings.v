@@ -1,0 +1,1 @@
+From Darrm Require Import Checker.

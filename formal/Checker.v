@@ -75,7 +75,7 @@ Definition check (bits : Z) (i : input) : bool :=
   let c := factor bits i in
   (0 <? bits)%Z
   && match aim i, voter_epsilon i with Allowance _, None => false | _, _ => true end
-  && match voter_epsilon i with Some eps => within 0 eps 1000 && within 0 (voter_Delta i) 1 | None => true end
+  && match voter_epsilon i with Some eps => Qle_bool 0 eps && within 0 (voter_Delta i) 1 | None => true end
   && within 0 (target i) 1000 && within 0 (release_delta i) 1
   && is_noise_function (voters i) (gamma i)
   && (D <=? one)%Z && (one <=? 2 * x)%Z && (x <=? one)%Z
@@ -257,4 +257,5 @@ Proof.
   apply Rmult_le_reg_r with (IZR one * IZR one); [nra|]; lra.
 Qed.
 
+Check check_sound.
 Print Assumptions check_sound.

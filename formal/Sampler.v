@@ -126,4 +126,5 @@ Proof.
   destruct bit, (K <? 2 * l)%nat, (2 * l <? K)%nat; simpl; field.
 Qed.
 
+Check released_exactly.
 Print Assumptions released_exactly.

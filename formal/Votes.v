@@ -56,6 +56,9 @@ Definition admissible (epsilon : option R) (Delta : R) (v : R * R) : Prop :=
 Definition moves (v : R * R) : bool := if Req_EM_T (fst v) (snd v) then false else true.
 Definition moved (voters : list (R * R)) : nat := length (filter moves voters).
 
+Lemma moved_at_most voters : (moved voters <= length voters)%nat.
+Proof. unfold moved; induction voters as [|v voters IH]; simpl; [auto|]; destruct (moves v); simpl; lia. Qed.
+
 (** The claim of a certificate: for any K independent admissible voters of which the record moves at most r, releasing one bit
     is (target, δ)-DP, whichever bit it is. Neighbouring datasets may be exchanged: so may [fst] and [snd]. *)
 Definition private_release (K r : nat) (epsilon : option R) (Delta target delta : R) (gamma : nat -> R) : Prop :=

@@ -49,3 +49,5 @@ Qed.
 Example mnist_scaled_up :
   check 64 (teachers (892 # 10000)%Q (map (fun q => q * (1000000001 # 1000000000))%Q mnist_gamma)) = false.
 Proof. vm_compute; reflexivity. Qed.
+
+Print Assumptions mnist_in_full.

@@ -195,3 +195,17 @@ Proof.
   apply (corners_suffice x D xr Dr epsilon Delta); [unfold covers; auto|assumption|].
   intros ks len' few'; apply corners; lia.
 Qed.
+
+(** The same with the numbers of the design itself: m, and the exact corners of (ε, Δ)-DP voters. *)
+Corollary private_by_exact_corners K r eps Delta m delta gamma :
+  0 <= eps -> 0 <= Delta <= 1 -> noise_function K gamma ->
+  (let x := (exp eps + Delta) / (exp eps + 1) in
+   let c := exp (m * eps) in
+   forall ks, length ks = K -> (moved_corners ks <= r)%nat ->
+     blossom (on_data x Delta ks) (signed K gamma) + c * blossom (on_neighbour x Delta ks) (signed K gamma) <= c - 1 + 2 * delta) ->
+  private_release K r (Some eps) Delta (m * eps) delta gamma.
+Proof.
+  intros e d noise corners.
+  apply (private_by_corners _ _ _ _ _ _ _ ((exp eps + Delta) / (exp eps + 1)) Delta (exp (m * eps))); auto using exact_corners_cover.
+  right; reflexivity.
+Qed.

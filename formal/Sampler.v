@@ -34,11 +34,11 @@ Fixpoint fraction (B : nat) (digits : list nat) : R :=
   | h :: rest => (INR h + fraction B rest) / INR B
   end.
 
-(** Digits are below B, or the number is 1: the digit B, and nothing after it. *)
+(** Digits are below B, or the number is 1: the digit B, and zeros after it. *)
 Fixpoint well_formed (B : nat) (digits : list nat) : Prop :=
   match digits with
   | [] => True
-  | h :: rest => ((h < B)%nat \/ h = B /\ rest = []) /\ well_formed B rest
+  | h :: rest => ((h < B)%nat \/ h = B /\ Forall (fun d => d = 0%nat) rest) /\ well_formed B rest
   end.
 
 (** What is released, from the words and one fair coin. *)
@@ -89,6 +89,9 @@ Proof.
   rewrite E; field; apply not_0_INR; lia.
 Qed.
 
+Lemma fraction_zeros B digits : Forall (fun d => d = 0%nat) digits -> fraction B digits = 0.
+Proof. induction 1 as [|d digits zero _ IH]; simpl; [reflexivity|]; rewrite zero, IH; simpl; unfold Rdiv; ring. Qed.
+
 (** Theorem (e): the words are below the digits with probability Σ h_i·B^(−i). *)
 Theorem accepted_exactly B digits : (0 < B)%nat -> well_formed B digits ->
   over_words B (length digits) (fun words => if below words digits then 1 else 0) = fraction B digits.
@@ -96,9 +99,9 @@ Proof.
   intros pos; induction digits as [|h digits IH]; [reflexivity|]; intros [range form].
   cbn [length over_words fraction]; f_equal.
   rewrite (total_ext _ (fun u => if (u <? h)%nat then 1 else if (u =? h)%nat then fraction B digits else 0)).
-  - rewrite total_below; destruct range as [lt|[-> ->]].
+  - rewrite total_below; destruct range as [lt|[-> zeros]].
     + rewrite Nat.min_l by lia; destruct (Nat.ltb_spec h B); [reflexivity|lia].
-    + rewrite Nat.min_id, Nat.ltb_irrefl; reflexivity.
+    + rewrite Nat.min_id, Nat.ltb_irrefl, (fraction_zeros _ _ zeros); reflexivity.
   - intros u _; cbn [below]; destruct (u <? h)%nat; [now apply over_words_const|].
     destruct (u =? h)%nat; [now apply IH|now apply over_words_const].
 Qed.
@@ -124,6 +127,36 @@ Proof.
     - intros words; unfold released, yes, no; destruct (below words h); ring. }
   rewrite !E, exact; unfold majority.
   destruct bit, (K <? 2 * l)%nat, (2 * l <? K)%nat; simpl; field.
+Qed.
+
+(** Every dyadic number of [0, 1] has such digits: n digits in base B = 2^w of z / B^n, from the first on. *)
+Fixpoint digits_of (B n z : nat) : list nat :=
+  match n with O => [] | S m => (z / B ^ m)%nat :: digits_of B m (z mod B ^ m) end.
+
+Lemma digits_of_zero B n : (0 < B)%nat -> Forall (fun d => d = 0%nat) (digits_of B n 0).
+Proof.
+  intros pos; induction n as [|n IH]; simpl; constructor.
+  - apply Nat.div_0_l, Nat.pow_nonzero; lia.
+  - now rewrite Nat.mod_0_l by (apply Nat.pow_nonzero; lia).
+Qed.
+
+Theorem digits_exist B n : (0 < B)%nat -> forall z, (z <= B ^ n)%nat -> (0 < n)%nat ->
+  length (digits_of B n z) = n /\ well_formed B (digits_of B n z) /\ fraction B (digits_of B n z) = INR z / INR (B ^ n).
+Proof.
+  intros pos z le some.
+  assert (all : forall n z, (z < B ^ n \/ z = B ^ n /\ 0 < n)%nat ->
+    length (digits_of B n z) = n /\ well_formed B (digits_of B n z) /\ fraction B (digits_of B n z) = INR z / INR (B ^ n)).
+  { clear n z le some; induction n as [|n IH]; intros z range.
+    - simpl in range; assert (z = 0%nat) as -> by lia; simpl; repeat split; lra.
+    - assert (nonzero : (B ^ n <> 0)%nat) by (apply Nat.pow_nonzero; lia).
+      destruct (IH (z mod B ^ n)%nat) as (len & form & frac); [left; now apply Nat.mod_upper_bound|].
+      cbn [digits_of length well_formed fraction]; rewrite len, frac; repeat split; [|exact form|].
+      + destruct range as [lt|[-> _]].
+        * left; apply Nat.div_lt_upper_bound; [assumption|]; rewrite Nat.mul_comm; exact lt.
+        * right; simpl; rewrite Nat.div_mul, Nat.mod_mul by assumption; split; [reflexivity|now apply digits_of_zero].
+      + pose proof (Nat.div_mod z (B ^ n) nonzero) as E; apply (f_equal INR) in E; rewrite plus_INR, mult_INR in E.
+        cbn [Nat.pow]; rewrite mult_INR, E; field; split; apply not_0_INR; lia. }
+  apply all; destruct (Nat.eq_dec z (B ^ n)); [right; auto|left; lia].
 Qed.
 
 Check released_exactly.

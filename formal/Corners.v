@@ -67,44 +67,85 @@ Variables x D : R.
 Hypothesis x_range : 1 / 2 <= x <= 1.
 Hypothesis D_range : 0 <= D <= 1.
 
-(** The quarter of the polygon nearest to (1/2, 0): h + u·p + w·p′ is bounded there by its values at five corners. *)
-Lemma quarter h u w B p p' :
-  0 <= p' <= p -> p + p' <= 1 ->
-  (p' <= 1 - x -> (1 - x) * p <= x * p' + D * (1 - x - p')) ->
-  h <= B -> h + u + w <= B -> h + u * x + w * (1 - x) <= B -> h + u * (1 - x) + w * x <= B -> h + u * D <= B ->
-  h + u * p + w * p' <= B.
+(** Convex combinations of the corners. *)
+Inductive in_hull : R -> R -> Prop :=
+  | at_corner k : in_hull (fst (place x D k)) (snd (place x D k))
+  | between t p p' q q' : 0 <= t <= 1 -> in_hull p p' -> in_hull q q' ->
+      in_hull (t * p + (1 - t) * q) (t * p' + (1 - t) * q').
+
+(** What is affine and at most B at the corners is at most B on their hull. *)
+Lemma affine_on_hull h u w B p p' : in_hull p p' ->
+  (forall k, h + u * fst (place x D k) + w * snd (place x D k) <= B) -> h + u * p + w * p' <= B.
 Proof.
-  intros [p'0 le] half edge zero one xy yx down.
-  assert (diagonal : h + u * p' + w * p' <= B) by nra.
-  destruct (Rle_lt_dec u 0) as [u_neg|u_pos]; [nra|].
-  destruct (Rle_lt_dec p' (1 - x)) as [low|high].
-  - specialize (edge low).
-    destruct (Req_dec x 1) as [x1|x1].
-    + assert (p' = 0) by lra; subst p'; assert (p <= 1) by lra; subst x; nra.
-    + assert (0 < 1 - x) by lra.
-      apply Rmult_le_reg_l with (1 - x); [assumption|].
-      assert (u * ((1 - x) * p) <= u * (x * p' + D * (1 - x - p'))) by (apply Rmult_le_compat_l; lra).
-      assert ((1 - x - p') * (h + u * D) <= (1 - x - p') * B) by (apply Rmult_le_compat_l; lra).
-      assert (p' * (h + u * x + w * (1 - x)) <= p' * B) by (apply Rmult_le_compat_l; lra).
-      nra.
-  - assert (x > 1 / 2) by lra.
-    assert (h + u * (1 - p') + w * p' <= B); [|nra].
-    apply Rmult_le_reg_l with (2 * x - 1); [lra|].
-    assert ((x - p') * (h + u * x + w * (1 - x)) <= (x - p') * B) by (apply Rmult_le_compat_l; lra).
-    assert ((p' - (1 - x)) * (h + u * (1 - x) + w * x) <= (p' - (1 - x)) * B) by (apply Rmult_le_compat_l; lra).
-    nra.
+  intros inside corners; induction inside as [k|t p p' q q' range _ here _ there]; [apply corners|].
+  replace (h + u * (t * p + (1 - t) * q) + w * (t * p' + (1 - t) * q'))
+    with (t * (h + u * p + w * p') + (1 - t) * (h + u * q + w * q')) by ring.
+  nra.
 Qed.
 
-(** Every admissible pair is in the hull of the corners: what is affine and at most B at the corners is at most B there. *)
-Theorem hull epsilon Delta h u w B v :
-  covers epsilon Delta x D -> admissible epsilon Delta v ->
-  (forall k, h + u * fst (place x D k) + w * snd (place x D k) <= B) ->
-  h + u * fst v + w * snd v <= B.
+Lemma in_hull_eq p p' q q' : in_hull p p' -> p = q -> p' = q' -> in_hull q q'.
+Proof. now intros inside -> ->. Qed.
+
+Lemma segment a b p q : in_hull a q -> in_hull b q -> a <= p <= b -> in_hull p q.
 Proof.
-  intros cov adm corners; destruct v as [p p']; simpl.
-  pose proof (corners Zero); pose proof (corners One); pose proof (corners XY); pose proof (corners YX);
-    pose proof (corners Up); pose proof (corners Down); pose proof (corners UpToOne); pose proof (corners DownFromOne);
-    clear corners; simpl in *.
+  intros A B range; destruct (Req_dec a b) as [same|differ].
+  - apply (in_hull_eq a q); [assumption|lra|reflexivity].
+  - assert (0 < b - a) by lra.
+    assert (t : 0 <= (b - p) / (b - a) <= 1).
+    { split; apply Rmult_le_reg_r with (b - a); try assumption;
+        replace ((b - p) / (b - a) * (b - a)) with (b - p) by (field; lra); lra. }
+    apply (in_hull_eq _ _ _ _ (between ((b - p) / (b - a)) _ _ _ _ t A B)); field; lra.
+Qed.
+
+(** The symmetries of the corners: exchange the two datasets, exchange the two answers. *)
+Lemma swapped p p' : in_hull p p' -> in_hull p' p.
+Proof.
+  induction 1 as [k|t p p' q q' range _ here _ there]; [|now apply between].
+  destruct k; [apply (at_corner Zero)|apply (at_corner One)|apply (at_corner YX)|apply (at_corner XY)|apply (at_corner Down)
+    |apply (at_corner Up)|apply (at_corner DownFromOne)|apply (at_corner UpToOne)].
+Qed.
+
+Lemma reflected p p' : in_hull p p' -> in_hull (1 - p) (1 - p').
+Proof.
+  induction 1 as [k|t p p' q q' range _ here _ there].
+  - destruct k;
+      [ apply (in_hull_eq _ _ _ _ (at_corner One)) | apply (in_hull_eq _ _ _ _ (at_corner Zero))
+      | apply (in_hull_eq _ _ _ _ (at_corner YX)) | apply (in_hull_eq _ _ _ _ (at_corner XY))
+      | apply (in_hull_eq _ _ _ _ (at_corner DownFromOne)) | apply (in_hull_eq _ _ _ _ (at_corner UpToOne))
+      | apply (in_hull_eq _ _ _ _ (at_corner Down)) | apply (in_hull_eq _ _ _ _ (at_corner Up)) ]; simpl; ring.
+  - apply (in_hull_eq _ _ _ _ (between t _ _ _ _ range here there)); ring.
+Qed.
+
+(** The quarter of the polygon nearest to (1/2, 0): along p′, from the diagonal to the edge (Δ,0) – (x,y), or (x,y) – (1/2, 1/2). *)
+Lemma quarter p p' :
+  0 <= p' <= p -> p + p' <= 1 -> (p' <= 1 - x -> (1 - x) * p <= x * p' + D * (1 - x - p')) -> in_hull p p'.
+Proof.
+  intros [p'0 le] half edge.
+  assert (diagonal : in_hull p' p').
+  { apply (in_hull_eq _ _ _ _ (between p' _ _ _ _ ltac:(lra) (at_corner One) (at_corner Zero))); simpl; ring. }
+  destruct (Rle_lt_dec p' (1 - x)) as [low|high]; [destruct (Req_dec x 1) as [x1|x1]|].
+  - apply (segment p' 1); [assumption| |lra].
+    apply (in_hull_eq _ _ _ _ (at_corner XY)); simpl; lra.
+  - specialize (edge low); assert (0 < 1 - x) by lra.
+    assert (t : 0 <= p' / (1 - x) <= 1).
+    { split; apply Rmult_le_reg_r with (1 - x); try assumption;
+        replace (p' / (1 - x) * (1 - x)) with p' by (field; lra); lra. }
+    apply (segment p' ((x * p' + D * (1 - x - p')) / (1 - x))); [assumption| |split; [assumption|]].
+    + apply (in_hull_eq _ _ _ _ (between (p' / (1 - x)) _ _ _ _ t (at_corner XY) (at_corner Down))); simpl; field; lra.
+    + apply Rmult_le_reg_r with (1 - x); [assumption|].
+      replace ((x * p' + D * (1 - x - p')) / (1 - x) * (1 - x)) with (x * p' + D * (1 - x - p')) by (field; lra); lra.
+  - assert (0 < 2 * x - 1) by lra.
+    assert (t : 0 <= (x - p') / (2 * x - 1) <= 1).
+    { split; apply Rmult_le_reg_r with (2 * x - 1); try assumption;
+        replace ((x - p') / (2 * x - 1) * (2 * x - 1)) with (x - p') by (field; lra); lra. }
+    apply (segment p' (1 - p')); [assumption| |lra].
+    apply (in_hull_eq _ _ _ _ (between ((x - p') / (2 * x - 1)) _ _ _ _ t (at_corner XY) (at_corner YX))); simpl; field; lra.
+Qed.
+
+(** Every admissible pair is a convex combination of the corners. *)
+Theorem hull epsilon Delta p p' : covers epsilon Delta x D -> admissible epsilon Delta (p, p') -> in_hull p p'.
+Proof.
+  intros cov adm.
   assert (edges : 0 <= p <= 1 /\ 0 <= p' <= 1
     /\ (p' <= 1 - x -> (1 - x) * p <= x * p' + D * (1 - x - p'))
     /\ (p <= 1 - x -> (1 - x) * p' <= x * p + D * (1 - x - p))
@@ -126,13 +167,12 @@ Proof.
       + replace p' with 1 by lra; lra. }
   destruct edges as (? & ? & e1 & e2 & e3 & e4).
   destruct (Rle_lt_dec p' p), (Rle_lt_dec (p + p') 1).
-  - apply quarter; try lra; auto.
-  - replace (h + u * p + w * p') with ((h + u + w) + (- w) * (1 - p') + (- u) * (1 - p)) by ring.
-    apply quarter; try lra; auto.
-  - replace (h + u * p + w * p') with (h + w * p' + u * p) by ring.
-    apply quarter; try lra; auto.
-  - replace (h + u * p + w * p') with ((h + u + w) + (- u) * (1 - p) + (- w) * (1 - p')) by ring.
-    apply quarter; try lra; auto.
+  - apply quarter; try lra; assumption.
+  - apply (in_hull_eq (1 - (1 - p)) (1 - (1 - p'))); try ring.
+    apply reflected, swapped, quarter; try lra; assumption.
+  - apply swapped, quarter; try lra; assumption.
+  - apply (in_hull_eq (1 - (1 - p)) (1 - (1 - p'))); try ring.
+    apply reflected, quarter; try lra; assumption.
 Qed.
 
 (** What p and 1 − p′ are at a list of corners. *)
@@ -150,7 +190,7 @@ Proof.
   - rewrite affine_a, affine_b.
     replace ((1 - fst v) * a0 + fst v * a1 + ((1 - (1 - snd v)) * b0 + (1 - snd v) * b1))
       with ((a0 + b1) + (a1 - a0) * fst v + (b0 - b1) * snd v) by ring.
-    apply (hull epsilon Delta); auto; intros k; specialize (corners k ltac:(destruct (moving k); simpl; lia)).
+    apply affine_on_hull; [destruct v; now apply (hull epsilon Delta)|]; intros k; specialize (corners k ltac:(destruct (moving k); simpl; lia)).
     rewrite affine_a, affine_b in corners; lra.
   - assert (range : 0 <= fst v <= 1) by (destruct v; unfold admissible in adm; simpl; tauto).
     unfold moves in m; destruct Req_EM_T as [same|]; [rewrite <- same|discriminate].

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -284,6 +285,45 @@ def test_the_checker_itself_refuses_what_was_changed() -> None:
         lines += ["gamma " + " ".join(f"{value.numerator}/{value.denominator}" for value in gamma), "check"]
         assert answers(["\n".join(lines)]) == ["not proved"], lines
     assert answers([checker_input(PROBLEM, solve(PROBLEM).noise)]) == ["private"]
+
+
+# ---------------------------------------------------------------------------------------------- how it is built
+
+
+def test_building_it_names_the_packages_that_are_missing(tmp_path: Path) -> None:
+    make = shutil.which("make")
+    assert make is not None
+    folder = str(ROOT / "formal")
+    done = subprocess.run(
+        [make, "-C", folder, "packages"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert (
+        "make formal needs Coq and OCaml. Debian: apt-get install --no-install-recommends "
+        "coq ocaml-findlib ocaml-nox libzarith-ocaml-dev\n"
+    ) in done.stderr
+
+
+def test_every_proof_is_finished() -> None:
+    for path in (ROOT / "formal").glob("*.v"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b(Admitted|admit|Axiom|Parameter|Conjecture|Abort)\b", text), path.name
+        assert len(re.findall(r"\bProof\b", text)) == len(re.findall(r"\bQed\.", text)), path.name
+
+
+@built
+def test_the_theorems_rest_on_the_real_numbers_alone() -> None:
+    """Where the checker was built here, what Coq printed about its theorems is beside it."""
+    if not (CHECKER.parent / "Checker.log").exists():
+        pytest.skip("the checker was built elsewhere")
+    printed = (CHECKER.parent / "Checker.log").read_text(encoding="utf-8")
+    assert "check_sound\n     : forall (bits : Z) (i : input), check bits i = true -> claim i\n" in printed
+    axioms = {*re.findall(r"^([A-Z]\w*\.\w+)", printed, re.MULTILINE)}
+    assert axioms == {
+        "ClassicalDedekindReals.sig_not_dec",
+        "ClassicalDedekindReals.sig_forall_dec",
+        "FunctionalExtensionality.functional_extensionality_dep",
+    }
 
 
 # ---------------------------------------------------------------------------------------------- how it is asked

@@ -3,7 +3,7 @@
     python check_gamma.py answer.json
 
 One file for reading, and for copying beside a paper: no code of darrm-opt, no search but trying every multiset of corners
-(K = 15 takes two seconds where Delta > 0, K = 35 where not one). The exit status is 0 for private, 1 for not proved.
+(two seconds for K = 15 with Delta > 0, one for K = 35 with Delta = 0). The exit status is 0 for private, 1 for not proved.
 
 K voters answer 0 or 1 independently; voter i says 1 with probability p_i on a dataset and p'_i on its neighbour, and each pair
 lies in F = {p <= e^epsilon p' + Delta, p' <= e^epsilon p + Delta, the same for 1-p, 1-p'}. With l ones the release is their

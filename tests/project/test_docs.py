@@ -49,7 +49,7 @@ PUBLIC = (
 )
 """Packages whose ``__all__`` is a promise."""
 
-OF_CLIENTS = {"DARRM_URL", "DARRM_KEY"}
+OF_CLIENTS = {"DARRM_URL", "DARRM_KEY", "DARRM_FORMAL_CHECKER"}
 """Variables that the service does not read."""
 
 

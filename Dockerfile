@@ -30,7 +30,7 @@ COPY solver_cache solver_cache
 COPY api api
 RUN python -m hatchling build -t wheel \
     && pip --python /opt/darrm/bin/python install --no-cache-dir --no-deps --no-index dist/*.whl \
-    && /opt/darrm/bin/python -c 'import api.app, solver_cache.database, psycopg, plotly' \
+    && /opt/darrm/bin/python -c 'import api.app, solver_cache.database.store, psycopg, plotly' \
     && install -d -o 10001 -g 10001 /made/cache
 
 # --------------------------------------------------------------------------------------------- the image that runs

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from api.solver_process import Report
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
-from solver_cache.key import Request
 
 WIDER = 1.5
 """A profile reaches this far beyond the target ε, unless told which ε to show."""
@@ -85,7 +85,7 @@ def tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             solved, rows = solve_warm(
                 problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
             )
-            solutions[i], doubts[i] = solved, examined(solved, Request(problems[i], goal, argument["shape"]))[1]
+            solutions[i], doubts[i] = solved, examined(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
     found = [solution for solution in solutions if solution is not None]
     averages = over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

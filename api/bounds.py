@@ -5,8 +5,8 @@ from __future__ import annotations
 from api.estimating import estimate
 from api.refusals import TooMuchAsked
 from api.settings import Settings
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from solver_cache.key import Request
 
 
 def check_voters(K: int, settings: Settings) -> None:
@@ -39,6 +39,6 @@ def check_work(seconds: float, settings: Settings, field: str = "") -> None:
         )
 
 
-def check_design(request: Request, method: str, settings: Settings) -> None:
+def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
     """Refuse a design that is expected to take longer than the operator allows; raises as `check_work`."""
     check_work(estimate(request, method).seconds, settings)

@@ -17,9 +17,9 @@ from api.pool import Pool
 from api.runner import Progress
 from api.settings import Settings
 from darrm_opt.design.program import Status
+from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.record import solution_record
 from solver_cache.jobs import Job
-from solver_cache.key import Request, canonical_json
 from solver_cache.solve import recall
 from solver_cache.store import Store
 
@@ -46,7 +46,7 @@ class Designer:
     def __init__(self, store: Store, settings: Settings, apart: Threaded, solvers: Pool) -> None:
         self._store, self._settings, self._apart, self._solvers = store, settings, apart, solvers
 
-    async def recalled(self, request: Request) -> dict[str, Any] | None:
+    async def recalled(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the kept answer to a request, proved again, or None."""
         solution = await self._apart(recall, request, self._store)
         return None if solution is None else _named(solution_record(solution), request, cached=True)
@@ -101,7 +101,7 @@ class Designer:
         return _named(again, request, cached=False)
 
 
-def _named(record: dict[str, Any], request: Request, *, cached: bool) -> dict[str, Any]:
+def _named(record: dict[str, Any], request: DesignSpec, *, cached: bool) -> dict[str, Any]:
     return {"id": request.key, "cached": cached, "nearest": None, **record}
 
 

@@ -26,9 +26,9 @@ from api.shares import Shares
 from api.solver_process import Task
 from api.stopping import Stopping
 from darrm_opt.design.solver import check_choices
+from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.errors import SolveFailed
-from solver_cache.jobs import LISTED, Job, State, open_jobs
-from solver_cache.key import Request, canonical_json
+from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
 from solver_cache.store import Store
 
 _LOG = logging.getLogger("api")
@@ -190,7 +190,7 @@ class Desk:
         found = await self._awaited(there, request, asked, patience)
         return replace(found, nearest=await self._nearest(request)) if isinstance(found, Pending) else found
 
-    async def _nearest(self, request: Request) -> dict[str, Any] | None:
+    async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the best kept answer whose guarantee implies the one that is asked, labelled; None if there is none."""
         found = await self._once.do(f"nearest {request.key}", lambda: self.apart(nearest_record, request, self._store))
         if found is not None:
@@ -225,7 +225,7 @@ class Desk:
         return await self.apart(self._jobs.get, id)
 
     async def list_jobs(
-        self, state: State | None = None, limit: int = LISTED, after: str | None = None
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
         """Return jobs, the newest first, from behind the one called ``after``."""
         return await self.apart(self._jobs.list, state, limit, after)
@@ -242,11 +242,11 @@ class Desk:
         """Yield the job as it stands, then whenever it has changed, until it is over or the server stops."""
         return self._board.follow(job)
 
-    def _request(self, asked: DesignRequest) -> Request:
+    def _request(self, asked: DesignRequest) -> DesignSpec:
         check_voters(asked.K, self._settings)
         return asked.request()
 
-    async def _kept_or_queued(self, request: Request, asked: DesignRequest) -> dict[str, Any] | Job:
+    async def _kept_or_queued(self, request: DesignSpec, asked: DesignRequest) -> dict[str, Any] | Job:
         kept = await self._designer.recalled(request)
         if kept is not None:
             return kept
@@ -259,7 +259,7 @@ class Desk:
         if self._settings.solve == "off":
             raise NotKept("This answer is not kept, and solving is off on this server.")
 
-    async def _submitted(self, request: Request, asked: DesignRequest) -> Job:
+    async def _submitted(self, request: DesignSpec, asked: DesignRequest) -> Job:
         text = canonical_json(work.gamma_argument(request, asked.method, asked.backend))
         return await self._queued(request.key, text)
 
@@ -271,7 +271,7 @@ class Desk:
         return job
 
     async def _awaited(
-        self, job: Job, request: Request, asked: DesignRequest, patience: float | None
+        self, job: Job, request: DesignSpec, asked: DesignRequest, patience: float | None
     ) -> dict[str, Any] | Pending:
         patience = self._settings.patience if patience is None else patience
         text = canonical_json(work.gamma_argument(request, asked.method, asked.backend))

@@ -61,7 +61,7 @@ class Counting:
 
     def note(self) -> None:
         """Count what is new."""
-        pools, looks = self._desk.pools, self._desk.store.tally.counts
+        pools, looks = self._desk.pools, self._desk.store.hits.counts
         metrics.pooled(pools, self._pools)
         for found, times in looks.items():
             metrics.looked(found, times - self._looks.get(found, 0))

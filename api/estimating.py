@@ -18,9 +18,9 @@ from typing import Literal
 
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solver import ENUMERABLE_ROWS
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 
 LARGEST_K = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
@@ -58,7 +58,7 @@ class Estimate:
     basis: str = BASIS
 
 
-def estimate(request: Request, method: str = "auto") -> Estimate:
+def estimate(request: DesignSpec, method: str = "auto") -> Estimate:
     """Return what the design would cost; nothing is solved.
 
     Args:
@@ -69,7 +69,7 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
         InvalidInput: more than `LARGEST_K` voters, or more rows than can be enumerated.
 
     >>> from darrm_opt.problem import Problem
-    >>> found = estimate(Request(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
+    >>> found = estimate(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
     >>> found.constraints, found.method, 0.02 < found.seconds < 0.2
     (26978328, 'cuts', True)
     """
@@ -84,7 +84,7 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
     return Estimate(rows, "cuts", _by_cuts(problem) + _for_scenarios(request))
 
 
-def seconds_of(request: Request) -> float:
+def seconds_of(request: DesignSpec) -> float:
     """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
     return _by_cuts(request.problem) + _for_scenarios(request)
 
@@ -109,7 +109,7 @@ def _by_cuts(problem: Problem) -> float:
     return math.exp(a + b * size + c * math.log(max(allowance / 3, 1.0)) + (d + e * size) * failing)
 
 
-def _for_scenarios(request: Request) -> float:
+def _for_scenarios(request: DesignSpec) -> float:
     if not isinstance(request.objective, ScenarioObjective):
         return 0.0
     asked = dict(request.objective.parameters)

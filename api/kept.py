@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from darrm_opt.design.program import Status
+from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.record import solution_record
 from solver_cache.errors import CacheError
-from solver_cache.examine import examine, inspect
-from solver_cache.key import CORE, Request, canonical_json, digest
-from solver_cache.row import Row
-from solver_cache.solve import recall
-from solver_cache.store import NoStore, Store
+from solver_cache.model import Row
+from solver_cache.solve import keep_row, recall
+from solver_cache.store import Store
+from solver_cache.validate import validate
 
 _LOG = logging.getLogger("api")
 
@@ -27,49 +27,48 @@ def kept_record(key: str, store: Store) -> dict[str, Any] | None:
     row = store.get(key)
     if row is None:
         return None
-    found = inspect(row)
+    found = validate(row)
     if found.solution is None:
         _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, found.decision, found.reason)
         return None
     return solution_record(found.solution)
 
 
-def kept_records(requests: Sequence[Request], store: Store) -> list[dict[str, Any] | None]:
+def kept_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str, Any] | None]:
     """Return the kept records that answer requests, proved again, None where there is none; raises as `kept_record`."""
     solutions = [recall(request, store) for request in requests]
     return [None if solution is None else solution_record(solution) for solution in solutions]
 
 
-def keep_record(request: Request, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+def keep_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
     """Keep an optimal answer that its solver process has examined; return the one that then stands, and whether it does.
 
     A bad row that stood in its place is replaced; a good one stays, and is what is returned. The third value says why the
     answer is not kept, in words, which is logged as well; usually it is empty.
     """
-    text = canonical_json(record)
-    mine = Row(request.key, CORE, text, digest(text))
     try:
         seen = store.get(request.key)
-        theirs = examine(seen, request).solution
-        if theirs is None:
-            standing = store.put(mine, replacing=seen)
-            if standing == mine:
-                return record, not isinstance(store, NoStore), ""
-            theirs = examine(standing, request).solution
     except CacheError as err:
         _LOG.warning("the answer to %s is not kept: %s", request.key, err)
         return record, False, str(err)
-    return (record, False, "another row stands there") if theirs is None else (solution_record(theirs), True, "")
+    theirs = validate(seen, request).solution
+    if theirs is None:
+        text = canonical_json(record)
+        kept = keep_row(Row(request.key, CORE, text, digest(text)), request, store, seen)
+        if kept.other is None:
+            return record, kept.stored, kept.trouble
+        theirs = kept.other
+    return solution_record(theirs), True, ""
 
 
-def keep_records(answers: Sequence[tuple[Request, dict[str, Any]]], store: Store) -> None:
+def keep_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
     """Keep those new answers that solving again would not better, as `keep_record` does; whether it succeeds changes no answer given now."""
     for request, record in answers:
         if Status(record["status"]).settled:
             keep_record(request, record, store)
 
 
-def nearest_record(request: Request, store: Store) -> dict[str, Any] | None:
+def nearest_record(request: DesignSpec, store: Store) -> dict[str, Any] | None:
     """Return the best kept answer whose guarantee implies the one that is asked, named and labelled; None if none is.
 
     Raises:

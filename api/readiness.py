@@ -44,7 +44,7 @@ class Readiness:
             return self._found
 
     async def _database(self) -> str:
-        await self._desk.apart(self._desk.store.probe)
+        await self._desk.apart(self._desk.store.health_check)
         return "ok"
 
     async def _solver(self) -> str:

@@ -19,10 +19,10 @@ from typing import Any
 
 from api.board import Board, News, Threaded
 from api.pool import PoolClosed
+from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
-from solver_cache.key import canonical_json
 
 _LOG = logging.getLogger("api.jobs")
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.place import VARIABLE, cache_url
+from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
 """Every setting is the environment variable of its name in capitals behind this."""

@@ -13,13 +13,13 @@ from api.solver_process import Report
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution
 from darrm_opt.design.solver import solve
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
-from solver_cache.examine import examine
-from solver_cache.key import Request
-from solver_cache.row import row_of
+from solver_cache.model import row_of
+from solver_cache.validate import validate
 
 
-def gamma_argument(request: Request, method: str, backend: str) -> dict[str, Any]:
+def gamma_argument(request: DesignSpec, method: str, backend: str) -> dict[str, Any]:
     """Return what `gamma` is asked, but for the time limit; kept with the job."""
     return {
         "problem": problem_record(request.problem),
@@ -30,13 +30,13 @@ def gamma_argument(request: Request, method: str, backend: str) -> dict[str, Any
     }
 
 
-def request_of(argument: dict[str, Any]) -> Request:
+def request_of(argument: dict[str, Any]) -> DesignSpec:
     """Return the request of which `gamma_argument` made an argument.
 
     Raises:
         InvalidInput: it is no such argument.
     """
-    return Request(problem_from_record(argument["problem"]), argument["objective"], argument["shape"])
+    return DesignSpec(problem_from_record(argument["problem"]), argument["objective"], argument["shape"])
 
 
 def gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def progress(told: Progress) -> dict[str, Any]:
     }
 
 
-def examined(solution: Solution, request: Request) -> tuple[Solution | None, str]:
+def examined(solution: Solution, request: DesignSpec) -> tuple[Solution | None, str]:
     """Examine a solution as one that is read from a store, whatever its status; return it under the new certificate."""
-    found = examine(row_of(replace(solution, status=Status.OPTIMAL)), request)
+    found = validate(row_of(replace(solution, status=Status.OPTIMAL)), request)
     return None if found.solution is None else replace(found.solution, status=solution.status), found.reason

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_record
-from solver_cache.key import Request
 
 
 def numbers(problem: Problem) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def numbers(problem: Problem) -> dict[str, Any]:
     return told
 
 
-def design(request: Request) -> dict[str, Any]:
+def design(request: DesignSpec) -> dict[str, Any]:
     """Return a design as a request states it."""
     return {**numbers(request.problem), "objective": str(request.objective), "shape": request.shape}
 

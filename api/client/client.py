@@ -22,10 +22,10 @@ from api.client.transport import Deadline
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
-from solver_cache.key import Request
 
 if TYPE_CHECKING:
     import ssl
@@ -126,12 +126,12 @@ class DarrmClient(CurvesClient):
             NotPrivate: what came back is not private for this problem.
             ClientError: no answer that can be used came back; its children say why.
         """
-        request = Request(problem, objective, shape)
+        request = DesignSpec(problem, objective, shape)
         body = {**design(request), "method": method, "backend": backend}
         return proved(self._ask("gamma", body, timeout), request)
 
     def batch(
-        self, requests: Sequence[Problem | Request], *, timeout: float | None = None
+        self, requests: Sequence[Problem | DesignSpec], *, timeout: float | None = None
     ) -> list[Received | DarrmError]:
         """Return the certified γ_opt of many problems, in order; where one has none, the error that `gamma` would raise.
 
@@ -142,7 +142,7 @@ class DarrmClient(CurvesClient):
         Raises:
             ClientError: the service refused the batch as a whole.
         """
-        asked = [one if isinstance(one, Request) else Request(one) for one in requests]
+        asked = [one if isinstance(one, DesignSpec) else DesignSpec(one) for one in requests]
         if not asked:
             return []
         deadline = self._deadline(timeout)
@@ -259,7 +259,7 @@ class DarrmClient(CurvesClient):
             shape: as in `gamma`.
             method: as in `darrm_opt.solve`.
         """
-        told = self._ask("estimate", {**design(Request(problem, objective, shape)), "method": method}, None)
+        told = self._ask("estimate", {**design(DesignSpec(problem, objective, shape)), "method": method}, None)
         member(told, "seconds")
         return dict(told)
 
@@ -273,7 +273,7 @@ class DarrmClient(CurvesClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: Request, deadline: Deadline) -> Received | DarrmError:
+    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> Received | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")

@@ -11,9 +11,9 @@ from api.client.source import Source
 from api.client.transport import Deadline
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 
 
 class CurvesClient:
@@ -50,7 +50,7 @@ class CurvesClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        request = Request(problem, objective, shape)
+        request = DesignSpec(problem, objective, shape)
         body = {**design(request), "points": points, "baselines": listed(baselines)}
         return curves_checked(self._ask("error-curve", body, timeout), problem)
 
@@ -79,7 +79,7 @@ class CurvesClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        request = Request(problem, objective, shape)
+        request = DesignSpec(problem, objective, shape)
         body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
         body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
         body |= {"delta": delta, "baselines": listed(baselines)}
@@ -113,7 +113,7 @@ class CurvesClient:
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        request = Request(problem, objective, shape)
+        request = DesignSpec(problem, objective, shape)
         given = None if gamma is None else NoiseFunction(gamma, problem.K)
         at = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
         body = {**design(request), "points": points, "epsilons": at}

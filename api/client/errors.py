@@ -99,9 +99,6 @@ class InvalidRequest(InvalidInput):
         self.args = (detail,)
         self.fields = fields
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.argument, self.args[0], self.fields)
-
 
 RETRIED = frozenset({429, 502, 503, 504})
 """Statuses that may go away by themselves."""

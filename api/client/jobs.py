@@ -15,8 +15,8 @@ from api.client.source import Source
 from api.client.transport import Deadline
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Shape
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 
 OVER = ("done", "failed", "cancelled")
 """States in which nothing happens any more."""
@@ -64,7 +64,7 @@ class JobsClient:
 
     def submit(self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free") -> JobSeen:
         """Queue a design, unless it is there already; return its job at once."""
-        return seen(self._source.submit(design(Request(problem, objective, shape)), self._deadline(None)))
+        return seen(self._source.submit(design(DesignSpec(problem, objective, shape)), self._deadline(None)))
 
     def get(self, id: str) -> JobSeen:  # noqa: A002 — the noun's field
         """Return a job.
@@ -107,7 +107,7 @@ class JobsClient:
             NotPrivate: what came back is not private for the problem.
         """
         deadline = self._deadline(timeout)
-        request = Request(problem, objective, shape)
+        request = DesignSpec(problem, objective, shape)
         job = seen(self._source.submit(design(request), deadline))
         finished(self._source, job, deadline)
         return proved(self._source.result(job.id, deadline), request)

@@ -12,9 +12,9 @@ from typing import Any
 from api.client.asking import with_allowance
 from api.client.errors import ClientError, NotKept
 from api.client.transport import Deadline
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_record
-from solver_cache.key import Request
 from solver_cache.solve import recall
 from solver_cache.store import Store
 
@@ -65,11 +65,11 @@ class Table:
         Raises:
             NotKept: the table has none.
         """
-        from solver_cache.examine import inspect
+        from solver_cache.validate import validate
 
         deadline.check()
         row = self._store.get(id)
-        solution = None if row is None else inspect(row).solution
+        solution = None if row is None else validate(row).solution
         if solution is None:
             raise NotKept(f"The table {self._store.url} has no answer with the id {id}.")
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
@@ -89,7 +89,7 @@ class Table:
     def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
         return self._kept(_request(body))
 
-    def _kept(self, request: Request) -> dict[str, Any]:
+    def _kept(self, request: DesignSpec) -> dict[str, Any]:
         """Return the answer to a request, or the nearest one that is valid for it, labelled."""
         solution = recall(request, self._store)
         if solution is not None:
@@ -133,7 +133,7 @@ class Table:
             target_epsilon=None if over == "m" else values[0],
         )
         problems = [with_allowance(voters, value, body["delta"]) for value in values]
-        known = [self._kept(Request(problem, body["objective"], body["shape"])) for problem in problems]
+        known = [self._kept(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
         argument = {
             "problems": [problem_record(problem) for problem in problems],
             "known": known,
@@ -236,5 +236,5 @@ def _nats(epsilon: Any) -> float:
     return math.inf if epsilon == "inf" else float(epsilon)
 
 
-def _request(body: dict[str, Any]) -> Request:
-    return Request(problem_from_record(body), body["objective"], body["shape"])
+def _request(body: dict[str, Any]) -> DesignSpec:
+    return DesignSpec(problem_from_record(body), body["objective"], body["shape"])

@@ -18,14 +18,14 @@ from api.client.errors import Distrusted
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.solution import Solution
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, solution_from_record
-from solver_cache.key import Request
 
 SAME = 1e-9
-"""Told and recomputed numbers may differ by this, as in `solver_cache.examine`: other machines sum in another order."""
+"""Told and recomputed numbers may differ by this, as in `solver_cache.validate`: other machines sum in another order."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Received(Solution):
         return (*super().warnings, told)
 
 
-def proved(told: Any, request: Request) -> Received:
+def proved(told: Any, request: DesignSpec) -> Received:
     """Return an answer under a certificate of this process.
 
     Args:
@@ -139,7 +139,7 @@ def problem_told(record: Any) -> Problem:
         raise Distrusted(f"The answer has something else where a problem should be: {err}") from err
 
 
-def checked_utility(solution: Solution, request: Request) -> float:
+def checked_utility(solution: Solution, request: DesignSpec) -> float:
     """Return the utility of γ by the objective that was asked, which the answer must have told too.
 
     Raises:
@@ -173,7 +173,7 @@ def _read(told: Any) -> Solution:
     return replace(solution, statistics=took, utility=float(solution.utility), upper_bound=float(solution.upper_bound))
 
 
-def _label(told: dict[str, Any], request: Request) -> Problem | None:
+def _label(told: dict[str, Any], request: DesignSpec) -> Problem | None:
     """Return the problem for which an answer says that it was designed; None where it says that it is the very answer."""
     label = told.get("nearest")
     if label is None:

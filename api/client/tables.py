@@ -14,9 +14,10 @@ from typing import Any
 
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import solution_from_record
-from solver_cache.row import row_of
-from solver_cache.store import MemoryStore, Store, open_store
-from solver_cache.tables.check import TableError
+from solver_cache.memory.store import MemoryStore
+from solver_cache.model import row_of
+from solver_cache.store import Store, open_store
+from solver_cache.tables.entry import TableError
 
 _LOG = logging.getLogger("api.client")
 

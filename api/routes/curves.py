@@ -24,10 +24,10 @@ from api.schemas import (
     TradeoffAnswer,
     TradeoffRequest,
 )
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
-from solver_cache.key import Request as Question
 
 router = new_router("curves")
 
@@ -133,7 +133,7 @@ async def tradeoff(asked: TradeoffRequest, request: Request, desk: AtDesk) -> Re
 _OF_A_POINT = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
-def _known(asked: TradeoffRequest, desk: Desk) -> tuple[list[Question], list[dict[str, Any] | None]]:
+def _known(asked: TradeoffRequest, desk: Desk) -> tuple[list[DesignSpec], list[dict[str, Any] | None]]:
     """Return the questions, and their kept answers; refuse what would take too long, or what is not to be solved."""
     questions = asked.questions()
     known = kept.kept_records(questions, desk.store)

@@ -21,9 +21,9 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
 class CompareRequest(Asked):
@@ -95,7 +95,7 @@ class CompareRequest(Asked):
         if self.prior is None and not isinstance(goal(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
-    def question(self) -> Request:
+    def question(self) -> DesignSpec:
         """Return a design for these voters, at some target of no account.
 
         Raises:

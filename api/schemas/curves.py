@@ -28,9 +28,9 @@ from api.schemas.fields import (
     Voters,
     described,
 )
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 USUAL_ALLOWANCES = 25
 """Allowances of a trade-off, unless told which."""
@@ -140,7 +140,7 @@ class TradeoffRequest(Asked):
     backend: Backend = "highs"
     baselines: Baselines = None
 
-    def questions(self) -> list[Request]:
+    def questions(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order.
 
         Raises:

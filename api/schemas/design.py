@@ -27,9 +27,9 @@ from api.schemas.fields import (
 )
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 
 
 class InField(DarrmError):
@@ -87,7 +87,7 @@ class DesignRequest(ProblemRequest):
     method: Method = "auto"
     backend: Backend = "highs"
 
-    def request(self) -> Request:
+    def request(self) -> DesignSpec:
         """Return what the answer depends on, with its content key.
 
         Raises:
@@ -98,7 +98,7 @@ class DesignRequest(ProblemRequest):
         problem, chosen = self.problem(), goal(self.objective)
         _check_scenarios(chosen, problem.K)
         try:
-            return Request(problem, chosen, self.shape)
+            return DesignSpec(problem, chosen, self.shape)
         except InvalidInput as err:
             raise InField("objective", err) from err
 

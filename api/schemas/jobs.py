@@ -12,7 +12,7 @@ from api.examples import JOB_EXAMPLE, PENDING_EXAMPLE
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import Answer, Asked, described
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import LISTED, Job
+from solver_cache.jobs import PAGE_SIZE, Job
 
 MOST_LISTED = 1000
 """Most jobs on one page."""
@@ -35,7 +35,7 @@ class ListRequest(Asked):
     state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
         int, described("Most jobs on the page [jobs].", minimum=1, maximum=MOST_LISTED), Field(ge=1, le=MOST_LISTED)
-    ] = LISTED
+    ] = PAGE_SIZE
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
     ] = None

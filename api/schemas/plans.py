@@ -12,9 +12,9 @@ from api.schemas.comparison import VotersAnswer
 from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
 from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
 class PlanRequest(Asked):
@@ -60,7 +60,7 @@ class PlanRequest(Asked):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
-    def question(self) -> Request:
+    def question(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:

@@ -27,11 +27,11 @@ from api.settings import Settings
 from api.shares import Shares
 from api.stopping import Stopping
 from darrm_opt import verify
+from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
-from solver_cache.key import canonical_json
-from solver_cache.memory_jobs import MemoryJobs
+from solver_cache.memory.jobs import MemoryJobs
 
 ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHER = DesignRequest(K=7, m=2, epsilon=0.1)

@@ -12,8 +12,8 @@ from api.progress import events
 from api.refusals import ShuttingDown
 from api.schemas import DesignRequest
 from api.work import gamma_argument
+from darrm_opt.design_spec import canonical_json
 from solver_cache.jobs import Job, State
-from solver_cache.key import canonical_json
 
 REQUEST = DesignRequest(K=5, m=2, epsilon=0.5).request()
 

@@ -30,6 +30,7 @@ LAYERS = (
     {"problem", "noise", "rounding", "priors", "baselines", "error"},
     {"design"},
     {"record"},
+    {"design_spec", "reprove"},
     {"accounting", "ensembles"},
     {"mechanism", "planning", "learning"},
     {"figures"},

@@ -52,7 +52,7 @@ def precompute(
     from api.cli.report import as_json
     from api.estimating import seconds_of
     from solver_cache import cache_url
-    from solver_cache.precompute.run import run
+    from solver_cache.precompute.scheduler import run
 
     place = url or cache_url(os.environ)
     how = options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")

@@ -52,12 +52,12 @@ from darrm_opt import (
     verify,
 )
 from darrm_opt.record import problem_record, solution_record
-from solver_cache import Request
+from solver_cache import DesignSpec
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 STRONGER = Problem.from_allowance(K=11, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
 SOLUTION = solve(PROBLEM)
-RECORD: dict[str, Any] = {**solution_record(SOLUTION), "id": Request(PROBLEM).key, "cached": True, "nearest": None}
+RECORD: dict[str, Any] = {**solution_record(SOLUTION), "id": DesignSpec(PROBLEM).key, "cached": True, "nearest": None}
 
 
 SWITCH = Switch()
@@ -412,7 +412,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
     louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
-    utility = Request(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
+    utility = DesignSpec(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
     with pytest.raises(NotPrivate, match="not private") as refused:
         received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
     assert refused.value.worst
@@ -498,7 +498,7 @@ def test_whatever_stands_where_in_an_answer_it_is_proved_or_refused(place: tuple
         inner = inner[name]
     inner[path[-1]] = instead
     try:
-        found = proved(told, Request(PROBLEM))
+        found = proved(told, DesignSpec(PROBLEM))
     except (Distrusted, NotPrivate):
         return
     assert found.gamma.tolist() == told["gamma"]
@@ -530,7 +530,7 @@ def test_a_label_does_not_make_another_number_of_voters_right() -> None:
     other = Problem.from_allowance(K=13, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
     told = {**solution_record(solve(other)), "nearest": {**LABEL, "designed_for": problem_record(other)}}
     with pytest.raises(Distrusted, match="another problem"):
-        proved(told, Request(PROBLEM))
+        proved(told, DesignSpec(PROBLEM))
 
 
 def test_a_certificate_of_another_version_is_replaced() -> None:
@@ -712,7 +712,7 @@ def test_jobs_are_listed_page_after_page() -> None:
 def test_jobs_are_submitted_seen_waited_for_and_cancelled() -> None:
     with client_of(Office(), timeout=20) as client:
         job = client.jobs.submit(PROBLEM)
-        assert (job.id, job.state, job.over) == (Request(PROBLEM).key, "queued", False)
+        assert (job.id, job.state, job.over) == (DesignSpec(PROBLEM).key, "queued", False)
         assert [seen.state for seen in client.jobs.list("running")] == ["running"]
         assert client.jobs.wait(PROBLEM).exact
         assert client.jobs.get(job.id).over

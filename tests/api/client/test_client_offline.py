@@ -15,7 +15,7 @@ from api.client import ClientError, DarrmClient, NotKept, Received
 from api.client.tables import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.record import solution_record
-from solver_cache import CacheError, Request, cached_solve, open_store
+from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 PROBLEMS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2, 3)]
@@ -49,7 +49,7 @@ def test_an_answer_of_the_table_is_that_of_the_solver(table: str) -> None:
         for problem in PROBLEMS:
             found = client.gamma(problem)
             assert found.gamma.tolist() == SOLUTIONS[problem].gamma.tolist()
-            assert (found.exact, found.cached, found.id) == (True, True, Request(problem).key)
+            assert (found.exact, found.cached, found.id) == (True, True, DesignSpec(problem).key)
             assert found.certificate == verify(problem, found.gamma)
 
 
@@ -63,7 +63,7 @@ def test_what_the_table_lacks_is_told(table: str) -> None:
     with DarrmClient(table) as client:
         with pytest.raises(NotKept, match="no answer to this problem"):
             client.gamma(MISSING)
-        found = client.batch([PROBLEM, MISSING, Request(PROBLEM, "uniform")])
+        found = client.batch([PROBLEM, MISSING, DesignSpec(PROBLEM, "uniform")])
         assert [type(one) for one in found] == [Received, NotKept, NotKept]
         with pytest.raises(NotKept):
             client.jobs.submit(MISSING)
@@ -118,7 +118,7 @@ def test_the_whole_surface_is_there(table: str) -> None:
         assert job.over
         assert client.jobs.get(job.id) == client.jobs.cancel(job.id) == job
         assert client.jobs.wait(PROBLEM).utility == SOLUTIONS[PROBLEM].utility
-        assert {seen.id for seen in client.jobs.list()} == {Request(problem).key for problem in PROBLEMS}
+        assert {seen.id for seen in client.jobs.list()} == {DesignSpec(problem).key for problem in PROBLEMS}
         assert [name for name, _ in client.jobs.events(job.id)] == ["done"]
 
 

@@ -23,7 +23,7 @@ from api.client import (
 )
 from api.settings import Settings
 from darrm_opt import NotPrivate, Privacy, Problem, solve, verify
-from solver_cache import Request, cached_solve, open_store
+from solver_cache import DesignSpec, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHERS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2)]
@@ -51,14 +51,14 @@ def test_gamma_is_that_of_the_solver(client: DarrmClient) -> None:
         own = solve(problem)
         found = client.gamma(problem)
         assert found.gamma.tolist() == own.gamma.tolist()
-        assert (found.exact, found.id, found.utility) == (True, Request(problem).key, own.utility)
+        assert (found.exact, found.id, found.utility) == (True, DesignSpec(problem).key, own.utility)
     assert client.gamma(PROBLEM).cached
     assert client.gamma(PROBLEM, "shared(2,5)", "monotone").noise.is_monotone
 
 
 def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
     too_many = Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1)
-    found = client.batch([*OTHERS, too_many, Request(PROBLEM, "uniform")])
+    found = client.batch([*OTHERS, too_many, DesignSpec(PROBLEM, "uniform")])
     assert [type(one) for one in found[:2] + found[3:]] == [Received] * 3
     assert isinstance(found[2], InvalidRequest | TooMuchAsked)
 
@@ -92,7 +92,7 @@ def test_a_field_out_of_range_is_named_by_the_service(client: DarrmClient) -> No
 def test_jobs_from_submission_to_answer(client: DarrmClient) -> None:
     problem = Problem.from_allowance(K=21, m=4, epsilon=0.1, Delta=1e-5)
     job = client.jobs.submit(problem)
-    assert job.id == Request(problem).key
+    assert job.id == DesignSpec(problem).key
     events = list(client.jobs.events(job.id, timeout=60))
     assert events[-1][1]["state"] == "done"
     assert client.jobs.wait(problem).gamma.tolist() == solve(problem).gamma.tolist()

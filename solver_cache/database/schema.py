@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
 
-from solver_cache.asked import Asked, columns_of
+from solver_cache.model import SearchColumns, columns_of
 
 METADATA = MetaData()
 
@@ -37,7 +37,7 @@ SOLUTIONS = Table(
     Column("shape", Text),
     Column("utility", Double),
 )
-"""Kept answers: a `solver_cache.row.Row` each, and behind it what its record says was asked (`solver_cache.asked`),
+"""Kept answers: a `solver_cache.model.Row` each, and behind it what its record says was asked (`solver_cache.model`),
 for searches; NULL where it does not say."""
 
 JOBS = Table(
@@ -110,7 +110,7 @@ FILLED = 500
 
 def fill(connection: Connection) -> int:
     """Fill the columns of `SOLUTIONS` that are read from its records, where they are empty; return how many rows."""
-    names = tuple(Asked.__dataclass_fields__)
+    names = tuple(SearchColumns.__dataclass_fields__)
     page = text(
         "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
     )

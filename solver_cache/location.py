@@ -1,14 +1,19 @@
-"""Database URLs: which are accepted, and how one is shown without its password."""
+"""Location of the cache: the URL from the environment, which URLs are accepted, and how one is shown without its password."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from solver_cache.errors import CacheError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+VARIABLE = "DARRM_CACHE_URL"
+"""The setting that names the place."""
 
 SUPPORTED = ("sqlite", "postgresql")
 
@@ -18,36 +23,56 @@ ACCEPTED = (
 )
 
 
-def parsed(url: str) -> tuple[URL, bool]:
+def cache_url(environment: Mapping[str, str]) -> str:
+    """Return the place that ``environment`` asks for, else a SQLite file under the user's cache directory.
+
+    Args:
+        environment: such as ``os.environ``; passed in, so that it is read once, at the edge.
+
+    >>> cache_url({"DARRM_CACHE_URL": "off"})
+    'off'
+    """
+    chosen = environment.get(VARIABLE, "").strip()
+    if chosen:
+        return chosen
+    from platformdirs import user_cache_path
+
+    return f"sqlite:///{user_cache_path('darrm-opt', appauthor=False) / 'cache.sqlite'}"
+
+
+def parse_url(url: str) -> tuple[URL, bool]:
     """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``).
 
     Raises:
         CacheError: it names no database that is supported; without the password that may be in it.
     """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         place = make_url(url)
     except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
         raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
     if place.get_backend_name() not in SUPPORTED:
-        raise CacheError(shown(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
+        raise CacheError(redacted(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
     mode = place.query.get("mode", "rw")
     if mode not in {"rw", "ro"}:
-        raise CacheError(shown(place), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing.")
+        raise CacheError(redacted(place), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing.")
     place, read_only = place.difference_update_query(["mode"]), mode == "ro"
     if place.get_backend_name() != "sqlite":
         return place, read_only
     if place.database in {None, "", ":memory:"}:
-        raise CacheError(shown(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
+        raise CacheError(redacted(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
     if str(place.database).startswith("file:"):
-        raise CacheError(shown(place), "SQLite's own file: notation is not supported", ACCEPTED)
+        raise CacheError(redacted(place), "SQLite's own file: notation is not supported", ACCEPTED)
     return place.set(database=str(Path(str(place.database)).expanduser().absolute())), read_only
 
 
-def shown(place: URL) -> str:
+def redacted(place: URL) -> str:
     """Return the URL as people may see it: no password, neither before the host nor among the options.
 
     >>> from sqlalchemy import make_url
-    >>> shown(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
+    >>> redacted(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
     'postgresql+psycopg://me:***@host/name?sslmode=require&sslpassword=%2A%2A%2A'
     """
     secret = {name: "***" for name in place.query if "password" in name.lower()}

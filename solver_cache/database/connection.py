@@ -1,4 +1,4 @@
-"""A database that is open: made where it is new, brought to the present schema, its complaints put into words.
+"""Database connections: opening, creating and migrating a database, transactions, and translation of its errors.
 
 SQLite runs in WAL mode, so readers and one writer do not wait for each other. Several processes that make a *new*
 file at once would meet "database is locked" while one switches it to WAL, so a lock file beside it admits one at a
@@ -14,30 +14,19 @@ every row is proved when it is read.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from solver_cache.database.dialect import create_database_engine, is_file
+from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
 from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
-from solver_cache.naming import parsed, shown
-from solver_cache.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
-
-BUSY_SECONDS = 30
-"""How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
+from solver_cache.location import parse_url, redacted
 
 OPENING_SECONDS = 60
 """How long an opener waits for another process that is making or migrating the file."""
-
-CONNECTING_SECONDS = 10
-"""How long a connection to PostgreSQL may take to come about. Without this a host that is gone holds a request for
-minutes."""
-
-SILENT_MILLISECONDS = 30_000
-"""How long PostgreSQL's machine may leave what was sent without any sign of life (Linux)."""
 
 
 class Database:
@@ -58,13 +47,13 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        place, self.read_only = parsed(url)
-        self.url = shown(place.update_query_dict({"mode": "ro"}) if self.read_only else place)
+        place, self.read_only = parse_url(url)
+        self.url = redacted(place.update_query_dict({"mode": "ro"}) if self.read_only else place)
         self.dialect = place.get_backend_name()
         path = Path(place.database or "") if self.dialect == "sqlite" else None
         with self._translated():
             try:
-                self.engine = _engine(place, path, read_only=self.read_only)
+                self.engine = create_database_engine(place, path, read_only=self.read_only)
             except ImportError as err:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             try:
@@ -98,7 +87,7 @@ class Database:
 
     def _check(self, path: Path | None) -> int:
         """Find out, writing nothing, whether the database can be read; return its version."""
-        if path is not None and not _is_file(path):
+        if path is not None and not is_file(path):
             raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
         with self.engine.connect() as connection:
             version = schema_version(connection)
@@ -133,7 +122,7 @@ class Database:
                 self.url, stuck, f"Wait if it migrates a large file, else end that process. {ELSEWHERE}"
             ) from err
         except OSError as err:
-            advice = _READING if _is_file(path) else ELSEWHERE
+            advice = _READING if is_file(path) else ELSEWHERE
             raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
 
     @contextlib.contextmanager
@@ -150,52 +139,6 @@ class Database:
         except SQLAlchemyError as err:
             said = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
             raise CacheError(self.url, said, _advice(said)) from err
-
-
-def _engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:
-    if path is None:
-        limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
-        asked = {name: value for name, value in limits.items() if name not in place.query}
-        engine = create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
-        return engine.execution_options(postgresql_readonly=True) if read_only else engine
-    if read_only:
-        engine = create_engine(place, hide_parameters=True, creator=_reader(path))
-    else:
-        engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _connected)
-    event.listen(engine, "begin", _begun)
-    return engine
-
-
-def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
-    """Return what opens a SQLite file for reading only."""
-    alone = not _is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there
-    name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
-    return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # in a folder that cannot be entered
-        return False
-
-
-def _connected(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # sqlite3 would begin transactions itself, late and not around DDL
-    connection.text_factory = _text
-    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: a power cut may lose the last row, never damage one
-
-
-def _begun(connection: Connection) -> None:
-    # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
-    begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
-    if begin is not None:
-        connection.exec_driver_sql(begin)
-
-
-def _text(stored: bytes) -> str:
-    return stored.decode(errors="replace")  # damaged text is for `examine` to find, by its hash
 
 
 def _advice(said: str) -> str:

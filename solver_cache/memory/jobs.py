@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from solver_cache.jobs import (
-    LISTED,
-    LONGEST_LEASE,
+    MAX_LEASE_SECONDS,
+    PAGE_SIZE,
     STATES,
+    ClaimResult,
     Job,
     State,
-    Taken,
     check_claim,
     check_list,
     unknown_after,
@@ -47,7 +47,7 @@ class MemoryJobs:
         """Return a job, or None where there is none."""
         return self._jobs.get(id)
 
-    def list(self, state: State | None = None, limit: int = LISTED, after: str | None = None) -> Sequence[Job]:
+    def list(self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None) -> Sequence[Job]:
         """Return jobs, the newest first, as `Jobs.list` says."""
         check_list(state, limit)
         with self._lock:
@@ -84,10 +84,10 @@ class MemoryJobs:
 
     def take(
         self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
-    ) -> dict[str, Taken]:
+    ) -> dict[str, ClaimResult]:
         """Submit and claim jobs as `Jobs.take` says."""
         check_claim(owner, lease_seconds)
-        taken: dict[str, Taken] = {}
+        taken: dict[str, ClaimResult] = {}
         for name, request in requests.items():
             job = self.submit(name, kind, request, afresh=afresh)
             with self._lock:
@@ -170,4 +170,4 @@ class MemoryJobs:
 
 def _free(job: Job, now: float) -> bool:
     """Whether a job can be claimed."""
-    return job.state == "queued" or (job.state == "running" and not 0 <= job.lease_until - now <= LONGEST_LEASE)
+    return job.state == "queued" or (job.state == "running" and not 0 <= job.lease_until - now <= MAX_LEASE_SECONDS)

@@ -8,28 +8,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 
-from solver_cache import database_batches as batches
-from solver_cache.asked import SHAPES, columns_of
-from solver_cache.connecting import Database
-from solver_cache.database_jobs import DatabaseJobs
+from darrm_opt.design_spec import CORE, DesignSpec
+from solver_cache.database.connection import Database
+from solver_cache.database.dialect import insert_new, integrity_errors, storage_bytes
+from solver_cache.database.jobs import DatabaseJobs, finish_all, pages
+from solver_cache.database.schema import SOLUTIONS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
-from solver_cache.inserting import insert_new
 from solver_cache.jobs import Jobs
-from solver_cache.key import CORE, Request
-from solver_cache.memory_jobs import MemoryJobs
-from solver_cache.row import Row
-from solver_cache.schema import SOLUTIONS, fill, schema_version
-from solver_cache.settling import Settled
-from solver_cache.stats import Stats
-from solver_cache.tally import Tally
+from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.model import SHAPES, Completion, HitCounter, Row, Stats, columns_of
 
-PAGE = 200
+ROWS_PER_PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""
 
-ASKED = 500
-"""Keys looked up in one query; SQLite takes 999 values in its oldest builds."""
-
-FEW = 4
+CANDIDATES_PER_PAGE = 4
 """Rows read at a time when the first good one is wanted."""
 
 _ROW = (SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.record, SOLUTIONS.c.digest)
@@ -47,7 +39,7 @@ class DatabaseStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.tally = Tally()
+        self.hits = HitCounter()
         self._database = Database(url)
         self.url = self._database.url
         self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
@@ -61,7 +53,7 @@ class DatabaseStore:
         """Return keys as `solver_cache.store.Store.present` says."""
         found = set[str]()
         with self._database.reading() as connection:
-            for some in _some(keys):
+            for some in pages(keys):
                 query = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key.in_(some), SOLUTIONS.c.core == CORE)
                 found.update(str(key) for key in connection.execute(query).scalars())
         return found
@@ -79,10 +71,10 @@ class DatabaseStore:
                 standing = row
             return row if standing is None else standing
 
-    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
-        """Keep answers and end their jobs as `solver_cache.store.Store.settle` says."""
+    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
+        """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
-            done = batches.finished(connection, owner, {each.job: each.result for each in answers})
+            done = finish_all(connection, owner, {each.job: each.result for each in answers})
             settled = {each.job: each.row for each in answers if each.job in done}
             standing = self._put_all(connection, [row for row in settled.values() if row is not None])
         return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
@@ -94,7 +86,7 @@ class DatabaseStore:
         ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
         connection.execute(insert_new(self._database.dialect, SOLUTIONS), [_values(row) for row in ordered])
         mine, found = {row.key: (row.core, row.digest) for row in rows}, dict[str, tuple[Any, Any]]()
-        for keys in _some(mine):
+        for keys in pages(mine):
             there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(SOLUTIONS.c.key.in_(keys))
             found |= {key: (core, hashed) for key, core, hashed in connection.execute(there)}
         if (
@@ -118,41 +110,37 @@ class DatabaseStore:
         """Yield every row behind ``after``, in the order of keys."""
         last = after
         while True:
-            page = select(*_ROW).where(SOLUTIONS.c.key > last).order_by(SOLUTIONS.c.key).limit(PAGE)
+            page = select(*_ROW).where(SOLUTIONS.c.key > last).order_by(SOLUTIONS.c.key).limit(ROWS_PER_PAGE)
             with self._database.reading() as connection:
                 found = [_row(values) for values in connection.execute(page)]
             yield from (row for row in found if row is not None)
-            if len(found) < PAGE or found[-1] is None:
+            if len(found) < ROWS_PER_PAGE or found[-1] is None:
                 return
             if found[-1].key <= last:  # or a damaged index would be walked round and round
                 raise CacheError(self.url, "its keys are out of order", DAMAGED)
             last = found[-1].key
 
-    def stricter(self, request: Request) -> Iterator[Row]:
-        """Yield rows as `solver_cache.store.Store.stricter` says: found in an index, read a few at a time."""
-        best = stricter(request)
+    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+        """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
+        best = candidates_query(spec)
         last: tuple[float, str] | None = None
         while True:
             page = best if last is None else best.where(tuple_(SOLUTIONS.c.utility, SOLUTIONS.c.key) < tuple_(*last))
             with self._database.reading() as connection:
                 found = connection.execute(page).all()
             yield from (row for _, *values in found if (row := _row(values)) is not None)
-            if len(found) < FEW:
+            if len(found) < CANDIDATES_PER_PAGE:
                 return
             last = found[-1][0], found[-1][1]
 
     def stats(self) -> Stats:
         """Return what is kept, counted; of a store for reading only, the jobs that its database holds."""
         counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
-        taken = {
-            "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-            "postgresql": "SELECT pg_total_relation_size('darrm_solutions') + pg_total_relation_size('darrm_jobs')",
-        }[self._database.dialect]
         with self._database.reading() as connection:
             rows, stale = connection.execute(counted).one()
-            size = connection.exec_driver_sql(taken).scalar_one()
+            size = storage_bytes(connection)
             schema = schema_version(connection)
-        return Stats(int(rows), int(stale), int(size), schema, DatabaseJobs(self._database).counts())
+        return Stats(int(rows), int(stale), size, schema, DatabaseJobs(self._database).counts())
 
     def fill(self) -> int:
         """Fill columns that an earlier release left empty; return for how many rows."""
@@ -164,16 +152,13 @@ class DatabaseStore:
         """Version of the tables as they were found, before they were migrated; 0 for a new place."""
         return self._database.found_schema
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         """Return what SQLite's own check finds; PostgreSQL looks after itself."""
-        if self._database.dialect != "sqlite":
-            return []
         with self._database.reading() as connection:
-            told = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars()]
-        return [line for line in told if line != "ok"]
+            return integrity_errors(connection)
 
-    def probe(self) -> None:
-        """Read or write as `solver_cache.store.Store.probe` says."""
+    def health_check(self) -> None:
+        """Read or write as `solver_cache.store.Store.health_check` says."""
         if self._database.read_only:
             with self._database.reading() as connection:
                 schema_version(connection)
@@ -186,16 +171,16 @@ class DatabaseStore:
         self._database.close()
 
 
-def stricter(request: Request) -> Select[Any]:
-    """Return the query for the utility and the row of answers to ``request`` or stricter ones, the best first."""
-    problem, at = request.problem, SOLUTIONS.c
+def candidates_query(spec: DesignSpec) -> Select[Any]:
+    """Return the query for the utility and the row of candidates for ``spec``: answers to it, or to stricter questions, the best first."""
+    problem, at = spec.problem, SOLUTIONS.c
     return (
         select(at.utility, *_ROW)
         .where(
             at.voters == problem.K,
-            at.objective == str(request.objective),
+            at.objective == str(spec.objective),
             at.core == CORE,
-            at.shape.in_(SHAPES[request.shape]),
+            at.shape.in_(SHAPES[spec.shape]),
             at.voter_epsilon >= problem.voter.epsilon,
             at.voter_delta >= problem.voter.delta,
             at.affected >= problem.affected,
@@ -203,15 +188,8 @@ def stricter(request: Request) -> Select[Any]:
             at.target_delta <= problem.target.delta,
         )
         .order_by(at.utility.desc(), at.key.desc())
-        .limit(FEW)
+        .limit(CANDIDATES_PER_PAGE)
     )
-
-
-def _some(keys: Collection[str]) -> Iterator[list[str]]:
-    """Yield keys, so many that one query takes them."""
-    wanted = list(keys)
-    for start in range(0, len(wanted), ASKED):
-        yield wanted[start : start + ASKED]
 
 
 def _values(row: Row) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What a worker does with a batch: solve each problem and say what came of it, at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task that names a *place* is done against a store that workers share: claimed at once, solved one by one, and kept
-together after every `KEEPING` seconds, by the worker, who then needs nobody to listen.
+A task that names a *store_url* is done against a store that workers share: claimed at once, solved one by one, and kept
+together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
 
 What is kept holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
 """
@@ -26,11 +26,11 @@ from darrm_opt.design.corners import ONE, ZERO, Counts
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve, solve_warm
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
+from solver_cache.model import Row, row_of
 from solver_cache.precompute.claims import LEASE, Claims
-from solver_cache.row import Row, row_of
 from solver_cache.store import open_store
 
 
@@ -40,29 +40,29 @@ class Task:
 
     Attributes:
         number: unique within a run.
-        requests: what is to be solved, in this order.
+        specs: what is to be solved, in this order.
         lead: the problem whose rows they start from; None: each by itself.
-        start: those rows, packed (`packed`); empty: find them.
+        start: those rows, pack_rows (`pack_rows`); empty: find them.
         backend: the LP solver.
         time_limit: for one problem [s]; None: no limit. What it cuts short fails.
-        place: URL of the store to write to; empty: the answers are returned.
+        store_url: URL of the store to write to; empty: the answers are returned.
         owner: in whose name the worker claims, where it writes.
         lease: how long a claim is held [s].
     """
 
     number: int
-    requests: tuple[Request, ...]
-    lead: Request | None = None
+    specs: tuple[DesignSpec, ...]
+    lead: DesignSpec | None = None
     start: str = ""
     backend: str = "highs"
     time_limit: float | None = None
-    place: str = ""
+    store_url: str = ""
     owner: str = ""
     lease: float = LEASE
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answer:
     """A problem is solved; the row is to be kept.
 
     Attributes:
@@ -81,15 +81,15 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolveFinished:
     """A problem is solved by a worker who will keep the answer soon, and say so."""
 
     key: str
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The answer is in the shared store; ``gap`` is None where another put it there, else as in `Answered`."""
+class AnswerStored:
+    """The answer is in the shared store; ``gap`` is None where another put it there, else as in `Answer`."""
 
     key: str
     gap: float | None
@@ -97,24 +97,24 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Held:
+class ClaimedElsewhere:
     """Another owner has claimed it."""
 
     key: str
 
 
 @dataclass(frozen=True)
-class Failed:
-    """It was not solved. ``passing``: it may go better another time."""
+class AttemptFailed:
+    """It was not solved. ``transient``: it may go better another time."""
 
     key: str
     reason: str
-    passing: bool
+    transient: bool
 
 
-Event = Answered | Solved | Kept | Held | Failed
+Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
-KEEPING = 0.25
+SAVE_SECONDS = 0.25
 """What a worker loses at most that was solved already [s of work], if it is killed."""
 
 
@@ -125,54 +125,54 @@ def perform(task: Task) -> Iterator[Event]:
         CacheError: the shared store cannot be used.
     """
     solver = _Solver(task)
-    if not task.place:
-        for request in task.requests:
-            yield solver.solved(request)
+    if not task.store_url:
+        for spec in task.specs:
+            yield solver.solve(spec)
         return
-    with closing(open_store(task.place)) as store:
+    with closing(open_store(task.store_url)) as store:
         claims = Claims(store, task.owner, task.lease)
         if task.lead is not None:
-            solver.begin(claims.start(task.lead.key))
+            solver.start_from(claims.lead_rows(task.lead.key))
         try:
             with _renewing(claims):
-                yield from _shared(task, solver, claims)
+                yield from _solve_in_store(task, solver, claims)
         finally:
             claims.release()
 
 
-def _shared(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
+def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
     """Claim the problems of a task, solve them and keep what comes of it."""
-    requests = {request.key: request for request in task.requests}
-    taken = claims.take(requests)
+    specs = {spec.key: spec for spec in task.specs}
+    taken = claims.take(specs)
     if task.lead is not None and taken.get(task.lead.key) == "held":  # what the others start from is on its way
         claims.release()
         taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
     for key, what in taken.items():
         if what != "taken":
-            yield Kept(key, None) if what == "kept" else Held(key)
-    solved, began = list[Answered](), time.monotonic()
+            yield AnswerStored(key, None) if what == "kept" else ClaimedElsewhere(key)
+    solved, began = list[Answer](), time.monotonic()
     for key in (key for key, what in taken.items() if what == "taken"):
-        found = solver.solved(requests[key])
-        if isinstance(found, Answered):
+        found = solver.solve(specs[key])
+        if isinstance(found, Answer):
             solved.append(found)
-            yield Solved(key)
+            yield SolveFinished(key)
         else:
-            if found.passing:
+            if found.transient:
                 claims.release([key])
             else:
                 claims.fail(key, found.reason)
             yield found
-        if time.monotonic() - began >= KEEPING:
-            yield from _kept(solved, claims)
+        if time.monotonic() - began >= SAVE_SECONDS:
+            yield from _save(solved, claims)
             solved, began = [], time.monotonic()
-    yield from _kept(solved, claims)
+    yield from _save(solved, claims)
 
 
-def _kept(solved: list[Answered], claims: Claims) -> Iterator[Event]:
+def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
     """Keep answers; those whose claims were lost are left to the ones that have them."""
-    kept = claims.settle([(each.row, each.start) for each in solved]) if solved else set()
+    kept = claims.complete([(each.row, each.start) for each in solved]) if solved else set()
     for each in solved:
-        yield Kept(each.key, each.gap, each.limited) if each.key in kept else Held(each.key)
+        yield AnswerStored(each.key, each.gap, each.limited) if each.key in kept else ClaimedElsewhere(each.key)
 
 
 class _Solver:
@@ -182,50 +182,48 @@ class _Solver:
         self._task = task
         self._rows: Counts | None = None
         self._sought = False
-        self.begin(task.start)
+        self.start_from(task.start)
 
-    def begin(self, start: str) -> None:
-        """Start from packed rows, if they are some."""
+    def start_from(self, start: str) -> None:
+        """Start from pack_rows rows, if they are some."""
         if self._task.lead is not None and start:
-            self._rows = unpacked(start, self._task.lead.problem)
+            self._rows = unpack_rows(start, self._task.lead.problem)
 
-    def solved(self, request: Request) -> Answered | Failed:
+    def solve(self, spec: DesignSpec) -> Answer | AttemptFailed:
         """Return what comes of a problem."""
         try:
-            solution, start = self._solve(request)
+            solution, start = self._solve_from_lead(spec)
         except DarrmError as err:
-            return Failed(request.key, str(err), passing=False)
+            return AttemptFailed(spec.key, str(err), transient=False)
         except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
-            return Failed(request.key, f"{type(err).__name__}: {err}", passing=True)
+            return AttemptFailed(spec.key, f"{type(err).__name__}: {err}", transient=True)
         if not solution.status.settled:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
-            return Failed(request.key, reason, passing=False)
+            return AttemptFailed(spec.key, reason, transient=False)
         row = row_of(replace(solution, statistics=replace(solution.statistics, seconds={})))
-        return Answered(row.key, row, solution.gap, solution.status is Status.SEARCH_LIMIT, start)
+        return Answer(row.key, row, solution.gap, solution.status is Status.SEARCH_LIMIT, start)
 
-    def _solve(self, request: Request) -> tuple[Solution, str]:
-        """Return a solution, and packed rows if others start from it."""
+    def _solve_from_lead(self, spec: DesignSpec) -> tuple[Solution, str]:
+        """Return a solution, and pack_rows rows if others start from it."""
         lead = self._task.lead
         if lead is None:
-            return self._cold(request), ""
-        if request == lead:
-            solution, self._rows = self._warm(request, None)
-            return solution, packed(self._rows)
+            return self._cold(spec), ""
+        if spec == lead:
+            solution, self._rows = self._warm(spec, None)
+            return solution, pack_rows(self._rows)
         if self._rows is None and not self._sought:
             self._sought, self._rows = True, self._rows_of(lead)
-        return (self._cold(request) if self._rows is None else self._warm(request, self._rows)[0]), ""
+        return (self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]), ""
 
-    def _cold(self, request: Request) -> Solution:
+    def _cold(self, spec: DesignSpec) -> Solution:
         task = self._task
-        return solve(
-            request.problem, request.objective, request.shape, backend=task.backend, time_limit=task.time_limit
-        )
+        return solve(spec.problem, spec.objective, spec.shape, backend=task.backend, time_limit=task.time_limit)
 
-    def _warm(self, request: Request, rows: Counts | None) -> tuple[Solution, Counts]:
+    def _warm(self, spec: DesignSpec, rows: Counts | None) -> tuple[Solution, Counts]:
         how: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
-        return solve_warm(request.problem, request.objective, request.shape, rows=rows, **how)
+        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **how)
 
-    def _rows_of(self, lead: Request) -> Counts | None:
+    def _rows_of(self, lead: DesignSpec) -> Counts | None:
         """Return the rows of a lead that is kept without them; None where it cannot be solved."""
         try:
             solution, rows = self._warm(lead, None)
@@ -234,13 +232,13 @@ class _Solver:
         return rows if solution.status.settled else None
 
 
-def packed(rows: Counts) -> str:
+def pack_rows(rows: Counts) -> str:
     """Return multisets as text."""
     small = rows.astype("<i2")
     return f"{small.shape[0]}x{small.shape[1]}:{base64.b64encode(zlib.compress(small.tobytes())).decode()}"
 
 
-def unpacked(text: str, problem: Problem) -> Counts | None:
+def unpack_rows(text: str, problem: Problem) -> Counts | None:
     """Return the multisets of a text, or None where they are none of this problem: anyone may have written it."""
     corners = len(PrivacyConstraint.of(problem).corners.labels)
     try:

@@ -2,7 +2,7 @@
 
 The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this program.
 Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is
-refused. What is then left to be believed is proved: see `solver_cache.examine.inspect`.
+refused. What is then left to be believed is proved: see `solver_cache.validate.validate`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt._version import __version__
+from darrm_opt.design_spec import CORE, canonical_json, digest
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import FORMAT
-from solver_cache.key import CORE, canonical_json, digest
-from solver_cache.row import Row
+from solver_cache.model import Row
 
 TABLE = 1
 """Version of the layout of table files."""

@@ -1,10 +1,10 @@
-"""What is asked, and the key under which its answer is kept.
+"""Design specification: what an optimal answer depends on, and the content key under which it is stored.
 
     key = SHA-256 of the canonical JSON of {problem's numbers, objective, shape, record format, core}
 
 A `Problem` is canonical already, so 3·0.1 and 0.3 have one key, and an objective has one text. `m` is left out: it is
-the quotient of two numbers that are in. So are the method and the backend: what is kept is optimal and canonical
-(design, "one canonical answer"), the same whoever solved it. So is the package's version: an upgrade that changes no
+the quotient of two numbers that are in. So are the method and the backend: what is stored is optimal and canonical
+(design, "one canonical answer"), the same whichever solver found it. So is the package's version: an upgrade that changes no
 answer keeps the cache.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, a_problem
@@ -30,8 +31,8 @@ test holds three answers against this number."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What an optimal answer depends on, and nothing else.
+class DesignSpec:
+    """Design specification: everything an optimal answer depends on, and nothing else.
 
     Args:
         problem: what must be private.
@@ -39,7 +40,7 @@ class Request:
         shape: "free" or "monotone".
 
     Guarantees:
-        Equal when the answer is the same by definition; equal requests have equal keys.
+        Equal when the answer is the same by definition; equal specifications have equal keys.
 
     Raises:
         InvalidInput: not a problem, not an objective for its K, or not a shape.
@@ -62,12 +63,21 @@ class Request:
         object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)
 
+    @classmethod
+    def of(cls, solution: Solution) -> DesignSpec:
+        """Return the specification that ``solution`` says it answers.
+
+        Raises:
+            InvalidInput: it fits no specification, such as an objective for another K.
+        """
+        return cls(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
+
     @property
     def key(self) -> str:
         """The content key: 64 hexadecimal digits.
 
         >>> from darrm_opt import Privacy
-        >>> keys = {Request(Problem(11, Privacy(0.1), Privacy(target))).key for target in (3 * 0.1, 0.3)}
+        >>> keys = {DesignSpec(Problem(11, Privacy(0.1), Privacy(target))).key for target in (3 * 0.1, 0.3)}
         >>> len(keys)
         1
         """

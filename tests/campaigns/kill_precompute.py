@@ -260,11 +260,11 @@ def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tall
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from api.estimating import seconds_of
+    from api.tasks.cost_model import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = MemoryStore()
-    for batch in make_plan(grid_of(GRID).requests(), store, seconds_of).batches:
+    for batch in make_plan(grid_of(GRID).requests(), store, solve_seconds).batches:
         for event in perform(Task(0, batch.requests, batch.lead)):
             assert isinstance(event, Answered), event
             store.put(event.row)

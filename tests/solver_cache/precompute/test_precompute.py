@@ -19,7 +19,7 @@ import pytest
 from support.counted_work import counted, counts
 from support.paths import ROOT
 
-from api.estimating import seconds_of
+from api.tasks.cost_model import solve_seconds
 from darrm_opt import InvalidInput, solve
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
@@ -41,9 +41,9 @@ MANY = 22
 
 def done(content: dict[str, Any], store: Store, options: Options | None = None, workers: int = 1) -> Outcome:
     """Run a grid on processes of this machine, counting."""
-    plan = make_plan(grid_of(content).requests(), store, seconds_of)
+    plan = make_plan(grid_of(content).requests(), store, solve_seconds)
     with closing(Processes(workers, counted)) as executor:
-        return run(plan, store, executor, seconds_of, options)
+        return run(plan, store, executor, solve_seconds, options)
 
 
 def rows(store: Store) -> list[Row]:
@@ -69,9 +69,9 @@ def undisturbed() -> list[Row]:
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
     store, seen = MemoryStore(), list[Progress]()
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).requests(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
-        outcome = run(plan, store, executor, seconds_of, watcher=seen.append)
+        outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
     assert rows(store) == undisturbed
     assert {inspect(row).decision for row in undisturbed} == {"hit"}
     request = next(iter(grid_of(GRID).requests()))
@@ -91,10 +91,10 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = MemoryStore()
     done({**GRID, "K": [5, 7]}, store)
     before = counts(log)
-    assert make_plan(grid_of(GRID).requests(), store, seconds_of).kept == sum(before.values()) == 10
+    assert make_plan(grid_of(GRID).requests(), store, solve_seconds).kept == sum(before.values()) == 10
     done(GRID, store)
     assert set(counts(log).values()) == {1}
-    assert make_plan(grid_of(GRID).requests(), store, seconds_of).batches == ()
+    assert make_plan(grid_of(GRID).requests(), store, solve_seconds).batches == ()
 
 
 # ---------------------------------------------------------------------------------------------- warm starts
@@ -105,7 +105,7 @@ def answers(task: Task) -> dict[str, str]:
 
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), solve_seconds).batches
     assert batch.lead == batch.requests[0]
     whole = list(perform(Task(0, batch.requests, batch.lead)))
     lead = whole[0]
@@ -121,7 +121,7 @@ def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
 
 
 def test_warm_and_cold_answers_agree() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), solve_seconds).batches
     for request, event in zip(batch.requests, perform(Task(0, batch.requests, batch.lead)), strict=True):
         assert isinstance(event, Answered)
         warm, cold = json.loads(event.row.record), solve(request.problem, request.objective)
@@ -130,7 +130,7 @@ def test_warm_and_cold_answers_agree() -> None:
 
 
 def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), solve_seconds).batches
     lead = next(iter(perform(Task(0, batch.requests[:1], batch.lead))))
     assert isinstance(lead, Answered)
     problem = batch.requests[0].problem
@@ -316,12 +316,12 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
     monkeypatch.setattr(work, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of)
-        outcome = run(plan, store, Here(), seconds_of, Options(place=url if direct else ""))
+        plan = make_plan(grid_of({**GRID, "K": 5}).requests(), store, solve_seconds)
+        outcome = run(plan, store, Here(), solve_seconds, Options(place=url if direct else ""))
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
-        assert make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of).kept == 4
+        assert make_plan(grid_of({**GRID, "K": 5}).requests(), store, solve_seconds).kept == 4
         assert store.jobs.counts()["done"] == 4
 
 
@@ -359,9 +359,9 @@ def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
 
 
 def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
-    plan = make_plan(grid_of(GRID).requests(), MemoryStore(), seconds_of)
+    plan = make_plan(grid_of(GRID).requests(), MemoryStore(), solve_seconds)
     with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
-        run(plan, MemoryStore(), executor, seconds_of, Options(place="memory"))
+        run(plan, MemoryStore(), executor, solve_seconds, Options(place="memory"))
 
 
 # ---------------------------------------------------------------------------------------------------- kills
@@ -401,7 +401,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
 
 def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
     store, killed = MemoryStore(), 0
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).requests(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
 
         def kill(at: Progress) -> None:
@@ -411,7 +411,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
                     os.kill(executor.pids[0], signal.SIGKILL)
                 killed += 1
 
-        outcome = run(plan, store, executor, seconds_of, Options(attempts=20), kill)
+        outcome = run(plan, store, executor, solve_seconds, Options(attempts=20), kill)
     assert outcome.failures == ()
     assert rows(store) == undisturbed
     assert outcome.progress.solved == MANY  # each arrived once, however often it was begun

@@ -21,7 +21,7 @@ from solver_cache.location import VARIABLE, cache_url
 PREFIX = "DARRM_"
 """Every setting is the environment variable of its name in capitals behind this."""
 
-Words = Annotated[tuple[str, ...], NoDecode]
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 """Several words in one variable, with commas between them."""
 
 Count = Annotated[int, Field(ge=1)]
@@ -137,16 +137,16 @@ class Settings(BaseSettings):
     public: bool = Field(
         default=False, description="Whether other machines may use it without a key; 'true' or 'false'."
     )
-    hosts: Words = Field(
+    hosts: CommaSeparated = Field(
         default=(),
         description="Names by which clients may call it, with commas between them; '*.' before a name for all below it; "
         "unless set, any, but over loopback only those of loopback.",
     )
-    origins: Words = Field(
+    origins: CommaSeparated = Field(
         default=(),
         description="Web origins whose pages may call it (CORS), such as https://example.org, with commas between them.",
     )
-    proxies: Words = Field(
+    proxies: CommaSeparated = Field(
         default=(),
         description="Addresses or networks of proxies whose X-Forwarded-For is believed, with commas between them.",
     )
@@ -233,7 +233,7 @@ def read_settings(**instead: Any) -> Settings:
         raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """A setting as an operator sees it.
 
     Attributes:
@@ -249,7 +249,7 @@ class Shown(NamedTuple):
     description: str
 
 
-def shown(settings: Settings) -> list[Shown]:
+def list_settings(settings: Settings) -> list[SettingRow]:
     """Return every setting in the order of its definition; no secret is among them.
 
     >>> [setting.value for setting in shown(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
@@ -257,9 +257,9 @@ def shown(settings: Settings) -> list[Shown]:
     """
     plain = settings.model_dump(mode="json")
     return [
-        Shown(
+        SettingRow(
             PREFIX + name.upper(),
-            masked(plain[name]) if name == "cache_url" else plain[name],
+            mask_password(plain[name]) if name == "cache_url" else plain[name],
             "environment" if name in settings.model_fields_set else "default",
             str(field.description),
         )
@@ -267,7 +267,7 @@ def shown(settings: Settings) -> list[Shown]:
     ]
 
 
-def masked(url: str) -> str:
+def mask_password(url: str) -> str:
     """Return a database URL without its password, wherever it stands.
 
     >>> masked("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")

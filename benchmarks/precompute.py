@@ -78,7 +78,7 @@ def specs(many: int) -> list[DesignSpec]:
 
 def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
-    from api.estimating import seconds_of
+    from api.tasks.cost_model import solve_seconds
     from darrm_opt import Problem, solve
     from solver_cache import open_store
     from solver_cache.precompute.cluster import Cluster
@@ -101,7 +101,7 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
         with closing(executor):
             there = time.perf_counter()
             options = RunOptions(store_url=url if way == "direct" else "")
-            outcome = run(make_plan(asked, store, seconds_of), store, executor, seconds_of, options)
+            outcome = run(make_plan(asked, store, solve_seconds), store, executor, solve_seconds, options)
             seconds = time.perf_counter() - there
     if outcome.progress.solved != len(asked):
         raise RuntimeError(f"{outcome.progress.solved} of {len(asked)} were solved")
@@ -118,7 +118,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
     """Plan a grid whose answers are all kept; return the time and the peak of memory."""
     import sqlite3
 
-    from api.estimating import seconds_of
+    from api.tasks.cost_model import solve_seconds
     from solver_cache import open_store
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan
@@ -141,7 +141,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
         file.commit()
     with closing(open_store(url)) as store:
         began = time.perf_counter()
-        plan = make_plan(grid.specs(), store, seconds_of)
+        plan = make_plan(grid.specs(), store, solve_seconds)
         seconds = time.perf_counter() - began
     if plan.missing:
         raise RuntimeError(f"{plan.missing} problems are missing")

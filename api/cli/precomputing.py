@@ -70,12 +70,12 @@ def store_of(url: str, *, dry_run: bool) -> Store:
 
 def planned(grid: str, store: Store) -> Plan:
     """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
-    from api.estimating import seconds_of
+    from api.tasks.cost_model import solve_seconds
     from solver_cache.precompute.grid import read_grid
     from solver_cache.precompute.plan import make_plan
 
     try:
-        return make_plan(read_grid(grid).specs(), store, seconds_of)
+        return make_plan(read_grid(grid).specs(), store, solve_seconds)
     except InvalidInput as err:
         fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
 

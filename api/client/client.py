@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from api.client.asking import budgeted, design, numbers
-from api.client.checks import (
-    certificate_checked,
-    comparison_checked,
-    member,
-    plan_checked,
-)
+from api.client.checks import certificate_checked, comparison_checked, member, plan_checked
 from api.client.curves import CurvesClient
 from api.client.errors import Distrusted, error_of
 from api.client.jobs import JobsClient

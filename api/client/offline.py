@@ -94,9 +94,9 @@ class Table:
         solution = recall(request, self._store)
         if solution is not None:
             return {"id": request.key, "cached": True, "nearest": None, **solution_record(solution)}
-        from api.kept import nearest_record
+        from api.service.repository import load_nearest
 
-        found = nearest_record(request, self._store)
+        found = load_nearest(request, self._store)
         if found is None:
             raise NotKept(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
         return found
@@ -112,15 +112,15 @@ class Table:
             return {"status": 404, "answer": None, "pending": None, "problem": details}
 
     def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.answering import error_curve
+        from api.tasks.curves import compute_error_curve
 
         answer = self._kept(_request(body))
         argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
         told = ("id", "cached", "nearest", "shape", "status", "warnings")
-        return {**{name: answer[name] for name in told}, **error_curve(argument, _nobody)}
+        return {**{name: answer[name] for name in told}, **compute_error_curve(argument, _nobody)}
 
     def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.answering import tradeoff
+        from api.tasks.curves import compute_tradeoff
 
         over, values = ("m", body["ms"]) if "ms" in body else ("target_epsilon", body["target_epsilons"])
         voters = Problem.from_allowance(
@@ -143,7 +143,7 @@ class Table:
             "time_limit": 1.0,  # nothing is solved: all are known
             "baselines": body["baselines"],
         }
-        curves = tradeoff(argument, _nobody)["curves"]
+        curves = compute_tradeoff(argument, _nobody)["curves"]
         return {
             "over": over,
             "objective": body["objective"],
@@ -157,13 +157,13 @@ class Table:
         }
 
     def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.answering import profile
+        from api.tasks.curves import compute_profile
 
         request = _request(body)
         answer = None if body["gamma"] is not None else self._kept(request)
         numbered = problem_record(request.problem)
         gamma = body["gamma"] if answer is None else answer["gamma"]
-        found = profile(
+        found = compute_profile(
             {"problem": numbered, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _nobody
         )
         return {
@@ -176,35 +176,35 @@ class Table:
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.answering import certificate
+        from api.tasks.design import certify
 
         problem = problem_from_record(body)
         numbered = problem_record(problem)
-        proof = certificate({"problem": numbered, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}, _nobody)
+        proof = certify({"problem": numbered, "gamma": body["gamma"], "arithmetic": body["arithmetic"]}, _nobody)
         return {"private": True, "problem": numbered, "certificate": proof, "warnings": list(problem.warnings)}
 
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.answering import comparison
+        from api.tasks.accounting import compare_mechanisms
 
         target = {
             "target_epsilon": body["total_epsilon"],
             "delta": body["total_delta"],
         }  # not used, but a problem has one
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
-        return comparison({**body, "problem": {**voters, **target}}, _nobody)
+        return compare_mechanisms({**body, "problem": {**voters, **target}}, _nobody)
 
     def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.planning import advice
+        from api.tasks.accounting import plan_releases
 
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
         target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
-        return advice({**body, "problem": {**voters, **target}}, _nobody)
+        return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
-        from api.estimating import BASIS, estimate
+        from api.tasks.cost_model import BASIS, estimate_cost
 
         request = _request(body)
-        found = estimate(request, body["method"])
+        found = estimate_cost(request, body["method"])
         kept = self._store.get(request.key) is not None
         return {
             "id": request.key,

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 
-from api import problems, progress
-from api.desk import AGAIN, Pending
-from api.routes.at import AtDesk
-from api.routes.reading import new_router
-from api.routes.rendering import jsoned, later
-from api.schemas import DesignRequest, GammaAnswer, PendingAnswer, from_query, query_parameters
+from api.errors.exceptions import ShuttingDown
+from api.routes.requests import Service, create_router, from_query, query_parameters
+from api.routes.responses import RETRY_AFTER, error_responses, json_response, pending_response
+from api.schemas import DesignRequest, GammaAnswer, PendingAnswer
 from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
+from api.service.design_service import RETRY_SECONDS, Pending
+from api.service.job_events import JobUpdate
 from solver_cache.jobs import Job
 
-router = new_router("jobs", "/v1/jobs")
+router = create_router("jobs", "/v1/jobs")
 
 Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+
+
+EVENT_STREAM = "text/event-stream"
+
+HEARTBEAT_SECONDS = 10.0
+"""Longest silence [s]."""
+
+RETRY_MILLISECONDS = 2000
+"""When a client that lost the stream should come back [ms]."""
+
+MIN_EVENT_SECONDS = 0.1
+"""Least time between two events of a job under way [s]: faster than eyes, and slow enough for any page."""
 
 
 @router.post(
@@ -29,11 +43,11 @@ _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type":
     summary="Have a γ designed, without waiting for it",
     responses={
         200: {"model": JobAnswer, "description": "The job is done already.", "headers": _LOCATION},
-        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **problems.RETRY_AFTER}},
-        **problems.responses(404, 422),
+        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **RETRY_AFTER}},
+        **error_responses(404, 422),
     },
 )
-async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> JobAnswer:
+async def submit_job(asked: DesignRequest, desk: Service, response: Response) -> JobAnswer:
     """Queue the solve, or join the one that is queued, running or done: the same problem has the same job."""
     job = await desk.submit(asked)
     answer = job_answer(job)
@@ -41,7 +55,7 @@ async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> 
     if job.state == "done":
         response.status_code = 200
     else:
-        response.headers["Retry-After"] = str(AGAIN)
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
 
 
@@ -49,23 +63,23 @@ async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> 
     "",
     summary="Jobs, the newest first",
     openapi_extra=query_parameters(ListRequest),
-    responses=problems.responses(422),
+    responses=error_responses(422),
 )
-async def list_jobs(which: Which, desk: AtDesk) -> JobsAnswer:
+async def list_jobs(which: Which, desk: Service) -> JobsAnswer:
     """List jobs of any state or of one, page by page."""
     found = await desk.list_jobs(which.state, which.limit, which.after)
     following = found[-1].id if len(found) == which.limit else None
     return JobsAnswer(jobs=[job_answer(job) for job in found], next=following)
 
 
-@router.get("/{id}", summary="A job as it stands", responses=problems.responses(404, 422))
-async def get_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002 — the noun's field
+@router.get("/{id}", summary="A job as it stands", responses=error_responses(404, 422))
+async def get_job(id: JobId, desk: Service) -> JobAnswer:  # noqa: A002 — the noun's field
     """Read a job."""
     return job_answer(await _job(id, desk))
 
 
-@router.delete("/{id}", summary="Cancel a job", responses=problems.responses(404, 422))
-async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
+@router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
+async def cancel_job(id: JobId, desk: Service) -> JobAnswer:  # noqa: A002
     """Stop the solve, wherever it runs, for everyone who waits for it. One that is over stays as it is."""
     job = await desk.cancel(id)
     if job is None:
@@ -81,12 +95,12 @@ async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
         202: {
             "model": PendingAnswer,
             "description": "Not there yet.",
-            "headers": {**_LOCATION, **problems.RETRY_AFTER},
+            "headers": {**_LOCATION, **RETRY_AFTER},
         },
-        **problems.responses(404, 409, 422),
+        **error_responses(404, 409, 422),
     },
 )
-async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
+async def get_job_result(id: JobId, desk: Service) -> Response:  # noqa: A002
     """Read the γ that a job designed; one that the time limit cut short says so in its status."""
     job = await _job(id, desk)
     if job.state in {"failed", "cancelled"}:
@@ -94,10 +108,10 @@ async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
     result = await desk.result(job) if job.state == "done" else None
     if result is not None:
-        return jsoned(GammaAnswer.model_validate(result))
+        return json_response(GammaAnswer.model_validate(result))
     if job.state == "done":
         job = await desk.again(job)
-    return later(Pending(job))
+    return pending_response(Pending(job))
 
 
 @router.get(
@@ -108,26 +122,26 @@ async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
         200: {
             "description": "Server-sent events, each the whole job: queued, running (after every round), and in the end "
             "done, failed or cancelled. The stream ends with the job.",
-            "content": {progress.MEDIA_TYPE: {"schema": {"type": "string"}}},
+            "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
         },
-        **problems.responses(404, 422),
+        **error_responses(404, 422),
     },
 )
 async def get_job_events(
     id: JobId,  # noqa: A002
-    desk: AtDesk,
+    desk: Service,
     last_event_id: Annotated[
         str | None, Header(description="Sent by a client that comes back; the first event is the present state anyway.")
     ] = None,
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    stream = progress.events(desk.follow(await _job(id, desk)))
+    stream = event_stream(desk.follow(await _job(id, desk)))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type=progress.MEDIA_TYPE, headers=headers)
+    return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
 
-async def _job(id: str, desk: AtDesk) -> Job:  # noqa: A002
+async def _job(id: str, desk: Service) -> Job:  # noqa: A002
     job = await desk.job(id)
     if job is None:
         raise _unknown(id)
@@ -136,3 +150,32 @@ async def _job(id: str, desk: AtDesk) -> Job:  # noqa: A002
 
 def _unknown(id: str) -> HTTPException:  # noqa: A002
     return HTTPException(404, f"There is no job {id}.")
+
+
+async def event_stream(news: AsyncGenerator[JobUpdate], *, heartbeat: float = HEARTBEAT_SECONDS) -> AsyncIterator[str]:
+    """Yield the text of a stream: all that becomes known of one job, until it is over or the server stops."""
+    yield f"retry: {RETRY_MILLISECONDS}\n\n"
+    number, last = 0, None
+    coming: asyncio.Future[JobUpdate] = asyncio.ensure_future(anext(news))
+    try:
+        while True:
+            if not (await asyncio.wait({coming}, timeout=heartbeat))[0]:
+                yield ": still here\n\n"
+                continue
+            try:
+                latest = coming.result()
+            except StopAsyncIteration:
+                return
+            if isinstance(latest.error, ShuttingDown):
+                return  # it goes on after the restart: the client comes back for it
+            text = job_answer(latest.job).model_dump_json()
+            if text != last:
+                number, last = number + 1, text
+                yield f"event: {latest.job.state}\nid: {number}\ndata: {text}\n\n"
+            if not latest.job.over:
+                await asyncio.sleep(MIN_EVENT_SECONDS)
+            coming = asyncio.ensure_future(anext(news))
+    finally:
+        coming.cancel()
+        await asyncio.wait({coming})
+        await news.aclose()

@@ -6,15 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import COMPARE_EXAMPLE
+from api.errors.accepted import ACCEPTED
+from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
-from api.schemas.design import DesignRequest, InField, goal
+from api.schemas.design import DesignRequest, objective_of
 from api.schemas.fields import (
-    ACCEPTED,
+    EXAMPLES,
     Affected,
-    Answer,
-    Asked,
+    AnswerModel,
     ObjectiveText,
+    RequestModel,
     VoterDelta,
     VoterEpsilon,
     Voters,
@@ -26,7 +27,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
 
-class CompareRequest(Asked):
+class CompareRequest(RequestModel):
     """Every way of releasing a majority, on one footing: same voters, same total privacy, same number of queries."""
 
     model_config = ConfigDict(
@@ -90,9 +91,9 @@ class CompareRequest(Asked):
         if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
-        if self.prior is not None and not isinstance(goal(self.prior, "prior"), Objective):
+        if self.prior is not None and not isinstance(objective_of(self.prior, "prior"), Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
-        if self.prior is None and not isinstance(goal(self.objective), Objective):
+        if self.prior is None and not isinstance(objective_of(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
     def question(self) -> DesignSpec:
@@ -113,9 +114,9 @@ class CompareRequest(Asked):
         question = design.request()
         if self.prior is not None:
             try:
-                goal(self.prior, "prior").aim(self.K)
+                objective_of(self.prior, "prior").aim(self.K)
             except InvalidInput as err:
-                raise InField("prior", err) from err
+                raise FieldError("prior", err) from err
         from darrm_opt.ensembles.bags import checked_bags
 
         drawn = checked_bags(question.problem, **self.draw())
@@ -124,7 +125,7 @@ class CompareRequest(Asked):
         return question
 
 
-class VotersAnswer(Answer):
+class VotersAnswer(AnswerModel):
     """The voters, as they were understood."""
 
     K: int = Field(description="Number of voters [voters].")
@@ -133,7 +134,7 @@ class VotersAnswer(Answer):
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 
-class WayAnswer(Answer):
+class WayAnswer(AnswerModel):
     """One way of releasing, turned up as far as the budget allows."""
 
     name: str = Field(
@@ -155,7 +156,7 @@ class WayAnswer(Answer):
     )
 
 
-class DrawAnswer(Answer):
+class DrawAnswer(AnswerModel):
     """How the voters' subsamples are drawn, and whom one record reaches."""
 
     n: int = Field(description="Records in the dataset [records].")
@@ -166,10 +167,10 @@ class DrawAnswer(Answer):
     reached: FiniteFloat = Field(description="Voters that one record reaches on average [voters].")
 
 
-class CompareAnswer(Answer):
+class CompareAnswer(AnswerModel):
     """Every way within one budget, the most useful first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARE_EXAMPLE"]]})
 
     voters: VotersAnswer
     queries: int = Field(description="Number of releases [releases].")

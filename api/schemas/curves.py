@@ -6,33 +6,31 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.curves import allowances
-from api.examples import CURVE_EXAMPLE, PROFILE_EXAMPLE, TRADEOFF_EXAMPLE
+from api.errors.accepted import ACCEPTED, MAX_ALLOWANCES, MAX_POINTS
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
-    ACCEPTED,
-    LARGEST_POINTS,
-    MOST_ALLOWANCES,
+    EXAMPLES,
     Affected,
-    Answer,
-    Asked,
+    AnswerModel,
     Backend,
     InQueryNumbers,
     InQueryWords,
     ObjectiveText,
     OptionalGamma,
     ReleaseDelta,
+    RequestModel,
     Shape,
     VoterDelta,
     VoterEpsilon,
     Voters,
     described,
 )
+from api.tasks.curves import allowance_grid
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
-USUAL_ALLOWANCES = 25
+DEFAULT_ALLOWANCES = 25
 """Allowances of a trade-off, unless told which."""
 
 Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
@@ -51,12 +49,12 @@ class CurveRequest(DesignRequest):
     """An error curve to draw: γ_opt beside the baselines."""
 
     points: Annotated[
-        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=LARGEST_POINTS)
+        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=MAX_POINTS)
     ] = 101
     baselines: Baselines = None
 
 
-class CurveAnswer(Answer):
+class CurveAnswer(AnswerModel):
     """One noise function and its errors."""
 
     gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability], proved private for the problem.")
@@ -66,10 +64,10 @@ class CurveAnswer(Answer):
     )
 
 
-class ErrorCurveAnswer(Answer):
+class ErrorCurveAnswer(AnswerModel):
     """Errors over the probability p of a one, shared by all voters: γ_opt beside the baselines."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [CURVE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["CURVE_EXAMPLE"]]})
 
     id: str = Field(description="Content key of the γ called optimal.")
     cached: bool = Field(description="Whether that γ was kept from before.")
@@ -90,7 +88,7 @@ class ErrorCurveAnswer(Answer):
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
-class TradeoffRequest(Asked):
+class TradeoffRequest(RequestModel):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 
     The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
@@ -116,7 +114,7 @@ class TradeoffRequest(Asked):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="Privacy allowances, each above 0."),
@@ -124,13 +122,13 @@ class TradeoffRequest(Asked):
     m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
     m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
     m_points: Annotated[
-        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MOST_ALLOWANCES)
+        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MAX_ALLOWANCES)
     ] = 25
     target_epsilons: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="ε of the release, instead of allowances [nats]."),
@@ -171,7 +169,7 @@ class TradeoffRequest(Asked):
 
     def _allowances(self) -> list[tuple[float | None, float | None]]:
         if self.ms is None and self.m_from is None and self.m_to is None:
-            return [(float(m), None) for m in allowances(self.K, USUAL_ALLOWANCES)]
+            return [(float(m), None) for m in allowance_grid(self.K, DEFAULT_ALLOWANCES)]
         if self.ms is not None:
             for name in ("m_from", "m_to"):
                 if (value := getattr(self, name)) is not None:
@@ -186,12 +184,12 @@ class TradeoffRequest(Asked):
         low, high, many = float(self.m_from or 0), float(self.m_to or 0), self.m_points
         if high < low:
             raise InvalidInput("m_to", high, ACCEPTED["m_to"])
-        if not 1 <= many <= MOST_ALLOWANCES:
+        if not 1 <= many <= MAX_ALLOWANCES:
             raise InvalidInput("m_points", many, ACCEPTED["m_points"])
         return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
 
 
-class TradeoffPoint(Answer):
+class TradeoffPoint(AnswerModel):
     """γ_opt at one allowance."""
 
     id: str = Field(description="Content key of the γ.")
@@ -205,7 +203,7 @@ class TradeoffPoint(Answer):
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
-class AverageAnswer(Answer):
+class AverageAnswer(AnswerModel):
     """Errors of one way of releasing, averaged over the objective's prior, at each allowance."""
 
     tv_error: list[FiniteFloat | None] = Field(
@@ -217,10 +215,10 @@ class AverageAnswer(Answer):
     )
 
 
-class TradeoffAnswer(Answer):
+class TradeoffAnswer(AnswerModel):
     """Utility over the allowance, each point certified."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [TRADEOFF_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["TRADEOFF_EXAMPLE"]]})
 
     over: Literal["m", "target_epsilon"]
     objective: str = Field(description="What was maximised.")
@@ -243,7 +241,7 @@ class ProfileRequest(DesignRequest):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=LARGEST_POINTS),
+            Field(min_length=1, max_length=MAX_POINTS),
         ]
         | None,
         Field(description="Where δ is wanted [nats], of either sign; instead of points."),
@@ -253,7 +251,7 @@ class ProfileRequest(DesignRequest):
         described(
             "Number of ε′, evenly spaced from 0 to one and a half times the target ε [points].",
             minimum=2,
-            maximum=LARGEST_POINTS,
+            maximum=MAX_POINTS,
         ),
     ] = 16
 
@@ -263,17 +261,17 @@ class ProfileRequest(DesignRequest):
         Raises:
             InvalidInput: naming the field.
         """
-        if not 2 <= self.points <= LARGEST_POINTS:
+        if not 2 <= self.points <= MAX_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
         if any(abs(epsilon) > LARGEST_TARGET_EPSILON for epsilon in self.epsilons or ()):
-            accepted = f"a list of 1 to {LARGEST_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
+            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
             raise InvalidInput("epsilons", self.epsilons, accepted)
 
 
-class ProfileAnswer(Answer):
+class ProfileAnswer(AnswerModel):
     """The exact privacy profile of one release."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PROFILE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PROFILE_EXAMPLE"]]})
 
     id: str | None = Field(description="Content key of the γ; null for one that was given.")
     problem: ProblemAnswer

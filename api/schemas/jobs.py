@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import JOB_EXAMPLE, PENDING_EXAMPLE
+from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
-from api.schemas.fields import Answer, Asked, described
+from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from darrm_opt.record import problem_from_record, problem_record
 from solver_cache.jobs import PAGE_SIZE, Job
 
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 """Most jobs on one page."""
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -24,27 +24,27 @@ JobId = Annotated[
     Field(
         description="Id of the job, which is the id of its γ: 64 hexadecimal digits.",
         pattern="^[0-9a-f]{64}$",
-        examples=[JOB_EXAMPLE["id"]],
+        examples=[EXAMPLES["JOB_EXAMPLE"]["id"]],
     ),
 ]
 
 
-class ListRequest(Asked):
+class ListRequest(RequestModel):
     """Which jobs to list."""
 
     state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
-        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MOST_LISTED), Field(ge=1, le=MOST_LISTED)
+        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
     ] = PAGE_SIZE
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
     ] = None
 
 
-class PendingAnswer(Answer):
+class PendingAnswer(AnswerModel):
     """The answer is not there yet: a job works on it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PENDING_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job, and content key of the γ to come.")
     state: str = Field(description="queued or running.")
@@ -55,7 +55,7 @@ class PendingAnswer(Answer):
     )
 
 
-class ProgressAnswer(Answer):
+class ProgressAnswer(AnswerModel):
     """How far a solve is."""
 
     round: int = Field(description="Rounds done.")
@@ -67,10 +67,10 @@ class ProgressAnswer(Answer):
     seconds: FiniteFloat = Field(description="Time since the start [s].", ge=0)
 
 
-class JobAnswer(Answer):
+class JobAnswer(AnswerModel):
     """A job as it stands."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [JOB_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job, and content key of its γ.")
     kind: str = Field(description="What it does: gamma designs one γ.")
@@ -88,7 +88,7 @@ class JobAnswer(Answer):
     events: str = Field(description="Where its progress is told as it happens (server-sent events).")
 
 
-class JobsAnswer(Answer):
+class JobsAnswer(AnswerModel):
     """Jobs, the newest first."""
 
     jobs: list[JobAnswer] = Field(description="One page of them.")
@@ -107,20 +107,58 @@ def job_answer(job: Job) -> JobAnswer:
         objective=asked["objective"],
         shape=asked["shape"],
         attempts=job.attempts,
-        progress=_progress(job.progress),
+        progress=_progress_answer(job.progress),
         reason=job.reason,
-        created=_when(job.created),
-        updated=_when(job.updated),
+        created=_timestamp(job.created),
+        updated=_timestamp(job.updated),
         location=here,
         result=f"{here}/result",
         events=f"{here}/events",
     )
 
 
-def _progress(text: str) -> ProgressAnswer | None:
+def _progress_answer(text: str) -> ProgressAnswer | None:
     told: Any = json.loads(text) if text else None
     return None if told is None else ProgressAnswer(**told)
 
 
-def _when(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+class BatchRequest(RequestModel):
+    """Many problems in one request. Each is read by itself, so that one that is not valid spoils no other."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["REQUEST_EXAMPLES"]}]})
+
+    problems: Annotated[
+        list[Any],
+        Field(
+            description="Problems, each as in POST /v1/gamma; the server bounds how many.",
+            json_schema_extra={
+                "items": {
+                    "anyOf": [
+                        {"$ref": "#/components/schemas/DesignRequest"},
+                        {"description": "Anything else is answered, in its place, by what is wrong with it."},
+                    ]
+                }
+            },
+        ),
+    ]
+
+
+class BatchItem(AnswerModel):
+    """One answer of a batch: exactly one of answer, pending and problem is not null."""
+
+    status: Literal[200, 202, 404, 409, 422, 429, 500, 503] = Field(
+        description="The HTTP status that this problem would have had by itself."
+    )
+    answer: GammaAnswer | None = Field(description="The certified γ (status 200).")
+    pending: PendingAnswer | None = Field(description="The job that works on it (status 202).")
+    problem: ProblemDetails | None = Field(description="What went wrong (any other status).")
+
+
+class BatchAnswer(AnswerModel):
+    """Answers in the order asked."""
+
+    results: list[BatchItem] = Field(description="One for each problem, in the same order.")

@@ -61,7 +61,7 @@ GRID: dict[str, Any] = {
 _DRIVER = """
 import sys
 from contextlib import closing
-from api.estimating import seconds_of
+from api.estimating import solve_seconds
 from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
@@ -70,10 +70,10 @@ from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.scheduler import RunOptions, run
 grid, url, scheduler, lease = sys.argv[1:]
 with closing(open_store(url)) as store:
-    plan = make_plan(read_grid(grid).specs(), store, seconds_of)
+    plan = make_plan(read_grid(grid).specs(), store, solve_seconds)
     with closing(Cluster(scheduler, work=counted)) as executor:
         print("at work", flush=True)
-        outcome = run(plan, store, executor, seconds_of, RunOptions(store_url=url, lease=float(lease), attempts=1000))
+        outcome = run(plan, store, executor, solve_seconds, RunOptions(store_url=url, lease=float(lease), attempts=1000))
 sys.exit(bool(outcome.failures))
 """
 
@@ -260,11 +260,11 @@ def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tall
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from api.estimating import seconds_of
+    from api.tasks.cost_model import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = MemoryStore()
-    for batch in make_plan(grid_of(GRID).specs(), store, seconds_of).batches:
+    for batch in make_plan(grid_of(GRID).specs(), store, solve_seconds).batches:
         for event in perform(Task(0, batch.specs, batch.lead)):
             assert isinstance(event, Answer), event
             store.put(event.row)

@@ -12,15 +12,7 @@ from support.live import Flaky, Ruled, serving
 from support.paths import ROOT
 
 from api.app import create_app
-from api.client import (
-    DarrmClient,
-    Distrusted,
-    InvalidRequest,
-    NotKept,
-    Received,
-    TimedOut,
-    TooMuchAsked,
-)
+from api.client import DarrmClient, Distrusted, InvalidRequest, NotKept, Received, TimedOut, TooMuchAsked
 from api.settings import Settings
 from darrm_opt import NotPrivate, Privacy, Problem, solve, verify
 from solver_cache import DesignSpec, cached_solve, open_store

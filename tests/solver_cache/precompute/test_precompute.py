@@ -19,7 +19,7 @@ import pytest
 from support.counted_work import counted, counts
 from support.paths import ROOT
 
-from api.estimating import seconds_of
+from api.tasks.cost_model import solve_seconds
 from darrm_opt import InvalidInput, solve
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
@@ -42,9 +42,9 @@ MANY = 22
 
 def done(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
     """Run a grid on processes of this machine, counting."""
-    plan = make_plan(grid_of(content).specs(), store, seconds_of)
+    plan = make_plan(grid_of(content).specs(), store, solve_seconds)
     with closing(Processes(workers, counted)) as executor:
-        return run(plan, store, executor, seconds_of, options)
+        return run(plan, store, executor, solve_seconds, options)
 
 
 def rows(store: Store) -> list[Row]:
@@ -70,9 +70,9 @@ def undisturbed() -> list[Row]:
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
     store, seen = MemoryStore(), list[Progress]()
-    plan = make_plan(grid_of(GRID).specs(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
-        outcome = run(plan, store, executor, seconds_of, watcher=seen.append)
+        outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
     assert rows(store) == undisturbed
     assert {validate(row).decision for row in undisturbed} == {"hit"}
     spec = next(iter(grid_of(GRID).specs()))
@@ -92,10 +92,10 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = MemoryStore()
     done({**GRID, "K": [5, 7]}, store)
     before = counts(log)
-    assert make_plan(grid_of(GRID).specs(), store, seconds_of).kept == sum(before.values()) == 10
+    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).kept == sum(before.values()) == 10
     done(GRID, store)
     assert set(counts(log).values()) == {1}
-    assert make_plan(grid_of(GRID).specs(), store, seconds_of).batches == ()
+    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).batches == ()
 
 
 # ---------------------------------------------------------------------------------------------- warm starts
@@ -106,7 +106,7 @@ def answers(task: Task) -> dict[str, str]:
 
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
     assert batch.lead == batch.specs[0]
     whole = list(perform(Task(0, batch.specs, batch.lead)))
     lead = whole[0]
@@ -122,7 +122,7 @@ def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
 
 
 def test_warm_and_cold_answers_agree() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
     for spec, event in zip(batch.specs, perform(Task(0, batch.specs, batch.lead)), strict=True):
         assert isinstance(event, Answer)
         warm, cold = json.loads(event.row.record), solve(spec.problem, spec.objective)
@@ -131,7 +131,7 @@ def test_warm_and_cold_answers_agree() -> None:
 
 
 def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
-    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), seconds_of).batches
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
     lead = next(iter(perform(Task(0, batch.specs[:1], batch.lead))))
     assert isinstance(lead, Answer)
     problem = batch.specs[0].problem
@@ -316,12 +316,12 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
     monkeypatch.setattr(worker, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, seconds_of)
-        outcome = run(plan, store, Here(), seconds_of, RunOptions(store_url=url if direct else ""))
+        plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds)
+        outcome = run(plan, store, Here(), solve_seconds, RunOptions(store_url=url if direct else ""))
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
-        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, seconds_of).kept == 4
+        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds).kept == 4
         assert store.jobs.counts()["done"] == 4
 
 
@@ -358,9 +358,9 @@ def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
 
 
 def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
-    plan = make_plan(grid_of(GRID).specs(), MemoryStore(), seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), MemoryStore(), solve_seconds)
     with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
-        run(plan, MemoryStore(), executor, seconds_of, RunOptions(store_url="memory"))
+        run(plan, MemoryStore(), executor, solve_seconds, RunOptions(store_url="memory"))
 
 
 # ---------------------------------------------------------------------------------------------------- kills
@@ -400,7 +400,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
 
 def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
     store, killed = MemoryStore(), 0
-    plan = make_plan(grid_of(GRID).specs(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
 
         def kill(at: Progress) -> None:
@@ -410,7 +410,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
                     os.kill(executor.pids[0], signal.SIGKILL)
                 killed += 1
 
-        outcome = run(plan, store, executor, seconds_of, RunOptions(attempts=20), kill)
+        outcome = run(plan, store, executor, solve_seconds, RunOptions(attempts=20), kill)
     assert outcome.failures == ()
     assert rows(store) == undisturbed
     assert outcome.progress.solved == MANY  # each arrived once, however often it was begun

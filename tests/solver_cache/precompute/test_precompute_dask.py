@@ -18,7 +18,7 @@ from support import postgres
 from support.counted_work import counted, counts
 from support.darrm_runner import run as darrm
 
-from api.estimating import seconds_of
+from api.tasks.cost_model import solve_seconds
 from darrm_opt import InvalidInput
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.cluster import Cluster
@@ -64,7 +64,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
     log: Path, cluster: Cluster, undisturbed: list[Row]
 ) -> None:
     store, killed = MemoryStore(), list[int]()
-    plan = make_plan(grid_of(GRID).specs(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
 
     def kill(_: Progress) -> None:
         if len(killed) < 2 and counts(log, "begun").total() > 3 * len(killed):
@@ -74,7 +74,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pids[0], signal.SIGKILL)
 
-    outcome = run(plan, store, cluster, seconds_of, RunOptions(attempts=20), kill)
+    outcome = run(plan, store, cluster, solve_seconds, RunOptions(attempts=20), kill)
     assert [*store.rows()] == undisturbed
     assert (outcome.progress.solved, outcome.failures) == (MANY, ())
     assert {*counts(log)} == {row.key for row in undisturbed}
@@ -83,8 +83,8 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
 def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
     url = postgres.server().url(postgres.server().new())
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of(GRID).specs(), store, seconds_of)
-        outcome = run(plan, store, cluster, seconds_of, RunOptions(store_url=url, lease=10))
+        plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+        outcome = run(plan, store, cluster, solve_seconds, RunOptions(store_url=url, lease=10))
         assert [*store.rows()] == undisturbed
         assert outcome.progress.solved == MANY
         assert set(counts(log).values()) == {1}
@@ -109,12 +109,12 @@ def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = MemoryStore()
-    plan = make_plan(grid_of(GRID).specs(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()
         scheduler.communicate()
         with pytest.raises(ExecutorLost, match=r"does not answer.*Running again continues"):
-            run(plan, store, joined, seconds_of, RunOptions(lease=5))
+            run(plan, store, joined, solve_seconds, RunOptions(lease=5))
     assert store.jobs.counts()["running"] == 0
 
 

@@ -1,0 +1,138 @@
+"""How often one client may ask: a token bucket for each, in a table of fixed size that all workers share.
+
+The bucket is kept as one number, the moment at which it would be full again (the "theoretical arrival time" of the
+generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second moves that moment by
+n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes, written at once by every
+processor that Python runs on: workers share a table through a file without a lock. Two that take a token in the very
+same microsecond may count one of them; a rate is not a ledger.
+
+A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
+not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
+hash is random, nobody can choose whom to fall together with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from api.access.clients import Client
+from api.errors.exceptions import Overloaded, TooManyJobs
+
+BUCKETS = 2**16
+"""Buckets in the table: half a megabyte."""
+
+KEY_BYTES = 16
+"""Length of the key of the hash, which is the beginning of the table."""
+
+_TABLE_NAME = "rates"
+
+
+class RateLimiter:
+    """The buckets of all clients.
+
+    Args:
+        path: a table of `create_shared_table`, to share them between processes; None: they are this process's own.
+        clock: seconds that never go backwards, the same in all processes.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        if path is None:
+            table = mmap.mmap(-1, KEY_BYTES + 8 * BUCKETS)
+            table[:KEY_BYTES] = secrets.token_bytes(KEY_BYTES)
+        else:
+            with path.open("r+b") as file:
+                table = mmap.mmap(file.fileno(), KEY_BYTES + 8 * BUCKETS)
+        self._key = bytes(table[:KEY_BYTES])
+        self._full = memoryview(table)[KEY_BYTES:].cast("d")
+        self._clock = clock
+
+    def take(self, client: str, rate: float, burst: float, tokens: float = 1.0) -> float:
+        """Take tokens from a client's bucket.
+
+        Args:
+            client: who asks.
+            rate: how fast the bucket fills [1/s], above 0.
+            burst: how much it holds, at least ``tokens``.
+            tokens: what is taken.
+
+        Returns:
+            0 if they were taken; else after how long they can be [s], and nothing was taken.
+
+        >>> limiter = RateLimiter(clock=lambda: 100.0)
+        >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
+        [0.0, 0.0, 0.5]
+        """
+        place = self._place(client)
+        now = self._clock()
+        full = max(self._full[place], now) + tokens / rate
+        wait = full - now - burst / rate
+        if wait > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
+            return wait
+        self._full[place] = full
+        return 0.0
+
+    def _place(self, client: str) -> int:
+        digest = hashlib.blake2b(client.encode("utf-8", "surrogateescape"), digest_size=4, key=self._key).digest()
+        return int.from_bytes(digest, "little") % BUCKETS
+
+
+def create_shared_table(folder: Path) -> None:
+    """Make the table that workers share, in the folder that they share."""
+    (folder / _TABLE_NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * BUCKETS))
+
+
+def shared_table(folder: Path | None) -> Path | None:
+    """Return the table in a folder, if there is one."""
+    path = None if folder is None else folder / _TABLE_NAME
+    return path if path is not None and path.exists() else None
+
+
+QUOTA_RETRY_SECONDS = 5.0
+"""When one who has too much under way should come back [s]."""
+
+
+class ClientQuota:
+    """The places.
+
+    Args:
+        most: in all.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, client: Client | None) -> Iterator[None]:
+        """Have a place within the block; what the server does for itself (None) always has one.
+
+        Raises:
+            TooManyJobs: the client has half of all places.
+            Busy: there is none.
+        """
+        if client is None:
+            yield
+            return
+        if self._taken.total() >= self._most:
+            raise Overloaded(
+                f"{self._most} requests wait for a solver process already, and more than that are not taken."
+            )
+        name, share = client.name, max(1, self._most // 2)
+        if self._taken[name] >= share:
+            raise TooManyJobs(
+                f"{share} requests of one client may wait for a solver process, and so many do.", QUOTA_RETRY_SECONDS
+            )
+        self._taken[name] += 1
+        try:
+            yield
+        finally:
+            self._taken[name] -= 1
+            if not self._taken[name]:
+                del self._taken[name]  # clients come and go for years

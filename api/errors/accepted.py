@@ -1,0 +1,65 @@
+"""TODO."""
+
+from __future__ import annotations
+
+MAX_POINTS = 1001
+"""Most points of a curve: finer than any screen."""
+
+MAX_ALLOWANCES = 101
+"""Most allowances of one trade-off."""
+
+MAX_GAMMA_LENGTH = 100_001
+"""Most entries of a posted γ that are read at all; the server's most_voters is far below."""
+
+ACCEPTED = {
+    "K": "a whole number of voters, at least 1",
+    "m": "a privacy allowance, a real number above 0",
+    "epsilon": "a number of nats, at least 0 (inf: not private)",
+    "Delta": "a probability in [0, 1)",
+    "delta": "a probability in [0, 1)",
+    "affected": "None (all voters) or a whole number",
+    "target_epsilon": "a number of nats, at least 0",
+    "objective": "the text of an objective, such as rectangular or shared(2,5)",
+    "shape": "'free' or 'monotone'",
+    "method": "'auto', 'enumerate' or 'cuts'",
+    "backend": "one of highs, gurobi, cvxpy",
+    "points": f"a whole number of points, from 2 to {MAX_POINTS}",
+    "baselines": "a list of names among subsampling, double_subsampling, randomized_response, gnmax, majority",
+    "ms": f"a list of 1 to {MAX_ALLOWANCES} allowances, real numbers above 0",
+    "target_epsilons": f"a list of 1 to {MAX_ALLOWANCES} numbers of nats, at least 0",
+    "m_from": "a privacy allowance, a real number above 0",
+    "m_to": "a privacy allowance, a real number above m_from",
+    "m_points": f"a whole number of allowances, from 1 to {MAX_ALLOWANCES}",
+    "epsilons": f"a list of 1 to {MAX_POINTS} numbers of nats",
+    "gamma": "a list of K + 1 probabilities, symmetric",
+    "arithmetic": "'float' or 'ball'",
+    "fresh": "true (fresh randomness in every answer) or false (trained once)",
+    "least_accuracy": "a probability in [0.5, 1)",
+    "problems": "a list of problems",
+    "queries": "a whole number of releases, at least 1",
+    "slack": "a probability in [0, 1)",
+    "total_epsilon": "a number of nats above 0",
+    "total_delta": "a probability in [0, 1)",
+    "n": "a number of records, at least 2",
+    "subsample_size": "a number of records, at least 1",
+    "replacement": "True or False",
+    "sampling": "'independent' or 'disjoint'",
+    "id": "64 hexadecimal digits",
+    "state": "one of queued, running, done, failed, cancelled",
+    "limit": "a whole number of jobs, from 1 to 1000",
+    "after": "the id of a job that is kept",
+    "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
+}
+"""What each field accepts, in the words of the core's own errors."""
+
+_OBJECTIVE_PARAMETERS = {"lower", "upper", "tau", "a", "b", "counts", "measure", "parameters", "scenarios", "seed"}
+
+
+def field_of(argument: str) -> str:
+    """Return the field of a request through which the core's ``argument`` came.
+
+    >>> field_of("tau"), field_of("gamma[3]"), field_of("K")
+    ('objective', 'gamma', 'K')
+    """
+    name = argument.partition("[")[0]
+    return "objective" if name in _OBJECTIVE_PARAMETERS else name

@@ -1,0 +1,149 @@
+"""What many releases cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.routes.requests import Service, compute, create_router, get_and_post
+from api.routes.responses import PENDING_RESPONSE, error_responses, json_response, pending_response, require_json
+from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
+from api.service.design_service import Pending
+from api.service.job_admission import check_voters, check_work
+from api.tasks.accounting import compare_mechanisms, compose_releases, plan_releases
+from api.tasks.cost_model import (
+    COMPARISON_SOLVES,
+    SUBSAMPLED_COMPARISON_SOLVES,
+    comparison_account_seconds,
+    estimate_cost,
+    plan_seconds,
+)
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy
+from darrm_opt.record import problem_record
+
+router = create_router("accounting")
+
+
+@get_and_post(
+    router,
+    "/compose",
+    ComposeRequest,
+    summary="What many releases cost together",
+    response_model=ComposeAnswer,
+    responses={**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)},
+)
+async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Response:
+    """Account for Q releases by every sound account; the best is the least of them."""
+    require_json(request)
+    asked.check()
+    record: dict[str, Any] | None = None
+    gamma: list[float] | None = None
+    if asked.K is None:
+        epsilon, delta = asked.each()
+    else:
+        check_voters(asked.K, desk.settings)
+        design = asked.design()
+        if asked.gamma is None:
+            found = await desk.gamma(design)
+            if isinstance(found, Pending):
+                return pending_response(found)
+            record, gamma = found["problem"], found["gamma"]
+        else:
+            problem = design.problem()
+            record, gamma = problem_record(problem), NoiseFunction(asked.gamma, problem.K).values.tolist()
+        epsilon, delta = record["target_epsilon"], record["delta"]
+    accounts = await compute(
+        request,
+        desk,
+        compose_releases,
+        {
+            "epsilon": epsilon,
+            "delta": delta,
+            "queries": asked.queries,
+            "slack": asked.slack,
+            "total_delta": asked.total_delta,
+            "problem": record,
+            "gamma": gamma,
+        },
+    )
+    answer = {
+        "each": {"epsilon": epsilon, "delta": delta},
+        "queries": asked.queries,
+        "problem": record,
+        "gamma": gamma,
+        "accounts": accounts,
+    }
+    return json_response(ComposeAnswer.model_validate(answer))
+
+
+@get_and_post(
+    router,
+    "/compare",
+    CompareRequest,
+    summary="Every way of releasing, at the same total privacy",
+    response_model=CompareAnswer,
+    responses=error_responses(406, 422),
+)
+async def compare(asked: CompareRequest, request: Request, desk: Service) -> Response:
+    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    require_json(request)
+    check_voters(asked.K, desk.settings)
+    asked.check()
+    question = await desk.apart(asked.question)
+    accounts = await desk.apart(
+        comparison_account_seconds,
+        question.problem,
+        asked.queries,
+        Privacy(asked.total_epsilon, asked.total_delta),
+        asked.draw(),
+    )
+    solves = COMPARISON_SOLVES if asked.n is None else SUBSAMPLED_COMPARISON_SOLVES
+    check_work(solves * estimate_cost(question).seconds + accounts, desk.settings)
+    found = await compute(
+        request,
+        desk,
+        compare_mechanisms,
+        {
+            "problem": problem_record(question.problem),
+            "queries": asked.queries,
+            "total_epsilon": asked.total_epsilon,
+            "total_delta": asked.total_delta,
+            "objective": asked.objective,
+            "prior": asked.prior,
+            **asked.draw(),
+        },
+    )
+    return json_response(CompareAnswer.model_validate(found))
+
+
+@get_and_post(
+    router,
+    "/plan",
+    PlanRequest,
+    summary="What to release within a total budget, and why",
+    response_model=PlanAnswer,
+    responses=error_responses(406, 422),
+)
+async def plan(asked: PlanRequest, request: Request, desk: Service) -> Response:
+    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    require_json(request)
+    check_voters(asked.K, desk.settings)
+    question = await desk.apart(asked.question)
+    check_work(plan_seconds(estimate_cost(question).seconds, asked.queries), desk.settings)
+    found = await compute(
+        request,
+        desk,
+        plan_releases,
+        {
+            "problem": problem_record(question.problem),
+            "queries": asked.queries,
+            "total_epsilon": asked.total_epsilon,
+            "total_delta": asked.total_delta,
+            "prior": asked.prior,
+            "fresh": asked.fresh,
+            "least_accuracy": asked.least_accuracy,
+        },
+    )
+    return json_response(PlanAnswer.model_validate(found))

@@ -1,0 +1,204 @@
+"""A model read from a query, as strictly as from a body, and described field by field."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from api.errors.exceptions import ClientDisconnected
+from api.process_pool.task_loop import Task
+from api.service.design_service import DesignService
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def from_query(model: type[Model]) -> Callable[[Request], Model]:
+    """Return a dependency that reads ``model`` from the query, as strictly as a body.
+
+    A list is written with commas, as in ``m=1,2,3``. A name given twice is refused: which of two privacy parameters was
+    meant is not for us to guess.
+    """
+
+    def read(request: Request) -> Model:
+        pairs = request.query_params.multi_items()
+        reject_repeated("query", pairs)
+        grouped = [(name, text) for name, text in pairs if "_" in text and name in _numeric_fields(model)]
+        if grouped:  # which Python takes for digits in groups, and a person may have meant 0.1 by 0_1
+            raise RequestValidationError(
+                [{"type": "number", "loc": ("query", n), "input": text} for n, text in grouped]
+            )
+        try:
+            return model.model_validate_strings(dict(pairs))
+        except ValidationError as err:
+            told = err.errors(include_url=False)
+            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in told]) from err
+
+    return read
+
+
+def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
+    """Refuse names that stand more than once in a query or in a body.
+
+    Raises:
+        RequestValidationError: naming them.
+    """
+    repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+    if repeated:
+        raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in repeated])
+
+
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of ``model`` as query parameters: the same fields, one by one."""
+    schema = model.model_json_schema()
+    lists = _list_fields(model)
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": name in schema.get("required", ()),
+                "description": about["description"] + (" Separated by commas." if name in lists else ""),
+                "schema": _query_schema(about),
+            }
+            | ({"style": "form", "explode": False} if name in lists else {})
+            for name, about in schema["properties"].items()
+        ]
+    }
+
+
+@cache
+def _list_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields of a model that hold a list."""
+    properties = model.model_json_schema()["properties"]
+    return frozenset(name for name, about in properties.items() if _query_schema(about).get("type") == "array")
+
+
+@cache
+def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields of a model that hold a number or numbers."""
+    return frozenset(
+        name
+        for name, about in model.model_json_schema()["properties"].items()
+        if re.search(r"'type': '(integer|number)'", repr(about))
+    )
+
+
+def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema without null, which a query has no way to say but by leaving the name out."""
+    kept = {key: value for key, value in about.items() if key not in {"title", "description"}}
+    if kept.get("default", 0) is None:
+        del kept["default"]
+    members = [member for member in kept.pop("anyOf", []) if member != {"type": "null"}]
+    return {**kept, **members[0]} if len(members) == 1 else {**kept, "anyOf": members} if members else kept
+
+
+Route = TypeVar("Route", bound=Callable[[Any, Request, DesignService], Awaitable[Response]])
+
+
+def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
+    """Return a router below ``prefix`` whose bodies are read strictly.
+
+    Args:
+        tag: heading of its routes in the documentation.
+        prefix: of their paths.
+    """
+    return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
+
+
+def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: Any) -> Callable[[Route], Route]:
+    """Return a decorator that has a route answer GET, which asks by a query, and POST, which asks by a body.
+
+    Args:
+        router: where it is added.
+        path: of both.
+        model: what is asked, the type of the route's first parameter.
+        about: documentation of both, as FastAPI has it.
+    """
+
+    def added(route: Route) -> Route:
+        async def by_query(request: Request, desk: Service, asked: Any = Depends(from_query(model))) -> Response:  # noqa: B008 — the model is a value here
+            return await route(asked, request, desk)
+
+        name, by_query.__doc__ = route.__name__, route.__doc__
+        described = query_parameters(model)
+        router.add_api_route(path, by_query, methods=["GET"], name=f"get_{name}", openapi_extra=described, **about)
+        router.add_api_route(path, route, methods=["POST"], name=f"post_{name}", **about)
+        return route
+
+    return added
+
+
+class _StrictRoute(APIRoute):
+    """A route whose body is JSON as it is written in the standard, sent as it is."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        coding = self.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in {"", "identity"}:
+            raise RequestValidationError([{"type": "coded", "loc": ("body",), "input": coding}])
+        return json.loads(await self.body(), object_pairs_hook=_unique_names)
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON. Of two values of one name JSON's readers keep this or that one, and it may be an ε."""
+    reject_repeated("body", pairs)
+    return dict(pairs)
+
+
+def get_service(request: Request) -> DesignService:
+    """Return the desk that the application's lifespan opened."""
+    desk: DesignService = request.app.state.desk
+    return desk
+
+
+Service = Annotated[DesignService, Depends(get_service)]
+"""The same, as a parameter of a route."""
+
+
+async def compute(request: Request, desk: DesignService, task: Task, argument: Any) -> Any:
+    """Return what `DesignService.perform` does, and stop it when the client goes away: nobody else waits for it.
+
+    A page that is asked something new drops what it asked before, and its next question stands behind that in the queue.
+
+    Raises:
+        ClientGone: it went away first.
+        Exception: as `DesignService.perform`.
+    """
+    work, going = (
+        asyncio.ensure_future(desk.perform(task, argument)),
+        asyncio.ensure_future(_wait_for_disconnect(request)),
+    )
+    try:
+        await asyncio.wait({work, going}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise ClientDisconnected("The client went away.")
+    finally:
+        going.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,77 @@
+"""Notice of the end: so that what waits (requests for a solve, streams of events) can end before the server does.
+
+A server that stops waits for its open requests first and tells the application last. Those that wait for a solve or
+follow a job would hold it up to its deadline. So the application looks at the signal itself, whatever server it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+KILL_SECONDS = 10.0
+"""Seconds after the deadline for open requests at which a process that is still there is ended from within."""
+
+
+class Shutdown:
+    """Whether the server has been told to stop. Made within the event loop."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has."""
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        """Return when it has been told."""
+        await self._event.wait()
+
+    def begin(self) -> None:
+        """Tell it; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._loop.call_soon_threadsafe(self._event.set)
+
+
+@contextlib.contextmanager
+def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
+    """Have SIGTERM and SIGINT begin the stop, and then do what they did before.
+
+    Args:
+        stopping: what is told.
+        seconds: how long open requests may still take [s]; `KILL_SECONDS` later the process is ended, hung or not.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not for us: a server in a thread, as in tests
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def told(number: int, frame: FrameType | None) -> None:
+        stopping.begin()
+        _exit_after(seconds + KILL_SECONDS)
+        then = before[signal.Signals(number)]
+        if callable(then):
+            then(number, frame)
+
+    handled = [number for number, handler in before.items() if callable(handler)]
+    for number in handled:
+        signal.signal(number, told)
+    try:
+        yield
+    finally:
+        for number in handled:
+            if signal.getsignal(number) is told:
+                signal.signal(number, before[number])
+
+
+def _exit_after(seconds: float) -> None:
+    timer = threading.Timer(seconds, os._exit, [1])
+    timer.daemon = True  # which is why it ends nothing that ends by itself
+    timer.start()

@@ -1,0 +1,189 @@
+"""Several workers at one socket: started, replaced when one dies, and stopped in order.
+
+uvicorn has a supervisor too. It asks each worker for a sign of life and kills one that is silent for some seconds, which
+is what a worker that has just been started on a busy machine is; and while it asks it hears no signal. This one waits
+for what happens: the end of a process, or a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from api.observability import logs
+from api.server.protocol import ConnectionLimits, GuardedProtocol
+from api.server.shutdown import KILL_SECONDS
+from api.settings import Settings
+from darrm_opt import __version__
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_LOG = logging.getLogger("api.supervisor")
+
+RESTART_SECONDS = 1.0
+"""Least time between two starts of a worker in one place [s]: one that dies at once is not started in a frenzy."""
+
+
+def supervise(settings: Settings, listening: socket.socket) -> bool:
+    """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
+    places = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
+    with _signal_pipe() as told:
+        try:
+            for place in places:
+                place.start()
+            while told not in wait([told, *(place.process.sentinel for place in places)]):
+                for place in places:
+                    code = place.process.exitcode  # asked once: it may end between two questions
+                    if code == STARTUP_FAILURE:
+                        _LOG.error("a worker could not start; stopping")
+                        return False
+                    if code is not None:
+                        _LOG.warning("worker %s ended (%s) and is replaced", place.process.pid, code)
+                        place.start()
+            return True
+        finally:
+            _stop_workers([place.process for place in places if place.begun], settings.stop_seconds + KILL_SECONDS)
+
+
+class _WorkerSlot:
+    """One of the places for workers, and the worker that has it."""
+
+    process: SpawnProcess
+
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self._given = (settings, listening)
+        self._began = float("-inf")
+
+    @property
+    def begun(self) -> bool:
+        """Whether there has been a worker yet."""
+        return self._began > float("-inf")
+
+    def start(self) -> None:
+        """Start a worker, a little later if the last one was started just now."""
+        time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
+        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
+        self.process.start()
+        self._began = time.monotonic()
+
+
+def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
+    """Have the workers stop in order; those that are still there at the deadline are killed."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.exitcode is None:
+            _LOG.warning("worker %s did not stop in time and is killed", process.pid)
+            process.kill()
+            process.join()
+
+
+@contextlib.contextmanager
+def _signal_pipe() -> Iterator[int]:
+    """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    before = {
+        number: signal.signal(number, lambda *_: os.write(tell, b".")) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(told)
+        os.close(tell)
+
+
+_LOG = logging.getLogger("api.worker")
+
+
+class WorkerConfig(uvicorn.Config):
+    """uvicorn's configuration, with what `GuardedProtocol` reads."""
+
+    def __init__(self, settings: Settings, **more: Any) -> None:
+        self.limits = ConnectionLimits(
+            settings.connections, settings.head_bytes, settings.head_seconds, settings.body_seconds
+        )
+        super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
+
+
+def worker_config(settings: Settings) -> WorkerConfig:
+    """Return how to run the application.
+
+    uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop the connections
+    that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
+    """
+    return WorkerConfig(
+        settings,
+        loop="uvloop" if find_spec("uvloop") is not None else "asyncio",
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        timeout_keep_alive=settings.idle_seconds,
+        timeout_graceful_shutdown=settings.stop_seconds,
+    )
+
+
+def run_worker(settings: Settings, listening: socket.socket) -> None:
+    """Serve at a socket until a signal says otherwise: the whole life of a worker, or of a server that has none.
+
+    Raises:
+        SystemExit: the application did not start.
+    """
+    logs.configure(settings)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
+            uvicorn.Server(worker_config(settings)).run(sockets=[listening])
+    finally:
+        logs.drain()
+
+
+def create_worker_app(settings: Settings) -> FastAPI:
+    """Return the application of a worker, which stops in order when the process that started it is gone.
+
+    Raises:
+        SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_stop_with_parent, args=(parent.sentinel,), daemon=True).start()
+    loop = type(asyncio.get_running_loop()).__module__
+    _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})
+    try:
+        from api.app import create_app
+
+        return create_app(settings)
+    except Exception:  # noqa: BLE001 — whatever it is, the log has it
+        _LOG.exception("the application cannot be made")
+        sys.exit(STARTUP_FAILURE)
+
+
+def _stop_with_parent(sentinel: int) -> None:
+    wait([sentinel])
+    _LOG.warning("the process that started this worker is gone; stopping")
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,85 @@
+"""Reading and writing answers in the store, one blocking call each: for a thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from darrm_opt.design.program import Status
+from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
+from darrm_opt.record import solution_record
+from solver_cache.errors import CacheError
+from solver_cache.model import Row
+from solver_cache.solve import keep_row, recall
+from solver_cache.store import Store
+from solver_cache.validate import validate
+
+_LOG = logging.getLogger("api")
+
+
+def load_record(key: str, store: Store) -> dict[str, Any] | None:
+    """Return the record kept under ``key``, its γ proved private again for its own problem; None if there is none.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    row = store.get(key)
+    if row is None:
+        return None
+    found = validate(row)
+    if found.solution is None:
+        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, found.decision, found.reason)
+        return None
+    return solution_record(found.solution)
+
+
+def load_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str, Any] | None]:
+    """Return the kept records that answer requests, proved again, None where there is none; raises as `load_record`."""
+    solutions = [recall(request, store) for request in requests]
+    return [None if solution is None else solution_record(solution) for solution in solutions]
+
+
+def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+    """Keep an optimal answer that its solver process has examined; return the one that then stands, and whether it does.
+
+    A bad row that stood in its place is replaced; a good one stays, and is what is returned. The third value says why the
+    answer is not kept, in words, which is logged as well; usually it is empty.
+    """
+    try:
+        seen = store.get(request.key)
+    except CacheError as err:
+        _LOG.warning("the answer to %s is not kept: %s", request.key, err)
+        return record, False, str(err)
+    theirs = validate(seen, request).solution
+    if theirs is None:
+        text = canonical_json(record)
+        kept = keep_row(Row(request.key, CORE, text, digest(text)), request, store, seen)
+        if kept.other is None:
+            return record, kept.stored, kept.trouble
+        theirs = kept.other
+    return solution_record(theirs), True, ""
+
+
+def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
+    """Keep those new answers that solving again would not better, as `save_record` does; whether it succeeds changes no answer given now."""
+    for request, record in answers:
+        if Status(record["status"]).settled:
+            save_record(request, record, store)
+
+
+def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
+    """Return the best kept answer whose guarantee implies the one that is asked, named and labelled; None if none is.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    from solver_cache.nearest import nearest
+
+    found = nearest(request, store)
+    return None if found is None else {"id": request.key, "cached": True, **found.record}
+
+
+def has_record(key: str, store: Store) -> bool:
+    """Whether something is kept under ``key``, unexamined; raises as `load_record`."""
+    return store.get(key) is not None

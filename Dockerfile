@@ -27,6 +27,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY darrm_opt darrm_opt
 COPY solver_cache solver_cache
+COPY darrm_client darrm_client
 COPY api api
 RUN python -m hatchling build -t wheel \
     && pip --python /opt/darrm/bin/python install --no-cache-dir --no-deps --no-index dist/*.whl \

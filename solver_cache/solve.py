@@ -100,6 +100,10 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
     answer takes its place). An answer that solving again may improve is not stored. The store's hit counter stays as it is.
 
+    Args:
+        solution: the answer, certified.
+        store: where it is to be stored.
+
     Raises:
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """

@@ -70,7 +70,7 @@ def store_of(url: str, *, dry_run: bool) -> Store:
 
 def planned(grid: str, store: Store) -> Plan:
     """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
-    from api.tasks.cost_model import solve_seconds
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache.precompute.grid import read_grid
     from solver_cache.precompute.plan import make_plan
 

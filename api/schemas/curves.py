@@ -25,7 +25,7 @@ from api.schemas.fields import (
     Voters,
     described,
 )
-from api.tasks.curves import allowance_grid
+from darrm_opt.answers.curves import allowance_grid
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON

@@ -25,7 +25,7 @@ from api.schemas.fields import (
     VoterEpsilon,
     Voters,
 )
-from api.tasks.cost_model import MAX_ESTIMATED_VOTERS
+from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design_spec import DesignSpec

@@ -108,3 +108,35 @@ def solve_smallest(_: Any, report: Report) -> float:
 
     report(None)
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
+
+
+def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return solutions for the ``problems`` that have none in ``known`` (a record or None each), and the averages.
+
+    "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
+
+    They differ in their target only, so each solve starts from the rows of the one before it (`design.tradeoff`); the
+    time limit is that of all together.
+    """
+    import time
+
+    from darrm_opt.answers.curves import error_curves_over_m
+    from darrm_opt.design.objective import Objective, as_objective
+    from darrm_opt.design.solver import solve_warm
+
+    problems = [problem_from_record(record) for record in argument["problems"]]
+    doubts = [""] * len(problems)
+    solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
+    goal, rows = as_objective(argument["objective"]), None
+    ends = time.monotonic() + argument["time_limit"]
+    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
+        report({"done": sum(solution is not None for solution in solutions), "of": len(problems)})
+        if solutions[i] is None:
+            left = max(ends - time.monotonic(), 1e-3)
+            solved, rows = solve_warm(
+                problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
+            )
+            solutions[i], doubts[i] = solved, validated(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
+    found = [solution for solution in solutions if solution is not None]
+    averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
+    return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

@@ -260,7 +260,7 @@ def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tall
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from api.tasks.cost_model import solve_seconds
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = MemoryStore()

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from support.darrm_runner import run
 
-from api.client import DarrmClient, NotKept
+from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import InvalidInput, Privacy, Problem, verify
 from darrm_opt.design_spec import canonical_json, digest
 from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate
@@ -265,7 +265,7 @@ def test_the_client_reads_a_table_offline(tmp_path: Path, rows: list[Row], name:
         near = client.gamma(between)
         assert (near.exact, near.designed_for) == (False, PROBLEMS[0])
         assert near.certificate == verify(between, near.gamma)
-        with pytest.raises(NotKept):
+        with pytest.raises(AnswerNotFound):
             client.gamma(Problem.from_allowance(K=13, m=1, epsilon=0.1))
 
 

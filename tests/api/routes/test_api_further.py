@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
 from api.settings import Settings
-from api.tasks.cost_model import constraint_count, estimate_cost
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition import simple
+from darrm_opt.answers.cost_model import constraint_count, estimate_cost
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.profile import privacy_profile
 from darrm_opt.record import problem_from_record

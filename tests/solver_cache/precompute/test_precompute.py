@@ -19,8 +19,8 @@ import pytest
 from support.counted_work import counted, counts
 from support.paths import ROOT
 
-from api.tasks.cost_model import solve_seconds
 from darrm_opt import InvalidInput, solve
+from darrm_opt.answers.cost_model import solve_seconds
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.problem import Problem

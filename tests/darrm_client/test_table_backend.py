@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from api.client import ClientError, DarrmClient, NotKept, Received
-from api.client.tables import READERS
+from darrm_client import AnswerNotFound, ClientError, DarrmClient, VerifiedAnswer
+from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
 from darrm_opt.record import solution_record
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
@@ -61,13 +61,13 @@ def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.Monke
 
 def test_what_the_table_lacks_is_told(table: str) -> None:
     with DarrmClient(table) as client:
-        with pytest.raises(NotKept, match="no answer to this problem"):
+        with pytest.raises(AnswerNotFound, match="no answer to this problem"):
             client.gamma(MISSING)
         found = client.batch([PROBLEM, MISSING, DesignSpec(PROBLEM, "uniform")])
-        assert [type(one) for one in found] == [Received, NotKept, NotKept]
-        with pytest.raises(NotKept):
+        assert [type(one) for one in found] == [VerifiedAnswer, AnswerNotFound, AnswerNotFound]
+        with pytest.raises(AnswerNotFound):
             client.jobs.submit(MISSING)
-        with pytest.raises(NotKept, match="no answer with the id"):
+        with pytest.raises(AnswerNotFound, match="no answer with the id"):
             client.jobs.get("0" * 64)
 
 
@@ -82,7 +82,7 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         assert any("nearest kept answer" in text for text in found.warnings)
         weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)
         assert client.gamma(weaker).designed_for in PROBLEMS
-        with pytest.raises(NotKept):  # nothing that is kept is as private
+        with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
             client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
         traded = client.tradeoff(PROBLEM, [2, 2.5])
         assert traded["utility"][0] == pytest.approx(traded["utility"][1])
@@ -156,13 +156,13 @@ def test_a_row_that_was_altered_is_no_answer(tmp_path: Path) -> None:
     record["utility"] = record["upper_bound"] = 1.0
     path = tmp_path / "table.jsonl"
     path.write_text(json.dumps(record))
-    with DarrmClient(path.as_uri()) as client, pytest.raises(NotKept):
+    with DarrmClient(path.as_uri()) as client, pytest.raises(AnswerNotFound):
         client.gamma(PROBLEM)
     url = written(tmp_path, ".sqlite")
     with sqlite3.connect(tmp_path / "a table.sqlite") as database:
         database.execute("UPDATE darrm_solutions SET record = replace(record, '0.', '0.1')")
     database.close()
-    with DarrmClient(url) as client, pytest.raises(NotKept):
+    with DarrmClient(url) as client, pytest.raises(AnswerNotFound):
         client.gamma(PROBLEM)
 
 

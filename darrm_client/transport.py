@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from api.client.errors import RETRIED, ClientError, Distrusted, TimedOut, Unreachable, error_of
+from darrm_client.errors import RETRIED, ClientError, DeadlineExceeded, ServiceUnreachable, VerificationFailed, error_of
 from darrm_opt._version import __version__
 from darrm_opt.errors import BackendUnavailable, DarrmError
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     import httpx
 
-FIRST_WAIT = 0.1
+FIRST_BACK_OFF = 0.1
 """Longest wait before the second try [s]; it doubles with each try."""
 
-LONGEST_WAIT = 10.0
+MAX_BACK_OFF = 10.0
 """Longest wait between two tries [s] that the client chooses by itself."""
 
 CONNECT_SECONDS = 5.0
@@ -42,7 +42,7 @@ CONNECT_SECONDS = 5.0
 TRY_SECONDS = 75.0
 """How long one try may take [s]: a service is told at most 60 s to be patient before it names a job instead."""
 
-LARGEST_ANSWER = 2**28
+MAX_ANSWER_BYTES = 2**28
 """Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
 
 
@@ -73,10 +73,10 @@ class Deadline:
         """Refuse to go on when it is over.
 
         Raises:
-            TimedOut: it is.
+            DeadlineExceeded: it is.
         """
         if self.left == 0:
-            raise TimedOut(f"The service did not answer within {self.given:g} s.")
+            raise DeadlineExceeded(f"The service did not answer within {self.given:g} s.")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Transport:
             deadline: when the call is over; None for the client's own timeout from now.
 
         Raises:
-            DarrmError: the typed refusal, `TimedOut`, `Unreachable` or `Distrusted`.
+            DarrmError: the typed refusal, `DeadlineExceeded`, `ServiceUnreachable` or `VerificationFailed`.
         """
         deadline = Deadline.after(self.timeout) if deadline is None else deadline
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
@@ -159,8 +159,8 @@ class Transport:
             deadline.check()
             try:
                 return self._once(method, path, content, deadline)
-            except Passing as passing:
-                wait = waiting(tried, passing.retry_after, random.SystemRandom().uniform(0.5, 1.0))
+            except TransientFailure as passing:
+                wait = retry_delay(tried, passing.retry_after, random.SystemRandom().uniform(0.5, 1.0))
                 if tried == self.retries or wait >= deadline.left:
                     raise passing.error from passing
             time.sleep(wait)
@@ -171,7 +171,7 @@ class Transport:
         """Open a stream of text lines; it ends by itself or when the caller leaves.
 
         Raises:
-            Passing: the stream could not be opened, or broke.
+            TransientFailure: the stream could not be opened, or broke.
         """
         with (
             self._translated(deadline),
@@ -223,8 +223,8 @@ class Transport:
         size = 0
         for piece in response.iter_bytes():
             size += len(piece)
-            if size > LARGEST_ANSWER:
-                raise Distrusted(f"The answer has more than {LARGEST_ANSWER} bytes.", response.status_code)
+            if size > MAX_ANSWER_BYTES:
+                raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.", response.status_code)
             deadline.check()
             yield piece
 
@@ -232,11 +232,11 @@ class Transport:
         status, retry_after = response.status_code, _retry_after(response)
         try:
             details = _json(body)
-        except Distrusted:
+        except VerificationFailed:
             details = {}  # a proxy's page
         error = error_of(status, details if isinstance(details, dict) else {}, retry_after)
         if status in RETRIED:
-            raise Passing(error, retry_after)
+            raise TransientFailure(error, retry_after)
         raise error
 
     @contextmanager
@@ -248,14 +248,14 @@ class Transport:
             yield
         except httpx.TransportError as err:
             if deadline.left < 1e-3:
-                raise TimedOut(f"The service did not answer within {deadline.given:g} s.") from err
+                raise DeadlineExceeded(f"The service did not answer within {deadline.given:g} s.") from err
             told = str(err) or type(err).__name__
-            raise Passing(Unreachable(f"The service at {self.url} cannot be reached: {told}.")) from err
+            raise TransientFailure(ServiceUnreachable(f"The service at {self.url} cannot be reached: {told}.")) from err
         except (httpx.DecodingError, httpx.InvalidURL) as err:
-            raise Distrusted(f"The answer of {self.url} cannot be read: {err}.") from err
+            raise VerificationFailed(f"The answer of {self.url} cannot be read: {err}.") from err
 
 
-class Passing(Exception):
+class TransientFailure(Exception):
     """A failure that may pass, with the error to raise if it does not. Never leaves the client."""
 
     def __init__(self, error: DarrmError, retry_after: float | None = None) -> None:
@@ -264,7 +264,7 @@ class Passing(Exception):
         super().__init__(str(error))
 
 
-def waiting(tried: int, retry_after: float | None, share: float) -> float:
+def retry_delay(tried: int, retry_after: float | None, share: float) -> float:
     """Return how long to wait before the next try [s].
 
     Args:
@@ -272,10 +272,10 @@ def waiting(tried: int, retry_after: float | None, share: float) -> float:
         retry_after: what the service asked for [s].
         share: the random part, in [0.5, 1].
 
-    >>> [waiting(tried, None, 1.0) for tried in (0, 1, 2, 20)], waiting(0, 7.0, 0.5)
+    >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
     ([0.1, 0.2, 0.4, 10.0], 7.05)
     """
-    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tried, 30)) * share
+    own = min(MAX_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(tried, 30)) * share
     return own if retry_after is None else retry_after + own
 
 
@@ -299,7 +299,7 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=refuse)
     except (ValueError, RecursionError) as err:
-        raise Distrusted(f"The answer is not JSON: {err}.") from err
+        raise VerificationFailed(f"The answer is not JSON: {err}.") from err
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[str]:

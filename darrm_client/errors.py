@@ -26,23 +26,23 @@ class ClientError(DarrmError):
         super().__init__(message)
 
 
-class Unreachable(ClientError):
+class ServiceUnreachable(ClientError):
     """The service cannot be reached: check the URL, the network, and that it runs."""
 
 
-class TimedOut(ClientError):
+class DeadlineExceeded(ClientError):
     """The time given to the call is over: give it more, or submit a job and wait for it."""
 
 
-class Distrusted(ClientError):
+class VerificationFailed(ClientError):
     """What came back does not stand up to proof, or is no answer to what was asked; nothing of it was used."""
 
 
-class AccessRefused(ClientError):
+class AccessDenied(ClientError):
     """The service wants a valid key, or is not called by that name."""
 
 
-class TooMuchAsked(ClientError):
+class RequestTooLarge(ClientError):
     """The service does not give so much work to one request; asking again does not help.
 
     Attributes:
@@ -56,7 +56,7 @@ class TooMuchAsked(ClientError):
         return float(told) if isinstance(told, int | float) else None
 
 
-class Busy(ClientError):
+class ServiceBusy(ClientError):
     """The service is overloaded, shutting down, or asked too often; retries did not outlast it.
 
     Attributes:
@@ -74,11 +74,11 @@ class Busy(ClientError):
         super().__init__(message, status, details)
 
 
-class NotKept(ClientError):
+class AnswerNotFound(ClientError):
     """There is no such answer or job, and none is made here."""
 
 
-class JobOver(ClientError):
+class JobFailed(ClientError):
     """The job ended without an answer: it failed or was cancelled; the message says why."""
 
 
@@ -130,27 +130,27 @@ def error_of(status: int, details: dict[str, Any], retry_after: float | None = N
     if status == 422:
         return _invalid(text, details)
     if status in RETRIED or status == 408:
-        return Busy(text, status, details, retry_after)
+        return ServiceBusy(text, status, details, retry_after)
     return _BY_STATUS.get(status, ServiceFailed)(text, status, details)
 
 
 _OF_THE_CORE: dict[str, type[DarrmError]] = {"backend-unavailable": BackendUnavailable, "solve-failed": SolveFailed}
 
 _BY_KIND: dict[str, type[ClientError]] = {
-    "too-much-work": TooMuchAsked,
-    "not-kept": NotKept,
-    "cancelled": JobOver,
-    "job-failed": JobOver,
+    "too-much-work": RequestTooLarge,
+    "not-kept": AnswerNotFound,
+    "cancelled": JobFailed,
+    "job-failed": JobFailed,
 }
 
 _BY_STATUS: dict[int, type[ClientError]] = {
-    401: AccessRefused,
-    403: AccessRefused,
-    404: NotKept,
-    409: JobOver,
-    410: NotKept,
-    413: TooMuchAsked,
-    421: AccessRefused,
+    401: AccessDenied,
+    403: AccessDenied,
+    404: AnswerNotFound,
+    409: JobFailed,
+    410: AnswerNotFound,
+    413: RequestTooLarge,
+    421: AccessDenied,
 }
 
 

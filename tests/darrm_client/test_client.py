@@ -22,24 +22,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.live import Flaky, Ruled, Switch, raw, serving
 
-from api.client import (
-    AccessRefused,
-    Busy,
+from darrm_client import (
+    AccessDenied,
+    AnswerNotFound,
     ClientError,
     DarrmClient,
-    Distrusted,
+    DeadlineExceeded,
     InvalidRequest,
-    JobOver,
-    NotKept,
-    Received,
+    JobFailed,
+    RequestTooLarge,
+    ServiceBusy,
     ServiceFailed,
-    TimedOut,
-    TooMuchAsked,
-    Unreachable,
+    ServiceUnreachable,
+    VerificationFailed,
+    VerifiedAnswer,
 )
-from api.client.errors import error_of
-from api.client.received import proved
-from api.client.transport import waiting
+from darrm_client.errors import error_of
+from darrm_client.transport import retry_delay
+from darrm_client.verification import verify_answer
 from darrm_opt import (
     BackendUnavailable,
     DarrmError,
@@ -84,7 +84,7 @@ def answering(**changes: Any) -> Ruled:
     return Ruled(lambda _method, _path, _body: (200, told))
 
 
-def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> Received:
+def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> VerifiedAnswer:
     with client_of(app, timeout=20, retries=0) as client:
         return client.gamma(problem, **options)
 
@@ -151,7 +151,7 @@ def test_a_forked_process_opens_connections_of_its_own() -> None:
     app = answering()
     with client_of(app, timeout=20, retries=0) as client:
         client.gamma(PROBLEM)
-        transport: Any = client._source._transport  # type: ignore[attr-defined]
+        transport: Any = client._backend._transport  # type: ignore[attr-defined]
         mine = transport._client()
         transport._process = -1  # as if this were the child
         assert client.gamma(PROBLEM).exact
@@ -208,10 +208,10 @@ def test_failures_that_pass_are_outlasted(script: list[str]) -> None:
 @pytest.mark.parametrize(
     ("what", "error", "text"),
     [
-        ("503", Busy, "Come back later"),
-        ("429", Busy, "Come back later"),
-        ("page", Busy, "status 502"),
-        ("break", Unreachable, "cannot be reached"),
+        ("503", ServiceBusy, "Come back later"),
+        ("429", ServiceBusy, "Come back later"),
+        ("page", ServiceBusy, "status 502"),
+        ("break", ServiceUnreachable, "cannot be reached"),
     ],
 )
 def test_failures_that_stay_are_told_as_they_are(what: str, error: type[ClientError], text: str) -> None:
@@ -239,13 +239,13 @@ def test_a_connection_that_is_dropped_is_made_again() -> None:
 def test_nobody_there_is_told_after_all_tries() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with DarrmClient(url, retries=1) as client, pytest.raises(Unreachable, match=re.escape(url)):
+    with DarrmClient(url, retries=1) as client, pytest.raises(ServiceUnreachable, match=re.escape(url)):
         client.gamma(PROBLEM)
 
 
 def test_a_silent_server_does_not_hold_a_call_beyond_its_time() -> None:
     app = Flaky(answering(), ["silent"] * 9)
-    with client_of(app, timeout=0.3) as client, pytest.raises(TimedOut, match=r"within 0\.3 s"):
+    with client_of(app, timeout=0.3) as client, pytest.raises(DeadlineExceeded, match=r"within 0\.3 s"):
         client.gamma(PROBLEM)
 
 
@@ -256,13 +256,13 @@ def test_a_server_that_drips_does_not_either() -> None:
             connection.sendall(b" ")
             threading.Event().wait(0.05)
 
-    with raw(drip) as url, DarrmClient(url, timeout=0.5) as client, pytest.raises(TimedOut):
+    with raw(drip) as url, DarrmClient(url, timeout=0.5) as client, pytest.raises(DeadlineExceeded):
         client.gamma(PROBLEM)
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.client.transport.LARGEST_ANSWER", 10_000)
-    with pytest.raises(Distrusted, match="more than 10000 bytes"):
+    monkeypatch.setattr("darrm_client.transport.MAX_ANSWER_BYTES", 10_000)
+    with pytest.raises(VerificationFailed, match="more than 10000 bytes"):
         received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
 
 
@@ -270,14 +270,14 @@ def test_what_is_not_http_is_told() -> None:
     with (
         raw(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH\r\n")) as url,
         DarrmClient(url, retries=0, timeout=20) as client,
-        pytest.raises(Unreachable),
+        pytest.raises(ServiceUnreachable),
     ):
         client.gamma(PROBLEM)
 
 
 def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
     app = Ruled(lambda _method, _path, _body: (503, {"detail": "Closed for the week."}, {"retry-after": "604800"}))
-    closed = pytest.raises(Busy, match="Closed for the week")
+    closed = pytest.raises(ServiceBusy, match="Closed for the week")
     with client_of(app, timeout=30) as client, closed as refused:
         client.gamma(PROBLEM)
     assert refused.value.retry_after == 604800
@@ -286,9 +286,9 @@ def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
 
 def test_waits_grow_are_spread_and_honour_the_service() -> None:
     for tried in range(40):
-        assert waiting(tried, None, 0.5) * 2 == waiting(tried, None, 1.0) <= 10
-        assert waiting(tried, 3.0, 0.5) > 3.0
-    grown = [waiting(tried, None, 1.0) for tried in range(40)]
+        assert retry_delay(tried, None, 0.5) * 2 == retry_delay(tried, None, 1.0) <= 10
+        assert retry_delay(tried, 3.0, 0.5) > 3.0
+    grown = [retry_delay(tried, None, 1.0) for tried in range(40)]
     assert grown == sorted(grown)
     assert grown[0] < grown[6] < grown[8] == 10
 
@@ -299,7 +299,7 @@ def test_waits_grow_are_spread_and_honour_the_service() -> None:
 )
 def test_retry_after_is_read_as_seconds_or_a_date(header: str, least: float | None, most: float | None) -> None:
     app = Ruled(lambda _method, _path, _body: (503, {}, {"retry-after": header}))
-    with client_of(app, retries=0) as client, pytest.raises(Busy) as refused:
+    with client_of(app, retries=0) as client, pytest.raises(ServiceBusy) as refused:
         client.gamma(PROBLEM)
     assert refused.value.retry_after == least == most
 
@@ -318,18 +318,18 @@ def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
         (problem_details(422, "backend-unavailable"), BackendUnavailable),
         (problem_details(422, "not-private", worst_corners={"x": 3}, excess=0.1), NotPrivate),
         (problem_details(422, "not-proven"), NotProven),
-        (problem_details(409, "cancelled"), JobOver),
-        ((409, {"detail": "Why."}), JobOver),
-        (problem_details(422, "too-much-work", estimated_seconds=1e5), TooMuchAsked),
-        (problem_details(413, "body-too-large"), TooMuchAsked),
+        (problem_details(409, "cancelled"), JobFailed),
+        ((409, {"detail": "Why."}), JobFailed),
+        (problem_details(422, "too-much-work", estimated_seconds=1e5), RequestTooLarge),
+        (problem_details(413, "body-too-large"), RequestTooLarge),
         (problem_details(500, "solve-failed"), SolveFailed),
         (problem_details(500, "internal-error"), ServiceFailed),
-        (problem_details(401, "key-needed"), AccessRefused),
-        (problem_details(421, "wrong-host"), AccessRefused),
-        (problem_details(404, "not-kept"), NotKept),
-        (problem_details(503, "shutting-down"), Busy),
-        (problem_details(429, "too-many-requests"), Busy),
-        ((404, {"detail": "Why."}), NotKept),
+        (problem_details(401, "key-needed"), AccessDenied),
+        (problem_details(421, "wrong-host"), AccessDenied),
+        (problem_details(404, "not-kept"), AnswerNotFound),
+        (problem_details(503, "shutting-down"), ServiceBusy),
+        (problem_details(429, "too-many-requests"), ServiceBusy),
+        ((404, {"detail": "Why."}), AnswerNotFound),
         ((418, ["no", "Why."]), ServiceFailed),
         ((400, b"\xff\xfe"), ServiceFailed),
     ],
@@ -358,12 +358,12 @@ def test_details_of_any_type_make_an_error() -> None:
                 error = error_of(status, {**dict.fromkeys(names, value), "type": kind})
                 assert isinstance(error, DarrmError)
                 assert str(error)
-                assert getattr(error, "seconds", None) is None or isinstance(error, TooMuchAsked)
+                assert getattr(error, "seconds", None) is None or isinstance(error, RequestTooLarge)
 
 
 def test_the_cost_that_a_refusal_tells_is_kept() -> None:
     error = error_of(*problem_details(422, "too-much-work", estimated_seconds=12.5))
-    assert isinstance(error, TooMuchAsked)
+    assert isinstance(error, RequestTooLarge)
     assert error.seconds == 12.5
 
 
@@ -384,7 +384,7 @@ def test_one_bit_of_gamma_is_enough_to_refuse_the_answer() -> None:
             for bit in range(0, 64, 7):
                 told["gamma"] = list(RECORD["gamma"])
                 told["gamma"][entry] = flipped(told["gamma"][entry], bit)
-                with pytest.raises(Distrusted):  # no longer symmetric, or out of [0, 1]
+                with pytest.raises(VerificationFailed):  # no longer symmetric, or out of [0, 1]
                     client.gamma(PROBLEM)
 
 
@@ -401,13 +401,13 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
                 continue
             try:
                 found = client.gamma(PROBLEM)
-            except (NotPrivate, Distrusted) as err:
+            except (NotPrivate, VerificationFailed) as err:
                 outcomes.add(type(err).__name__)
             else:
                 outcomes.add("proved")
                 assert verify(PROBLEM, told["gamma"]) == found.certificate
                 assert found.utility == pytest.approx(SOLUTION.utility, abs=1e-9)
-    assert {"Distrusted", "proved"} <= outcomes
+    assert {"VerificationFailed", "proved"} <= outcomes
 
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
@@ -458,7 +458,7 @@ LIES: dict[str, Lie] = {
 def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
     told = copy.deepcopy(RECORD)
     LIES[lie](told)
-    with pytest.raises(Distrusted):
+    with pytest.raises(VerificationFailed):
         received_from(Ruled(lambda _method, _path, _body: (200, told)))
 
 
@@ -467,7 +467,7 @@ def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
     [b"", b"null", b"[]", b"3", b'"text"', b"{}", b"{", b"\xff", b"[" * 100_000, b'{"gamma": NaN}', b"<html></html>"],
 )
 def test_what_is_no_answer_is_refused(body: bytes) -> None:
-    with pytest.raises(Distrusted):
+    with pytest.raises(VerificationFailed):
         received_from(Ruled(lambda _method, _path, _body: (200, body)))
 
 
@@ -498,8 +498,8 @@ def test_whatever_stands_where_in_an_answer_it_is_proved_or_refused(place: tuple
         inner = inner[name]
     inner[path[-1]] = instead
     try:
-        found = proved(told, DesignSpec(PROBLEM))
-    except (Distrusted, NotPrivate):
+        found = verify_answer(told, DesignSpec(PROBLEM))
+    except (VerificationFailed, NotPrivate):
         return
     assert found.gamma.tolist() == told["gamma"]
     assert found.certificate == verify(PROBLEM, found.gamma)
@@ -529,8 +529,8 @@ def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
 def test_a_label_does_not_make_another_number_of_voters_right() -> None:
     other = Problem.from_allowance(K=13, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
     told = {**solution_record(solve(other)), "nearest": {**LABEL, "designed_for": problem_record(other)}}
-    with pytest.raises(Distrusted, match="another problem"):
-        proved(told, DesignSpec(PROBLEM))
+    with pytest.raises(VerificationFailed, match="another problem"):
+        verify_answer(told, DesignSpec(PROBLEM))
 
 
 def test_a_certificate_of_another_version_is_replaced() -> None:
@@ -539,7 +539,7 @@ def test_a_certificate_of_another_version_is_replaced() -> None:
 
 
 def test_a_monotone_gamma_must_be_monotone() -> None:
-    with pytest.raises(Distrusted, match="not monotone"):
+    with pytest.raises(VerificationFailed, match="not monotone"):
         received_from(answering(shape="monotone"), shape="monotone")
 
 
@@ -554,7 +554,7 @@ def test_every_gamma_of_a_curve_is_proved() -> None:
         with pytest.raises(NotPrivate):
             client.error_curve(PROBLEM, points=2)
         told["curves"] = ["optimal"]
-        with pytest.raises(Distrusted):
+        with pytest.raises(VerificationFailed):
             client.error_curve(PROBLEM, points=2)
 
 
@@ -564,9 +564,9 @@ def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
     told: dict[str, Any] = {"points": [point, {"problem": problem_record(PROBLEM), "gamma": RECORD["gamma"]}]}
     with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
         assert client.tradeoff(PROBLEM, [1, 3]) == told
-        with pytest.raises(Distrusted, match="another problem"):
+        with pytest.raises(VerificationFailed, match="another problem"):
             client.tradeoff(PROBLEM, [3, 1])
-        with pytest.raises(Distrusted, match="one point for each"):
+        with pytest.raises(VerificationFailed, match="one point for each"):
             client.tradeoff(PROBLEM, [1, 2, 3])
         told["points"][0]["gamma"] = RECORD["gamma"]
         with pytest.raises(NotPrivate):
@@ -579,9 +579,9 @@ def test_a_profile_is_computed_again() -> None:
         found = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
         assert found["delta"][0] > found["delta"][1] > 0
         assert found["delta"][1] <= PROBLEM.target.delta
-        with pytest.raises(Distrusted, match="another γ"):
+        with pytest.raises(VerificationFailed, match="another γ"):
             client.profile(PROBLEM, gamma=[0.5] * 12)
-        with pytest.raises(Distrusted, match="other ε"):
+        with pytest.raises(VerificationFailed, match="other ε"):
             client.profile(PROBLEM, epsilons=[0.1])
 
 
@@ -592,7 +592,7 @@ def test_verify_rests_on_this_process() -> None:
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
         told["problem"] = problem_record(STRONGER)
-        with pytest.raises(Distrusted):
+        with pytest.raises(VerificationFailed):
             client.verify(PROBLEM, SOLUTION.gamma)
 
 
@@ -611,9 +611,9 @@ def test_a_batch_keeps_its_order_and_tells_each_error() -> None:
 
     with client_of(Ruled(rule), retries=0) as client:
         found = client.batch([PROBLEM] * 4)
-        assert [type(one) for one in found] == [InvalidRequest, Received, NotPrivate, Received]
+        assert [type(one) for one in found] == [InvalidRequest, VerifiedAnswer, NotPrivate, VerifiedAnswer]
         assert client.batch([]) == []
-        with pytest.raises(Distrusted, match="one result for each"):
+        with pytest.raises(VerificationFailed, match="one result for each"):
             client.batch([PROBLEM] * 3)
 
 
@@ -657,15 +657,15 @@ def test_an_answer_that_takes_longer_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("end", "text"), [("failed", "it was hard"), ("cancelled", "was cancelled")])
 def test_a_job_without_an_answer_says_why(end: str, text: str) -> None:
-    with pytest.raises(JobOver, match=text):
+    with pytest.raises(JobFailed, match=text):
         received_from(Office(end))
 
 
 def test_waiting_for_a_job_ends_in_time() -> None:
     with client_of(Office("running"), timeout=0.5) as client:
-        with pytest.raises(TimedOut, match="wait for it again"):
+        with pytest.raises(DeadlineExceeded, match="wait for it again"):
             client.gamma(PROBLEM)
-        with pytest.raises(TimedOut):
+        with pytest.raises(DeadlineExceeded):
             client.jobs.wait(PROBLEM)
 
 
@@ -680,7 +680,7 @@ def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over(
     with client_of(Ruled(rule), timeout=0.5) as client:
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for) == (False, STRONGER)
-        with pytest.raises(TimedOut):  # the answer to this question, or none
+        with pytest.raises(DeadlineExceeded):  # the answer to this question, or none
             client.error_curve(PROBLEM)
 
 
@@ -738,7 +738,7 @@ def test_errors_can_be_pickled_and_shown() -> None:
     for error in (
         error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K is bad.", "field": "K"}),
         error_of(503, {"detail": "Later."}, 3.0),
-        Distrusted("No."),
+        VerificationFailed("No."),
     ):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
         assert (type(again), str(again)) == (type(error), str(error))

@@ -12,8 +12,16 @@ from support.live import Flaky, Ruled, serving
 from support.paths import ROOT
 
 from api.app import create_app
-from api.client import DarrmClient, Distrusted, InvalidRequest, NotKept, Received, TimedOut, TooMuchAsked
 from api.settings import Settings
+from darrm_client import (
+    AnswerNotFound,
+    DarrmClient,
+    DeadlineExceeded,
+    InvalidRequest,
+    RequestTooLarge,
+    VerificationFailed,
+    VerifiedAnswer,
+)
 from darrm_opt import NotPrivate, Privacy, Problem, solve, verify
 from solver_cache import DesignSpec, cached_solve, open_store
 
@@ -51,8 +59,8 @@ def test_gamma_is_that_of_the_solver(client: DarrmClient) -> None:
 def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
     too_many = Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1)
     found = client.batch([*OTHERS, too_many, DesignSpec(PROBLEM, "uniform")])
-    assert [type(one) for one in found[:2] + found[3:]] == [Received] * 3
-    assert isinstance(found[2], InvalidRequest | TooMuchAsked)
+    assert [type(one) for one in found[:2] + found[3:]] == [VerifiedAnswer] * 3
+    assert isinstance(found[2], InvalidRequest | RequestTooLarge)
 
 
 def test_curves_and_tables(client: DarrmClient) -> None:
@@ -90,13 +98,13 @@ def test_jobs_from_submission_to_answer(client: DarrmClient) -> None:
     assert client.jobs.wait(problem).gamma.tolist() == solve(problem).gamma.tolist()
     assert client.jobs.get(job.id).state == "done"
     assert job.id in {seen.id for seen in client.jobs.list("done")}
-    with pytest.raises(NotKept):
+    with pytest.raises(AnswerNotFound):
         client.jobs.get("0" * 64)
 
 
 def test_a_long_job_is_left_and_cancelled(client: DarrmClient) -> None:
     job = client.jobs.submit(LONG)
-    with pytest.raises(TimedOut, match=r"wait for it again|did not answer within"):
+    with pytest.raises(DeadlineExceeded, match=r"wait for it again|did not answer within"):
         client.jobs.wait(LONG, timeout=0.3)
     client.jobs.cancel(job.id)
     assert list(client.jobs.events(job.id, timeout=30))[-1][1]["state"] == "cancelled"
@@ -113,7 +121,7 @@ def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for, found.problem) == (False, OTHERS[1], PROBLEM)
         assert found.certificate == verify(PROBLEM, found.gamma)
-        with pytest.raises(NotKept):
+        with pytest.raises(AnswerNotFound):
             client.gamma(Problem.from_allowance(K=13, m=3, epsilon=0.1))
 
 
@@ -169,5 +177,9 @@ def test_a_service_whose_answer_is_altered_on_the_way_is_refused(service: str) -
         told["gamma"][5] = told["gamma"][6] = told["gamma"][5] + 1e-9
         return 200, told
 
-    with serving(Ruled(alter)) as url, DarrmClient(url, retries=0) as client, pytest.raises((NotPrivate, Distrusted)):
+    with (
+        serving(Ruled(alter)) as url,
+        DarrmClient(url, retries=0) as client,
+        pytest.raises((NotPrivate, VerificationFailed)),
+    ):
         client.gamma(PROBLEM)

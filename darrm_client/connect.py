@@ -1,4 +1,4 @@
-"""A place's URL, and the source that it names."""
+"""Connecting: the URL of a service or of a table file, and the backend that answers for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from api.client.source import Source
+from darrm_client.requests import Backend
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _ACCEPTED = "http://HOST:PORT or https://HOST of a service, or file:///PATH of a table"
 
 
-def open_source(
+def connect(
     url: str, key: str | None, timeout: float | None, retries: int, tls: ssl.SSLContext | None, proxy: str | None
-) -> Source:
-    """Return the source at a URL; nothing is sent yet.
+) -> Backend:
+    """Return the backend for a URL; nothing is sent yet.
 
     Raises:
         InvalidInput: not a URL of a service or of a table that can be read.
@@ -27,14 +27,13 @@ def open_source(
     if not url:
         raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
     if url.startswith("file:"):
-        from api.client.offline import Table
-        from api.client.tables import read_table
+        from darrm_client.table_backend import TableBackend, open_table
 
-        return Table(read_table(table_path(url)))
-    from api.client.service import Service
-    from api.client.transport import Transport
+        return TableBackend(open_table(table_path(url)))
+    from darrm_client.http_backend import HttpBackend
+    from darrm_client.transport import Transport
 
-    return Service(Transport(service_url(url), key, timeout, retries, tls, proxy))
+    return HttpBackend(Transport(service_url(url), key, timeout, retries, tls, proxy))
 
 
 def service_url(url: str) -> str:

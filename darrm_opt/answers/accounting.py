@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from api.process_pool.task_loop import Report
 from darrm_opt.accounting.composition import general, simple
 from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.pld import pld
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.release import Release
 from darrm_opt.accounting.total import MOST_RELEASES, best, probability, total_delta_of
+from darrm_opt.answers import Report
 from darrm_opt.ensembles.bags import Bags
 from darrm_opt.ensembles.compare import Comparison
 from darrm_opt.ensembles.teaching import Lesson, Taught
@@ -150,7 +150,7 @@ def _subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
 
 
 def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the plan of a ``problem``'s voters: what a solver process does (`api.answering`)."""
+    """Return the plan of a ``problem``'s voters: what it advises, and a row for each option."""
     from darrm_opt.planning import plan
 
     report(None)

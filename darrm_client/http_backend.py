@@ -1,4 +1,4 @@
-"""A service as a source: requests over HTTP, waiting for the jobs that it names."""
+"""A service as a backend: requests over HTTP, waiting for the jobs that it names."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from api.client.errors import TimedOut, Unreachable
-from api.client.jobs import OVER, finished, seen
-from api.client.transport import Deadline, Passing, Transport, waiting
+from darrm_client.errors import DeadlineExceeded, ServiceUnreachable
+from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
+from darrm_client.transport import Deadline, TransientFailure, Transport, retry_delay
 
 ACCEPTED = 202
 """The status of an answer that is not there yet."""
 
 
-class Service:
-    """The REST interface of one service, as a `Source`."""
+class HttpBackend:
+    """The REST interface of one service, as a `Backend`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -32,12 +32,12 @@ class Service:
             reply = self._transport.call("POST", f"/v1/{verb}", told, deadline)
             if reply.status != ACCEPTED:
                 return reply.content
-            job = seen(reply.content)
+            job = parse_job(reply.content)
             try:
-                finished(self, job, deadline, reply.retry_after)
+                wait_for_job(self, job, deadline, reply.retry_after)
                 if verb == "gamma":
                     return self.result(job.id, deadline)
-            except TimedOut:
+            except DeadlineExceeded:
                 if verb != "gamma" or reply.content.get("nearest") is None:
                     raise
                 return reply.content["nearest"]
@@ -61,7 +61,7 @@ class Service:
             reply = self._transport.call("GET", f"{_at(id)}/result", None, deadline)
             if reply.status != ACCEPTED:
                 return reply.content
-            finished(self, seen(reply.content), deadline, reply.retry_after)
+            wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
 
     def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
         """Cancel a job."""
@@ -78,13 +78,13 @@ class Service:
                         last, tried = event.get("id", last), 0
                         content = _content(event.get("data", ""))
                         yield event.get("event", "message"), content
-                        if isinstance(content, dict) and content.get("state") in OVER:
+                        if isinstance(content, dict) and content.get("state") in FINAL_STATES:
                             return
-            except Passing as passing:
+            except TransientFailure as passing:
                 trouble, retry_after = passing.error, passing.retry_after
             else:
-                trouble, retry_after = Unreachable("The stream of events ended before the job did."), None
-            wait = waiting(tried, retry_after, 1.0)
+                trouble, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
+            wait = retry_delay(tried, retry_after, 1.0)
             if tried == self._transport.retries or wait >= deadline.left:
                 raise trouble
             time.sleep(wait)

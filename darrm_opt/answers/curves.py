@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from api.process_pool.task_loop import Report
+from darrm_opt.answers import Report
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.design_spec import DesignSpec
 from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER, private_baselines
 from darrm_opt.error import disagreement, error_curve, tv_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import whole_number
-from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from darrm_opt.record import problem_from_record, problem_record, solution_from_record
 
 MEASURES = ("tv_error", "disagreement")
 
@@ -137,35 +136,3 @@ def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         wanted = np.linspace(0.0, min(furthest, 500.0), argument["points"]).tolist()
     found = privacy_profile(gamma, problem, wanted)
     return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}
-
-
-def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return solutions for the ``problems`` that have none in ``known`` (a record or None each), and the averages.
-
-    "doubts" says of each why the store would not believe it: empty unless something is wrong with this program.
-
-    They differ in their target only, so each solve starts from the rows of the one before it (`design.tradeoff`); the
-    time limit is that of all together.
-    """
-    import time
-
-    from api.tasks.design import validated
-    from darrm_opt.design.objective import Objective, as_objective
-    from darrm_opt.design.solver import solve_warm
-
-    problems = [problem_from_record(record) for record in argument["problems"]]
-    doubts = [""] * len(problems)
-    solutions = [None if record is None else solution_from_record(record) for record in argument["known"]]
-    goal, rows = as_objective(argument["objective"]), None
-    ends = time.monotonic() + argument["time_limit"]
-    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
-        report({"done": sum(solution is not None for solution in solutions), "of": len(problems)})
-        if solutions[i] is None:
-            left = max(ends - time.monotonic(), 1e-3)
-            solved, rows = solve_warm(
-                problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
-            )
-            solutions[i], doubts[i] = solved, validated(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
-    found = [solution for solution in solutions if solution is not None]
-    averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
-    return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

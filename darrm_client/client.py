@@ -6,14 +6,22 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from api.client.asking import budgeted, design, numbers
-from api.client.checks import certificate_checked, comparison_checked, member, plan_checked
-from api.client.curves import CurvesClient
-from api.client.errors import Distrusted, error_of
-from api.client.jobs import JobsClient
-from api.client.opening import open_source
-from api.client.received import Received, proved
-from api.client.transport import Deadline
+from darrm_client.connect import connect
+from darrm_client.errors import VerificationFailed, error_of
+from darrm_client.jobs import JobsClient
+from darrm_client.requests import as_list, budget_body, design, numbers, with_allowance
+from darrm_client.transport import Deadline
+from darrm_client.verification import (
+    VerifiedAnswer,
+    member,
+    verify_answer,
+    verify_certificate,
+    verify_comparison,
+    verify_curves,
+    verify_plan,
+    verify_profile,
+    verify_tradeoff,
+)
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
@@ -40,7 +48,7 @@ RETRIES = 6
 """How often a request is sent again unless told otherwise: some ten seconds of a service that restarts."""
 
 
-class DarrmClient(CurvesClient):
+class DarrmClient:
     """Asks a service, or a table file, for certified noise functions. Safe to use from several threads.
 
     Args:
@@ -89,8 +97,8 @@ class DarrmClient(CurvesClient):
             raise InvalidInput("timeout", timeout, SECONDS)
         retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
-        super().__init__(open_source(chosen, key, timeout, retries, tls, proxy), timeout)
-        self.jobs = JobsClient(self._source, timeout)
+        self._backend, self._timeout = connect(chosen, key, timeout, retries, tls, proxy), timeout
+        self.jobs = JobsClient(self._backend, timeout)
 
     def gamma(
         self,
@@ -101,7 +109,7 @@ class DarrmClient(CurvesClient):
         method: Method = "auto",
         backend: str = "highs",
         timeout: float | None = None,
-    ) -> Received:
+    ) -> VerifiedAnswer:
         """Return the certified γ_opt of a problem.
 
         Args:
@@ -113,7 +121,7 @@ class DarrmClient(CurvesClient):
             timeout: for this call [s]; None for the client's.
 
         Returns:
-            The solution; `Received.exact` and `Received.designed_for` say whether it is the answer to this very
+            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this very
             problem, or the nearest one that is kept (where the service does not solve, or the table lacks it).
 
         Raises:
@@ -123,11 +131,11 @@ class DarrmClient(CurvesClient):
         """
         request = DesignSpec(problem, objective, shape)
         body = {**design(request), "method": method, "backend": backend}
-        return proved(self._ask("gamma", body, timeout), request)
+        return verify_answer(self._ask("gamma", body, timeout), request)
 
     def batch(
         self, requests: Sequence[Problem | DesignSpec], *, timeout: float | None = None
-    ) -> list[Received | DarrmError]:
+    ) -> list[VerifiedAnswer | DarrmError]:
         """Return the certified γ_opt of many problems, in order; where one has none, the error that `gamma` would raise.
 
         Args:
@@ -141,11 +149,104 @@ class DarrmClient(CurvesClient):
         if not asked:
             return []
         deadline = self._deadline(timeout)
-        told = self._source.ask("gamma/batch", {"problems": [design(request) for request in asked]}, deadline)
+        told = self._backend.ask("gamma/batch", {"problems": [design(request) for request in asked]}, deadline)
         results = member(told, "results")
         if not isinstance(results, list) or len(results) != len(asked):
-            raise Distrusted("The answer does not have one result for each problem.")
+            raise VerificationFailed("The answer does not have one result for each problem.")
         return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+
+    def error_curve(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        points: int = 101,
+        baselines: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            points: values of p, evenly from 0.5 to 1.
+            baselines: names of those to compare with; None for the usual ones.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        body = {**design(request), "points": points, "baselines": as_list(baselines)}
+        return verify_curves(self._ask("error-curve", body, timeout), problem)
+
+    def tradeoff(
+        self,
+        problem: Problem,
+        ms: Sequence[float],
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        delta: float | None = None,
+        baselines: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return γ_opt for many allowances, as the REST interface has it; every γ was proved for its own target.
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
+            baselines: whose average errors are told beside.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
+        body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
+        body |= {"delta": delta, "baselines": as_list(baselines)}
+        wanted = [with_allowance(problem, m, delta) for m in ms]
+        return verify_tradeoff(self._ask("tradeoff", body, timeout), wanted)
+
+    def profile(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        gamma: ArrayLike | NoiseFunction | None = None,
+        epsilons: Sequence[float] | None = None,
+        points: int = 16,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``, as the REST interface has it.
+
+        Its γ was proved private, and its δ computed again: they are this process's own.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            gamma: γ(0..K) of yours, private or not; None for γ_opt.
+            epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
+            points: how many, where ``epsilons`` is None.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        given = None if gamma is None else NoiseFunction(gamma, problem.K)
+        at = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
+        body = {**design(request), "points": points, "epsilons": at}
+        body["gamma"] = None if given is None else given.values.tolist()
+        return verify_profile(self._ask("profile", body, timeout), problem, given, at)
 
     def verify(
         self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
@@ -159,12 +260,12 @@ class DarrmClient(CurvesClient):
 
         Raises:
             NotPrivate: γ is not private for the problem.
-            Distrusted: the other side says that it is not, and this process can prove that it is.
+            VerificationFailed: the other side says that it is not, and this process can prove that it is.
         """
         proof = verify(problem, gamma)
         noise = NoiseFunction(gamma, problem.K)
         body = {**numbers(problem), "gamma": noise.values.tolist(), "arithmetic": arithmetic}
-        certificate_checked(self._ask("verify", body, None), problem)
+        verify_certificate(self._ask("verify", body, None), problem)
         return proof
 
     def compare(
@@ -199,12 +300,12 @@ class DarrmClient(CurvesClient):
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        body = budgeted(problem, queries, total) | {"objective": str(objective), "prior": prior}
+        body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior}
         if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
             body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
-        return comparison_checked(self._ask("compare", body, timeout), problem)
+        return verify_comparison(self._ask("compare", body, timeout), problem)
 
     def plan(
         self,
@@ -232,11 +333,11 @@ class DarrmClient(CurvesClient):
             timeout: for this call [s]; None for the client's.
 
         Raises:
-            ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
-        body = budgeted(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         told = self._ask("plan", body, timeout)
-        return plan_checked(told, problem, trained_once=not fresh and queries > 1)
+        return verify_plan(told, problem, trained_once=not fresh and queries > 1)
 
     def estimate(
         self,
@@ -260,7 +361,7 @@ class DarrmClient(CurvesClient):
 
     def close(self) -> None:
         """Let go of connections and files."""
-        self._source.close()
+        self._backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -268,13 +369,21 @@ class DarrmClient(CurvesClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> Received | DarrmError:
+    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")
             if details is not None:
                 return error_of(int(status), details if isinstance(details, dict) else {})
             told = item.get("answer")
-            return proved(self._source.ask("gamma", design(request), deadline) if told is None else told, request)
+            return verify_answer(
+                self._backend.ask("gamma", design(request), deadline) if told is None else told, request
+            )
         except DarrmError as err:
             return err
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline.after(self._timeout if timeout is None else timeout)
+
+    def _ask(self, verb: str, body: dict[str, Any], timeout: float | None) -> Any:
+        return self._backend.ask(verb, body, self._deadline(timeout))

@@ -7,13 +7,13 @@ paper). The answers are kept in the cache, so the API that is then served has th
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from api.cli.options import number
-from api.cli.outcome import answer, reported, say
+from api.cli.output import ExitCode, answer, fail, reported, say
+from api.cli.parameters import number
+from api.cli.parser import Command, Option, UsageError, parse
 from api.cli.verbs.serve import HOST, PORT
 from api.server.run import listen, prepare, serve, url_of
 
@@ -51,11 +51,11 @@ def draw(solution: Solution, path: Path) -> None:
 
 
 def first_run(
-    host: Annotated[str, typer.Option("--host", help="Address to serve at.")] = HOST,
-    port: Annotated[str, typer.Option("--port", help="Port to serve at; 0 takes any free one.")] = PORT,
-    output: Annotated[str, typer.Option("--output", help="Folder for the figures.")] = "output",
+    host: Annotated[str, Option("--host", "Address to serve at.", "ADDRESS")] = HOST,
+    port: Annotated[str, Option("--port", "Port to serve at; 0 takes any free one.", "PORT")] = PORT,
+    output: Annotated[str, Option("--output", "Folder for the figures.", "FOLDER")] = "output",
     *,
-    serving: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve the API afterwards, or stop.")] = True,
+    serving: Annotated[bool, Option("--serve/--no-serve", "Serve the API afterwards, or stop.")] = True,
 ) -> None:
     """Solve the paper's two real settings, draw them, and serve them."""
     from api.cli.report import solution_text
@@ -77,4 +77,9 @@ def first_run(
 
 
 if __name__ == "__main__":
-    typer.run(first_run)
+    _command = Command.of(first_run)
+    try:
+        _values = parse(sys.argv[1:], _command.parameters)
+    except UsageError as err:
+        fail(str(err), ExitCode.BAD_INPUT)
+    _command.call(_values)

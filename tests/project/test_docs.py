@@ -24,7 +24,7 @@ from support import docstrings
 from support.documented import HERE, Block, blocks_of, served, session, shell_in
 from support.paths import ROOT
 
-from api.cli.declared import Command, Option
+from api.cli.parser import Command, Option
 from api.cli.verbs import VERBS, load
 from api.settings import PREFIX, Settings
 from darrm_opt.design.program import Status
@@ -156,7 +156,7 @@ def test_every_verb_is_shown_at_work() -> None:
 
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
-    from api.cli.options import DesignOptions
+    from api.cli.parameters import DesignOptions
     from api.schemas import DesignRequest
     from darrm_opt.design.backends import BACKENDS
     from darrm_opt.design.objective import OBJECTIVES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, ProblemOptions, number
-from api.cli.outcome import answer
+from api.cli.output import answer
+from api.cli.parameters import AsJson, ProblemOptions, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.ensembles.bags import Bags
@@ -136,7 +136,7 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
     from darrm_opt.errors import InvalidInput
 
     if votes is not None:
-        from api.cli.votes import blocks
+        from api.cli.vote_files import blocks
         from darrm_opt.ensembles.measured import measured
 
         if text is not None:

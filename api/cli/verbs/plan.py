@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, number
-from api.cli.outcome import answer, say
+from api.cli.output import answer, say
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as Way

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, number
-from api.cli.outcome import answer
+from api.cli.output import answer
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Option
 
 _OPTIONS = {
     "n_chunks": "chunks",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import SMALL, refused, run
 
-from api.cli.outcome import ExitCode
+from api.cli.output import ExitCode
 
 PROBLEM = ("--m", "2", "--epsilon", "0.5")
 

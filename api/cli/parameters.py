@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.problem import Problem

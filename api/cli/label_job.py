@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from api.cli.outcome import say
-from api.cli.votes import blocks, checked_format, count_rows, labels
+from api.cli.output import say
+from api.cli.vote_files import blocks, check_format, count_rows, labels
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
 from darrm_opt.mechanism.journal import flush_folder
@@ -30,7 +30,7 @@ from darrm_opt.mechanism.ledger import checked_id
 ROWS = 65_536
 """Rows of a block: charged and written together."""
 
-LONGEST_JOB_ID = 150
+MAX_JOB_ID = 150
 """Most characters of a job's release id: blocks add their number."""
 
 
@@ -56,7 +56,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelResult:
     """What a job came to.
 
     Attributes:
@@ -72,11 +72,11 @@ class Labelled:
 
 def label_file(
     votes: str, output: str, release: PrivateMajority, ledger: ReleaseLedger, *, release_id: str | None, rows: int
-) -> Labelled:
+) -> LabelResult:
     """Release a label for each row of a file of votes.
 
     Args:
-        votes: path of the votes, see `api.cli.votes.blocks`.
+        votes: path of the votes, see `api.cli.vote_files.blocks`.
         output: path of the labels, a CSV, Parquet or npy file that does not exist yet.
         release: the mechanism, whose budget is ``ledger``.
         ledger: what is charged.
@@ -87,7 +87,7 @@ def label_file(
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
         BudgetSpent: the ledger has less left than there are rows; nothing was charged.
     """
-    suffix = checked_format(output, "output")
+    suffix = check_format(output, "output")
     K = release.problem.K
     count = count_rows(votes, K, rows)  # all of it is looked at before anything is charged
     with _job(votes, output, ledger, release_id, rows) as job:
@@ -97,7 +97,7 @@ def label_file(
         if missing < count:
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         part = _beside(output, "part")
-        progress = Counted(count)
+        progress = RowCounter(count)
         with labels(part, suffix) as file:
             for number, block in enumerate(blocks(votes, K, job.rows)):
                 file.write(release.release_many(block, _block_id(job, number)))
@@ -105,10 +105,10 @@ def label_file(
         part.replace(output)
         flush_folder(part.parent)
     progress.end()
-    return Labelled(count, count - missing, job.release_id)
+    return LabelResult(count, count - missing, job.release_id)
 
 
-class Counted:
+class RowCounter:
     """Rows done, shown on stderr: a line that moves on a terminal, ever rarer lines in a log."""
 
     def __init__(self, rows: int) -> None:
@@ -160,8 +160,8 @@ def _beside(output: str, what: str) -> Path:
 @contextmanager
 def _job(votes: str, output: str, ledger: ReleaseLedger, release_id: str | None, rows: int) -> Iterator[Job]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
-    if release_id is not None and len(checked_id(release_id)) > LONGEST_JOB_ID:
-        raise InvalidInput("release_id", release_id, f"at most {LONGEST_JOB_ID} characters")
+    if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
+        raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
     place = _beside(output, "job")
     going_on = place.exists()
     if Path(output).exists() and not going_on:

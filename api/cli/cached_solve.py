@@ -1,27 +1,29 @@
-"""Solve, through the cache where that pays."""
+"""Cached solve: a solution through the cache where that pays, and the release that a verb is about."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from api.cli.options import number
-from api.cli.outcome import ExitCode, fail, say
+from api.cli.output import ExitCode, fail, option_of, say
+from api.cli.parameters import DesignOptions, ProblemOptions, number
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from api.cli.options import DesignOptions
+    from api.cli.parameters import DesignOptions
     from darrm_opt import Problem, Solution
+    from darrm_opt.accounting.release import Release
     from darrm_opt.design.solution import Watcher
 
-QUICK_K = 61
+
+MAX_QUICK_K = 61
 """Up to this K a solve by cuts with HiGHS (0.01 to 0.9 s, measured for Δ from 0 to 1e-2) mostly takes less time than
 opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
 
 
-def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
+def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
     """Return the certified γ_opt, from the cache if it is there and it pays to look.
 
     Raises:
@@ -57,8 +59,8 @@ def obtain(problem: Problem, design: DesignOptions, progress: Watcher | None = N
 
 
 def takes_long(problem: Problem, design: DesignOptions) -> bool:
-    """Say whether a solve is expected to take longer than opening the store: see `QUICK_K`."""
-    return problem.K > QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+    """Say whether a solve is expected to take longer than opening the store: see `MAX_QUICK_K`."""
+    return problem.K > MAX_QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
 
 
 def _objective(text: str) -> AnyObjective:
@@ -73,3 +75,43 @@ def _seconds(text: str | None) -> float | None:
     if isinstance(value, str):
         raise InvalidInput("time_limit", value, "seconds above 0")
     return value if value is None else float(value)
+
+
+def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) -> Release:
+    """Return the release, proved private.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted, or the file cannot be read.
+        NotPrivate: the saved γ is not private for its problem.
+    """
+    from darrm_opt.accounting.release import Release
+
+    if saved is None:
+        from api.cli.cached_solve import cached_solution
+
+        solution = cached_solution(asked.problem(), design)
+        release = Release.of(solution)
+    else:
+        release = _saved(saved, asked)
+    for warning in release.problem.warnings:
+        say(f"Warning: {warning}")
+    return release
+
+
+def _saved(source: str, asked: ProblemOptions) -> Release:
+    from json import loads
+
+    from api.cli.files import read_text
+    from darrm_opt.accounting.release import Release
+    from darrm_opt.errors import DarrmError
+    from darrm_opt.record import solution_from_record
+
+    if asked.given:
+        options = ", ".join(map(option_of, asked.given))
+        fail(f"{source} names its problem itself: leave out {options}.", ExitCode.BAD_INPUT)
+    text = read_text(source)
+    try:
+        solution = solution_from_record(loads(text))
+    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as err:
+        fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
+    return Release.of((solution.gamma, solution.problem))

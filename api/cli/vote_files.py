@@ -32,7 +32,7 @@ _NPY_HEADER = 128
 """Bytes of the header of an .npy file of one flat array: it is padded, so that the length can be filled in at the end."""
 
 
-def checked_format(path: str, argument: str) -> str:
+def check_format(path: str, argument: str) -> str:
     """Return what a file's name ends in.
 
     Raises:
@@ -59,7 +59,7 @@ def blocks(path: str, K: int, rows: int) -> Iterator[Table]:
         InvalidInput: the file cannot be read, has other columns, or holds something that is neither 0 nor 1.
         BackendUnavailable: Parquet needs pyarrow, and it is not there.
     """
-    read = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[checked_format(path, "VOTES")]
+    read = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
         yield from _reblocked(read(path, K, rows), rows)
     except OSError as err:

@@ -1,4 +1,4 @@
-"""One place that turns errors and statuses into a message and an exit code."""
+"""Output and error boundary: answers on stdout, messages on stderr, and the exit code of every error and status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(enum.IntEnum):
-    """How a verb ended, for the shell."""
+    """Exit code of a verb."""
 
     DONE = 0
     NOT_PRIVATE = 1
@@ -41,8 +41,8 @@ _MEANING = {
     ExitCode.INTERRUPTED: "interrupted; nothing half-written is left",
 }
 
-EXIT_CODES = "\n\n".join(["Exit codes", *(f"{code:>3d}  {code.meaning}" for code in ExitCode)])
-"""The end of every help text: a paragraph a line, as Typer reads it."""
+EXIT_CODES = "\n".join(["Exit codes:", *(f"  {code:>3d}  {code.meaning}" for code in ExitCode)])
+"""Last paragraph of every help text."""
 
 _OF_THE_OBJECTIVE = ("objective", "counts", "scenarios", "lower", "measure")
 
@@ -117,7 +117,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr)  # noqa: T201 — this is what prints
 
 
-def ended(status: Status) -> ExitCode:
+def exit_code_of(status: Status) -> ExitCode:
     """Return the exit code of a solve that ended with ``status``."""
     return ExitCode.DONE if status.value == "optimal" else ExitCode.NOT_OPTIMAL
 

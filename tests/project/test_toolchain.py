@@ -26,7 +26,6 @@ IMPORTED_AS = {
 }
 BROUGHT_ALONG = {
     "starlette": "fastapi",
-    "click": "typer",
     "uvloop": "uvicorn",
     "httptools": "uvicorn",
     "dask": "distributed",

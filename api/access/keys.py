@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import logging
-import os
 import re
 import secrets
 import time
@@ -22,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
 FORMAT = 1
@@ -201,16 +201,9 @@ def _read(path: Path) -> tuple[Key, ...]:
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
     """Replace the file in one step: a server that reads it meets the old one or the new one."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     text = json.dumps({"format": FORMAT, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
     try:
-        beside.unlink(missing_ok=True)
-        beside.touch(mode=0o600, exist_ok=False)  # before there is anything in it to read
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        with replacing(path, 0o600) as draft:
+            draft.write_text(text, encoding="utf-8")
     except OSError as err:
-        beside.unlink(missing_ok=True)
         raise KeysFileError(f"The keys file {path} cannot be written: {err}.") from err

@@ -87,8 +87,6 @@ def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) 
     from darrm_opt.accounting.release import Release
 
     if saved is None:
-        from api.cli.cached_solve import cached_solution
-
         solution = cached_solution(asked.problem(), design)
         release = Release.of(solution)
     else:
@@ -103,15 +101,14 @@ def _saved(source: str, asked: ProblemOptions) -> Release:
 
     from api.cli.files import read_text
     from darrm_opt.accounting.release import Release
-    from darrm_opt.errors import DarrmError
-    from darrm_opt.record import solution_from_record
+    from darrm_opt.reprove import ReproofFailed, read_solution
 
     if asked.given:
         options = ", ".join(map(option_of, asked.given))
         fail(f"{source} names its problem itself: leave out {options}.", ExitCode.BAD_INPUT)
     text = read_text(source)
     try:
-        solution = solution_from_record(loads(text))
-    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as err:
+        solution = read_solution(loads(text))
+    except (ReproofFailed, ValueError, RecursionError) as err:
         fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
     return Release.of((solution.gamma, solution.problem))

@@ -22,9 +22,9 @@ from typing import IO
 
 from api.cli.output import say
 from api.cli.vote_files import blocks, check_format, count_rows, labels
+from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
-from darrm_opt.mechanism.journal import flush_folder
 from darrm_opt.mechanism.ledger import checked_id
 
 ROWS = 65_536

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from darrm_opt.durable_file import replacing
 from darrm_opt.errors import InvalidInput
 from solver_cache.model import Row, row_of
 from solver_cache.store import Store
@@ -82,21 +81,10 @@ def write_table(path: str | Path, rows: Iterable[Row], name: str | None = None) 
     path = Path(path)
     chosen = format_of(path, name)
     try:
-        descriptor, beside = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(descriptor)
-        draft = Path(beside)
-        try:
-            number = chosen.write(draft, rows)
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())
-            draft.chmod(0o644)
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        with replacing(path, 0o644) as draft:
+            return chosen.write(draft, rows)
     except OSError as err:
         raise TableError(f"{path} cannot be written: {err}") from err
-    return number
 
 
 def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:

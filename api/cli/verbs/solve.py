@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -54,10 +53,6 @@ def solve(
         say(f"Warning: {warning}")
     answer(solution_json(solution) if json else solution_text(solution))
     end(exit_code_of(solution.status))
-
-
-SAME = 1e-9
-"""A recorded utility may differ from the recomputed one by this: sums in another order are 1e-13 apart."""
 
 
 def verify(
@@ -120,14 +115,11 @@ def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem
 
 
 def _recorded(content: Any) -> tuple[Problem, NoiseFunction]:
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.record import solution_from_record
+    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.reprove import check_utility, read_solution
 
-    solution = solution_from_record(content)
-    K = solution.problem.K
-    utility = solution.objective.aim(K).utility(solution.gamma[K // 2 + 1 :])
-    if not math.isclose(utility, solution.utility, rel_tol=SAME, abs_tol=SAME):
-        raise InvalidInput("utility", solution.utility, f"{utility!r}, the utility of the gamma beside it")
+    solution = read_solution(content)
+    check_utility(solution.utility, solution.noise, DesignSpec.of(solution))
     return solution.problem, solution.noise
 
 

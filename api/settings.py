@@ -50,20 +50,20 @@ class Settings(BaseSettings):
         default=60.0,
         description="Longest solve [s], a number above 0; then the best certified answer so far is returned.",
     )
-    patience: Annotated[float, Field(ge=0, le=60)] = Field(
+    wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=2.0, description="How long a request waits for a solve before it is told the job [s]; from 0 to 60."
     )
 
-    solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
+    max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
         default=2048,
         description="Most memory that one solve may take [MiB]; a whole number from 128 to 1048576.",
     )
-    warm: bool = Field(
+    prestart: bool = Field(
         default=False,
         description="Whether solver processes are started with the server, not when they are first needed; 'true' or "
         "'false'.",
     )
-    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+    lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         default=10.0,
         description="How long a job waits for a server that was killed before another one takes it over [s]; from 1 to "
         "3600.",
@@ -71,28 +71,28 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------------------------------------- limits
 
-    most_voters: Count = Field(
+    max_voters: Count = Field(
         default=101, description="Most voters that a request may have [voters]; a whole number, at least 1."
     )
-    most_work: Seconds = Field(
+    max_work_seconds: Seconds = Field(
         default=3600.0,
         description="Most estimated solving time that one request may ask for [s], a number above 0.",
     )
-    batch_length: Count = Field(
+    max_batch: Count = Field(
         default=1000, description="Most problems in one batch [problems]; a whole number, at least 1."
     )
-    queue_length: Count = Field(
+    max_queued_jobs: Count = Field(
         default=1000, description="Most jobs that may wait to be solved [jobs]; a whole number, at least 1."
     )
-    errands: Count = Field(
+    max_compute: Count = Field(
         default=64,
         description="Most curves, certificates and accounts that each worker takes at once, half of them from one client; "
         "a whole number, at least 1.",
     )
-    body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
+    max_body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
         default=2**20, description="Largest body of a request [bytes]; a whole number from 1024 to 1073741824."
     )
-    head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
+    max_head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
         default=2**17,
         description="Largest request line and headers together [bytes]; a whole number from 1024 to 1048576.",
     )
@@ -105,10 +105,10 @@ class Settings(BaseSettings):
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default=30, description="How long a connection is kept between requests [s]; a whole number from 1 to 3600."
     )
-    connections: Count = Field(
+    max_connections: Count = Field(
         default=2000, description="Most open connections of each worker; a whole number, at least 1."
     )
-    at_once: Count = Field(
+    max_concurrent_requests: Count = Field(
         default=1000, description="Most requests that each worker answers at once; a whole number, at least 1."
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
@@ -142,11 +142,11 @@ class Settings(BaseSettings):
         description="Names by which clients may call it, with commas between them; '*.' before a name for all below it; "
         "unless set, any, but over loopback only those of loopback.",
     )
-    origins: CommaSeparated = Field(
+    cors_origins: CommaSeparated = Field(
         default=(),
         description="Web origins whose pages may call it (CORS), such as https://example.org, with commas between them.",
     )
-    proxies: CommaSeparated = Field(
+    trusted_proxies: CommaSeparated = Field(
         default=(),
         description="Addresses or networks of proxies whose X-Forwarded-For is believed, with commas between them.",
     )
@@ -184,7 +184,7 @@ class Settings(BaseSettings):
     def _blank_is_unset(cls, value: str) -> str:
         return cache_url({VARIABLE: value})
 
-    @field_validator("hosts", "origins", "proxies", mode="before")
+    @field_validator("hosts", "cors_origins", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
@@ -194,12 +194,12 @@ class Settings(BaseSettings):
     def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_matching(name.lower(), _HOST) for name in value)
 
-    @field_validator("origins")
+    @field_validator("cors_origins")
     @classmethod
     def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_matching(origin, _ORIGIN) for origin in value)
 
-    @field_validator("proxies")
+    @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(ipaddress.ip_network(network, strict=False)) for network in value)

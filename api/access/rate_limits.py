@@ -99,40 +99,43 @@ QUOTA_RETRY_SECONDS = 5.0
 
 
 class ClientQuota:
-    """The places.
+    """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
+
+    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued on
+    disk. Without a bound, one client's flood of them would delay everyone else's for hours.
 
     Args:
-        most: in all.
+        size: computations in all.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken: Counter[str] = Counter()
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._running: Counter[str] = Counter()
 
     @contextmanager
-    def one(self, client: Client | None) -> Iterator[None]:
-        """Have a place within the block; what the server does for itself (None) always has one.
+    def reserve(self, client: Client | None) -> Iterator[None]:
+        """Hold a place within the block; what the server computes for itself (None) is not counted.
 
         Raises:
-            TooManyJobs: the client has half of all places.
-            Busy: there is none.
+            TooManyJobs: the client holds half of all places.
+            Overloaded: every place is taken.
         """
         if client is None:
             yield
             return
-        if self._taken.total() >= self._most:
+        if self._running.total() >= self._size:
             raise Overloaded(
-                f"{self._most} requests wait for a solver process already, and more than that are not taken."
+                f"{self._size} computations are running or waiting, which is as many as this server accepts."
             )
-        name, share = client.name, max(1, self._most // 2)
-        if self._taken[name] >= share:
+        name, share = client.name, max(1, self._size // 2)
+        if self._running[name] >= share:
             raise TooManyJobs(
-                f"{share} requests of one client may wait for a solver process, and so many do.", QUOTA_RETRY_SECONDS
+                f"One client may have {share} computations running or waiting, and this one has.", QUOTA_RETRY_SECONDS
             )
-        self._taken[name] += 1
+        self._running[name] += 1
         try:
             yield
         finally:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]  # clients come and go for years
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]  # clients come and go for years

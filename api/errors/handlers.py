@@ -24,7 +24,7 @@ from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPr
 _LOG = logging.getLogger("api")
 
 
-def install(app: FastAPI) -> None:
+def add_exception_handlers(app: FastAPI) -> None:
     """Answer every error of ``app`` with problem details."""
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(DarrmError, _handle_darrm_error)

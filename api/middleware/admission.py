@@ -65,7 +65,11 @@ class AdmissionMiddleware:
                 denial = taken
             else:
                 receive = _replay(taken, receive)
-        if denial is None and self._inside >= self._settings.at_once and scope["path"] not in UNLIMITED_PATHS:
+        if (
+            denial is None
+            and self._inside >= self._settings.max_concurrent_requests
+            and scope["path"] not in UNLIMITED_PATHS
+        ):
             denial = Rejection("busy", "As many requests as can be are being answered.", (retry_after(1),))
         if denial is not None:
             await send_rejection(denial, scope, send)
@@ -99,10 +103,10 @@ class AdmissionMiddleware:
     async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
         """Return the body; None if the client went away."""
         settings = self._settings
-        largest = f"The body of a request may have {settings.body_bytes} bytes."
+        largest = f"The body of a request may have {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", largest, closing=True)
         declared, asks_first = _declared_length(headers), any(name == b"expect" for name, _ in headers)
-        if declared > settings.body_bytes and (asks_first or declared > DRAIN_TIMES * settings.body_bytes):
+        if declared > settings.max_body_bytes and (asks_first or declared > DRAIN_TIMES * settings.max_body_bytes):
             return too_large
         pieces: list[bytes] = []
         length, more = 0, True
@@ -114,16 +118,16 @@ class AdmissionMiddleware:
                         return None
                     piece, more = message.get("body", b""), message.get("more_body", False)
                     length += len(piece)
-                    if length > DRAIN_TIMES * settings.body_bytes:
+                    if length > DRAIN_TIMES * settings.max_body_bytes:
                         return too_large
-                    if length > settings.body_bytes:
+                    if length > settings.max_body_bytes:
                         pieces.clear()
                     else:
                         pieces.append(piece)
         except TimeoutError:
             told = f"The body of a request must arrive within {settings.body_seconds:g} s."
             return Rejection("too-slow", told, closing=True)
-        return too_large if length > settings.body_bytes else b"".join(pieces)
+        return too_large if length > settings.max_body_bytes else b"".join(pieces)
 
 
 async def send_rejection(denial: Rejection, scope: Scope, send: Send) -> None:

@@ -230,20 +230,20 @@ def _is_alive(process: int) -> bool:
 
 
 COLLECT_SECONDS = 1.0
-"""How often it is noted what the parts of a desk have counted [s]."""
+"""How often it is noted what the parts of a service have counted [s]."""
 
 
 class ServiceMetrics:
-    """Carries over into the metrics what a desk's parts count themselves: looks into the store, solver processes."""
+    """Carries over into the metrics what a service's parts count themselves: looks into the store, solver processes."""
 
-    def __init__(self, desk: DesignService) -> None:
-        self._desk = desk
+    def __init__(self, service: DesignService) -> None:
+        self._service = service
         self._pools: Mapping[str, PoolState] = {}
         self._looks: Mapping[str, int] = {}
 
     def note(self) -> None:
         """Count what is new."""
-        pools, looks = self._desk.pools, self._desk.store.tally.counts
+        pools, looks = self._service.pools, self._service.store.tally.counts
         record_pools(pools, self._pools)
         for found, times in looks.items():
             count_lookups(found, times - self._looks.get(found, 0))
@@ -251,9 +251,9 @@ class ServiceMetrics:
 
 
 @asynccontextmanager
-async def collect_service_metrics(desk: DesignService) -> AsyncIterator[ServiceMetrics]:
+async def collect_service_metrics(service: DesignService) -> AsyncIterator[ServiceMetrics]:
     """Count every second, so that the numbers are there whichever worker is asked for them."""
-    counts = ServiceMetrics(desk)
+    counts = ServiceMetrics(service)
 
     async def chore() -> None:
         while True:

@@ -52,15 +52,15 @@ def run_tasks(connection: Connection) -> None:
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-    mind = _Cancellation()
+    cancellation = _Cancellation()
     # Once, and before the other thread reads the first task: two threads that import one module may wait for each other.
     import darrm_opt.design.solver
     import darrm_opt.record  # noqa: F401
 
-    threading.Thread(target=_listen, args=(connection, inbox, mind), daemon=True).start()
+    threading.Thread(target=_listen, args=(connection, inbox, cancellation), daemon=True).start()
     while True:
         number, task, argument = inbox.get()
-        what, content = _run(connection, mind, number, task, argument)
+        what, content = _run(connection, cancellation, number, task, argument)
         try:
             connection.send((number, what, content))
         except BrokenPipeError:
@@ -74,12 +74,12 @@ def no_op(_argument: Any, _report: Report) -> None:
     """Do nothing: the task that shows that a process is there."""
 
 
-def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], mind: _Cancellation) -> None:
+def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], cancellation: _Cancellation) -> None:
     try:
         while True:
             message = connection.recv()
             if len(message) == 1:
-                [mind.unwanted] = message
+                [cancellation.unwanted] = message
             else:
                 inbox.put(message)
     except (EOFError, OSError):
@@ -89,12 +89,14 @@ def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], mind: _
         os._exit(1)
 
 
-def _run(connection: Connection, mind: _Cancellation, number: int, task: Task, argument: Any) -> tuple[str, Any]:
+def _run(
+    connection: Connection, cancellation: _Cancellation, number: int, task: Task, argument: Any
+) -> tuple[str, Any]:
     last = -REPORT_SECONDS
 
     def report(content: Any) -> None:
         nonlocal last
-        if mind.unwanted == number:
+        if cancellation.unwanted == number:
             raise TaskCancelled
         if time.monotonic() - last >= REPORT_SECONDS:
             last = time.monotonic()

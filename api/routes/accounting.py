@@ -34,7 +34,7 @@ router = create_router("accounting")
     response_model=ComposeAnswer,
     responses={**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)},
 )
-async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Response:
+async def compose(asked: ComposeRequest, request: Request, service: Service) -> Response:
     """Account for Q releases by every sound account; the best is the least of them."""
     require_json(request)
     asked.check()
@@ -43,10 +43,10 @@ async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Res
     if asked.K is None:
         epsilon, delta = asked.each()
     else:
-        check_voters(asked.K, desk.settings)
+        check_voters(asked.K, service.settings)
         design = asked.design()
         if asked.gamma is None:
-            found = await desk.gamma(design)
+            found = await service.design(design)
             if isinstance(found, Pending):
                 return pending_response(found)
             record, gamma = found["problem"], found["gamma"]
@@ -56,7 +56,7 @@ async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Res
         epsilon, delta = record["target_epsilon"], record["delta"]
     accounts = await compute(
         request,
-        desk,
+        service,
         compose_releases,
         {
             "epsilon": epsilon,
@@ -86,13 +86,13 @@ async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Res
     response_model=CompareAnswer,
     responses=error_responses(406, 422),
 )
-async def compare(asked: CompareRequest, request: Request, desk: Service) -> Response:
+async def compare(asked: CompareRequest, request: Request, service: Service) -> Response:
     """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
     require_json(request)
-    check_voters(asked.K, desk.settings)
+    check_voters(asked.K, service.settings)
     asked.check()
-    question = await desk.apart(asked.question)
-    accounts = await desk.apart(
+    question = await service.run_in_thread(asked.question)
+    accounts = await service.run_in_thread(
         comparison_account_seconds,
         question.problem,
         asked.queries,
@@ -100,10 +100,10 @@ async def compare(asked: CompareRequest, request: Request, desk: Service) -> Res
         asked.draw(),
     )
     solves = COMPARISON_SOLVES if asked.n is None else SUBSAMPLED_COMPARISON_SOLVES
-    check_work(solves * estimate_cost(question).seconds + accounts, desk.settings)
+    check_work(solves * estimate_cost(question).seconds + accounts, service.settings)
     found = await compute(
         request,
-        desk,
+        service,
         compare_mechanisms,
         {
             "problem": problem_record(question.problem),
@@ -126,15 +126,15 @@ async def compare(asked: CompareRequest, request: Request, desk: Service) -> Res
     response_model=PlanAnswer,
     responses=error_responses(406, 422),
 )
-async def plan(asked: PlanRequest, request: Request, desk: Service) -> Response:
+async def plan(asked: PlanRequest, request: Request, service: Service) -> Response:
     """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
     require_json(request)
-    check_voters(asked.K, desk.settings)
-    question = await desk.apart(asked.question)
-    check_work(plan_seconds(estimate_cost(question).seconds, asked.queries), desk.settings)
+    check_voters(asked.K, service.settings)
+    question = await service.run_in_thread(asked.question)
+    check_work(plan_seconds(estimate_cost(question).seconds, asked.queries), service.settings)
     found = await compute(
         request,
-        desk,
+        service,
         plan_releases,
         {
             "problem": problem_record(question.problem),

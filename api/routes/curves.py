@@ -44,18 +44,18 @@ router = create_router("curves")
         **error_responses(404, 406, 409, 422),
     },
 )
-async def error_curve(asked: CurveRequest, request: Request, desk: Service) -> Response:
+async def error_curve(asked: CurveRequest, request: Request, service: Service) -> Response:
     """Compare γ_opt with every baseline that is as private, where all voters share one p."""
     form = negotiated_form(request)
     if not 2 <= asked.points <= MAX_POINTS:
         raise InvalidInput("points", asked.points, ACCEPTED["points"])
-    found = await desk.gamma(asked)
+    found = await service.design(asked)
     if isinstance(found, Pending):
         return pending_response(found)
     solution = {name: value for name, value in found.items() if name not in {"id", "cached", "nearest"}}
     drawn = await compute(
         request,
-        desk,
+        service,
         compute_error_curve,
         {"solution": solution, "points": asked.points, "baselines": asked.baselines},
     )
@@ -87,14 +87,14 @@ _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
         **error_responses(404, 406, 422),
     },
 )
-async def tradeoff(asked: TradeoffRequest, request: Request, desk: Service) -> Response:
+async def tradeoff(asked: TradeoffRequest, request: Request, service: Service) -> Response:
     """Design γ_opt at many allowances; each certified, and kept like any other."""
     form = negotiated_form(request)
-    check_voters(asked.K, desk.settings)
-    questions, known = await desk.apart(_load_known, asked, desk)
+    check_voters(asked.K, service.settings)
+    questions, known = await service.run_in_thread(_load_known, asked, service)
     found = await compute(
         request,
-        desk,
+        service,
         compute_tradeoff,
         {
             "problems": [problem_record(question.problem) for question in questions],
@@ -103,7 +103,7 @@ async def tradeoff(asked: TradeoffRequest, request: Request, desk: Service) -> R
             "shape": asked.shape,
             "backend": asked.backend,
             "baselines": asked.baselines,
-            "time_limit": desk.settings.time_limit,
+            "time_limit": service.settings.time_limit,
         },
     )
     records: list[dict[str, Any]] = found["solutions"]
@@ -112,7 +112,7 @@ async def tradeoff(asked: TradeoffRequest, request: Request, desk: Service) -> R
         for question, record, old, doubt in zip(questions, records, known, found["doubts"], strict=True)
         if old is None and not doubt
     ]
-    await desk.apart(repository.save_records, new, desk.store)
+    await service.run_in_thread(repository.save_records, new, service.store)
     points = [
         {"id": question.key, "cached": old is not None, **{name: record[name] for name in _POINT_FIELDS}}
         for question, old, record in zip(questions, known, records, strict=True)
@@ -133,16 +133,16 @@ async def tradeoff(asked: TradeoffRequest, request: Request, desk: Service) -> R
 _POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
-def _load_known(asked: TradeoffRequest, desk: DesignService) -> tuple[list[Question], list[dict[str, Any] | None]]:
+def _load_known(asked: TradeoffRequest, service: DesignService) -> tuple[list[Question], list[dict[str, Any] | None]]:
     """Return the questions, and their kept answers; refuse what would take too long, or what is not to be solved."""
     questions = asked.questions()
-    known = repository.load_records(questions, desk.store)
+    known = repository.load_records(questions, service.store)
     missing = [question for question, record in zip(questions, known, strict=True) if record is None]
-    if missing and desk.settings.solve == "off":
+    if missing and service.settings.solve == "off":
         raise NotCached(
             f"{len(missing)} of these {len(questions)} answers are not kept, and solving is off on this server."
         )
-    check_work(sum(estimate_cost(question).seconds for question in missing), desk.settings)
+    check_work(sum(estimate_cost(question).seconds for question in missing), service.settings)
     return questions, known
 
 
@@ -166,14 +166,14 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
         **error_responses(404, 406, 409, 422),
     },
 )
-async def profile(asked: ProfileRequest, request: Request, desk: Service) -> Response:
+async def profile(asked: ProfileRequest, request: Request, service: Service) -> Response:
     """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
     form = negotiated_form(request)
-    check_voters(asked.K, desk.settings)
+    check_voters(asked.K, service.settings)
     asked.check()
     told: dict[str, Any] = {"id": None, "nearest": None}
     if asked.gamma is None:
-        found = await desk.gamma(asked)
+        found = await service.design(asked)
         if isinstance(found, Pending):
             return pending_response(found)
         told |= {name: found[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
@@ -183,7 +183,7 @@ async def profile(asked: ProfileRequest, request: Request, desk: Service) -> Res
         told |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
     wanted = {"epsilons": asked.epsilons, "points": asked.points}
     drawn = await compute(
-        request, desk, compute_profile, {"problem": told["problem"], "gamma": told["gamma"], **wanted}
+        request, service, compute_profile, {"problem": told["problem"], "gamma": told["gamma"], **wanted}
     )
     columns = {name: drawn[name] for name in ("epsilon", "delta", "attained")}
     return table_response(ProfileAnswer.model_validate(told | drawn), form, "profile", columns)

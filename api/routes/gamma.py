@@ -98,8 +98,12 @@ async def get_gamma_by_id(
     form = negotiated_form(request)
     lately = _response_cache(request).get(id, form)
     if lately is None:
-        desk = get_service(request)
-        record = await desk.apart(repository.load_record, id, desk.store) if KEY_PATTERN.fullmatch(id) else None
+        service = get_service(request)
+        record = (
+            await service.run_in_thread(repository.load_record, id, service.store)
+            if KEY_PATTERN.fullmatch(id)
+            else None
+        )
         if record is None:
             raise NotCached(f"No γ is kept under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         lately = _encode_and_cache(
@@ -109,7 +113,7 @@ async def get_gamma_by_id(
 
 
 async def _design(asked: DesignRequest, form: str, request: Request, question: tuple[str, ...] = ()) -> Response:
-    found = await get_service(request).gamma(asked)
+    found = await get_service(request).design(asked)
     if isinstance(found, Pending):
         return pending_response(found)
     if found["cached"] and found["nearest"] is None and found["status"] == "optimal":  # it will never change
@@ -152,18 +156,18 @@ def _response_cache(request: Request) -> ResponseCache:
     response_model=EstimateAnswer,
     responses=error_responses(406, 422),
 )
-async def estimate(asked: DesignRequest, request: Request, desk: Service) -> Response:
+async def estimate(asked: DesignRequest, request: Request, service: Service) -> Response:
     """Count the constraints and say how long the solve is expected to take; nothing is solved."""
     require_json(request)
-    return json_response(await desk.apart(_estimate, asked, desk))
+    return json_response(await service.run_in_thread(_estimate, asked, service))
 
 
-def _estimate(asked: DesignRequest, desk: DesignService) -> EstimateAnswer:
-    settings = desk.settings
+def _estimate(asked: DesignRequest, service: DesignService) -> EstimateAnswer:
+    settings = service.settings
     asked.check_estimable()
     question = asked.request()
-    found, there = estimate_cost(question, asked.method), repository.has_record(question.key, desk.store)
-    within = settings.most_voters >= asked.K and found.seconds <= settings.most_work and settings.solve == "on"
+    found, there = estimate_cost(question, asked.method), repository.has_record(question.key, service.store)
+    within = settings.max_voters >= asked.K and found.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate(
         {
             "id": question.key,
@@ -187,17 +191,19 @@ def _estimate(asked: DesignRequest, desk: DesignService) -> EstimateAnswer:
     response_model=VerifyAnswer,
     responses=error_responses(406, 422),
 )
-async def post_verify(asked: VerifyRequest, request: Request, desk: Service) -> Response:
+async def post_verify(asked: VerifyRequest, request: Request, service: Service) -> Response:
     """Prove from γ alone that a release is private, or refuse with the counterexample.
 
     A γ that is not private is a problem of the type `not-private`, which carries `worst_corners` and `excess`; one that
     can be neither proved nor refuted, within rounding, is `not-proven`.
     """
     require_json(request)
-    check_voters(asked.K, desk.settings)
+    check_voters(asked.K, service.settings)
     problem = asked.problem()
     gamma = NoiseFunction(asked.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
-    proof = await compute(request, desk, certify, {"problem": record, "gamma": gamma, "arithmetic": asked.arithmetic})
+    proof = await compute(
+        request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": asked.arithmetic}
+    )
     answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
     return json_response(VerifyAnswer.model_validate(answer))

@@ -47,9 +47,9 @@ MIN_EVENT_SECONDS = 0.1
         **error_responses(404, 422),
     },
 )
-async def submit_job(asked: DesignRequest, desk: Service, response: Response) -> JobAnswer:
+async def submit_job(asked: DesignRequest, service: Service, response: Response) -> JobAnswer:
     """Queue the solve, or join the one that is queued, running or done: the same problem has the same job."""
-    job = await desk.submit(asked)
+    job = await service.submit(asked)
     answer = job_answer(job)
     response.headers["Location"] = answer.location
     if job.state == "done":
@@ -65,23 +65,23 @@ async def submit_job(asked: DesignRequest, desk: Service, response: Response) ->
     openapi_extra=query_parameters(ListRequest),
     responses=error_responses(422),
 )
-async def list_jobs(which: Which, desk: Service) -> JobsAnswer:
+async def list_jobs(which: Which, service: Service) -> JobsAnswer:
     """List jobs of any state or of one, page by page."""
-    found = await desk.list_jobs(which.state, which.limit, which.after)
+    found = await service.list_jobs(which.state, which.limit, which.after)
     following = found[-1].id if len(found) == which.limit else None
     return JobsAnswer(jobs=[job_answer(job) for job in found], next=following)
 
 
 @router.get("/{id}", summary="A job as it stands", responses=error_responses(404, 422))
-async def get_job(id: JobId, desk: Service) -> JobAnswer:  # noqa: A002 — the noun's field
+async def get_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002 — the noun's field
     """Read a job."""
-    return job_answer(await _job(id, desk))
+    return job_answer(await _job(id, service))
 
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
-async def cancel_job(id: JobId, desk: Service) -> JobAnswer:  # noqa: A002
+async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
     """Stop the solve, wherever it runs, for everyone who waits for it. One that is over stays as it is."""
-    job = await desk.cancel(id)
+    job = await service.cancel(id)
     if job is None:
         raise _unknown(id)
     return job_answer(job)
@@ -100,17 +100,17 @@ async def cancel_job(id: JobId, desk: Service) -> JobAnswer:  # noqa: A002
         **error_responses(404, 409, 422),
     },
 )
-async def get_job_result(id: JobId, desk: Service) -> Response:  # noqa: A002
+async def get_job_result(id: JobId, service: Service) -> Response:  # noqa: A002
     """Read the γ that a job designed; one that the time limit cut short says so in its status."""
-    job = await _job(id, desk)
+    job = await _job(id, service)
     if job.state in {"failed", "cancelled"}:
         why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
-    result = await desk.result(job) if job.state == "done" else None
+    result = await service.load_result(job) if job.state == "done" else None
     if result is not None:
         return json_response(GammaAnswer.model_validate(result))
     if job.state == "done":
-        job = await desk.again(job)
+        job = await service.resubmit(job)
     return pending_response(Pending(job))
 
 
@@ -129,20 +129,20 @@ async def get_job_result(id: JobId, desk: Service) -> Response:  # noqa: A002
 )
 async def get_job_events(
     id: JobId,  # noqa: A002
-    desk: Service,
+    service: Service,
     last_event_id: Annotated[
         str | None, Header(description="Sent by a client that comes back; the first event is the present state anyway.")
     ] = None,
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    stream = event_stream(desk.follow(await _job(id, desk)))
+    stream = event_stream(service.subscribe(await _job(id, service)))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
 
-async def _job(id: str, desk: Service) -> Job:  # noqa: A002
-    job = await desk.job(id)
+async def _job(id: str, service: Service) -> Job:  # noqa: A002
+    job = await service.get_job(id)
     if job is None:
         raise _unknown(id)
     return job

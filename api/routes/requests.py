@@ -126,8 +126,8 @@ def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: 
     """
 
     def added(route: Route) -> Route:
-        async def by_query(request: Request, desk: Service, asked: Any = Depends(from_query(model))) -> Response:  # noqa: B008 — the model is a value here
-            return await route(asked, request, desk)
+        async def by_query(request: Request, service: Service, asked: Any = Depends(from_query(model))) -> Response:  # noqa: B008 — the model is a value here
+            return await route(asked, request, service)
 
         name, by_query.__doc__ = route.__name__, route.__doc__
         described = query_parameters(model)
@@ -165,16 +165,16 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def get_service(request: Request) -> DesignService:
-    """Return the desk that the application's lifespan opened."""
-    desk: DesignService = request.app.state.desk
-    return desk
+    """Return the service that the application's lifespan opened."""
+    service: DesignService = request.app.state.service
+    return service
 
 
 Service = Annotated[DesignService, Depends(get_service)]
 """The same, as a parameter of a route."""
 
 
-async def compute(request: Request, desk: DesignService, task: Task, argument: Any) -> Any:
+async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
     """Return what `DesignService.perform` does, and stop it when the client goes away: nobody else waits for it.
 
     A page that is asked something new drops what it asked before, and its next question stands behind that in the queue.
@@ -184,7 +184,7 @@ async def compute(request: Request, desk: DesignService, task: Task, argument: A
         Exception: as `DesignService.perform`.
     """
     work, going = (
-        asyncio.ensure_future(desk.perform(task, argument)),
+        asyncio.ensure_future(service.compute(task, argument)),
         asyncio.ensure_future(_wait_for_disconnect(request)),
     )
     try:

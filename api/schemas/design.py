@@ -26,6 +26,7 @@ from api.schemas.fields import (
     Voters,
 )
 from api.tasks.cost_model import MAX_ESTIMATED_VOTERS
+from api.tasks.design import DesignTask
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.errors import InvalidInput
@@ -89,6 +90,10 @@ class DesignRequest(ProblemRequest):
             return Request(problem, chosen, self.shape)
         except InvalidInput as err:
             raise FieldError("objective", err) from err
+
+    def task(self) -> DesignTask:
+        """Return the task of designing it; raises as `request`."""
+        return DesignTask(self.request(), self.method, self.backend)
 
     def check_estimable(self) -> None:
         """Refuse more voters than an estimate can be made for.

@@ -26,7 +26,7 @@ class Shutdown:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def begun(self) -> bool:
+    def requested(self) -> bool:
         """Whether it has."""
         return self._event.is_set()
 
@@ -34,18 +34,18 @@ class Shutdown:
         """Return when it has been told."""
         await self._event.wait()
 
-    def begin(self) -> None:
+    def request(self) -> None:
         """Tell it; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._loop.call_soon_threadsafe(self._event.set)
 
 
 @contextlib.contextmanager
-def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
+def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
     """Have SIGTERM and SIGINT begin the stop, and then do what they did before.
 
     Args:
-        stopping: what is told.
+        shutdown: the notice.
         seconds: how long open requests may still take [s]; `KILL_SECONDS` later the process is ended, hung or not.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -54,7 +54,7 @@ def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def told(number: int, frame: FrameType | None) -> None:
-        stopping.begin()
+        shutdown.request()
         _exit_after(seconds + KILL_SECONDS)
         then = before[signal.Signals(number)]
         if callable(then):

@@ -123,7 +123,7 @@ class WorkerConfig(uvicorn.Config):
 
     def __init__(self, settings: Settings, **more: Any) -> None:
         self.limits = ConnectionLimits(
-            settings.connections, settings.head_bytes, settings.head_seconds, settings.body_seconds
+            settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
         )
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
@@ -142,8 +142,8 @@ def worker_config(settings: Settings) -> WorkerConfig:
         lifespan="on",
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_keep_alive=settings.idle_seconds,
         timeout_graceful_shutdown=settings.stop_seconds,
     )

@@ -149,7 +149,7 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     """
     import time
 
-    from api.tasks.design import validated
+    from api.tasks.design import recheck
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.solver import solve_warm
 
@@ -165,7 +165,7 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
             solved, rows = solve_warm(
                 problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
             )
-            solutions[i], doubts[i] = solved, validated(solved, Request(problems[i], goal, argument["shape"]))[1]
+            solutions[i], doubts[i] = solved, recheck(solved, Request(problems[i], goal, argument["shape"]))[1]
     found = [solution for solution in solutions if solution is not None]
     averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

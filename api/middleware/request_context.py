@@ -72,7 +72,7 @@ class RequestContextMiddleware:
         try:
             await self._app(scope, receive, sent)
         except Exception:
-            _LOG.exception("unforeseen error")
+            _LOG.exception("unexpected error")
             if status:  # the answer is under way: all that is left is to break it off
                 raise
             await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)

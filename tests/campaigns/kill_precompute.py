@@ -61,7 +61,7 @@ GRID: dict[str, Any] = {
 _DRIVER = """
 import sys
 from contextlib import closing
-from api.estimating import seconds_of
+from api.tasks.cost_model import solve_seconds
 from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
@@ -70,10 +70,10 @@ from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.run import Options, run
 grid, url, scheduler, lease = sys.argv[1:]
 with closing(open_store(url)) as store:
-    plan = make_plan(read_grid(grid).requests(), store, seconds_of)
+    plan = make_plan(read_grid(grid).requests(), store, solve_seconds)
     with closing(Cluster(scheduler, work=counted)) as executor:
         print("at work", flush=True)
-        outcome = run(plan, store, executor, seconds_of, Options(place=url, lease=float(lease), attempts=1000))
+        outcome = run(plan, store, executor, solve_seconds, Options(place=url, lease=float(lease), attempts=1000))
 sys.exit(bool(outcome.failures))
 """
 

@@ -307,7 +307,7 @@ def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
         assert awaited(lambda: gone in service.ask("/metrics").body.decode(), True)
         assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
         assert awaited(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode(), True)
-    assert not [line for line in service.log if "unforeseen" in line or "Exception" in line]
+    assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
 def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:

@@ -1,10 +1,10 @@
-"""How often one client may ask: a token bucket for each, in a table of fixed size that all workers share.
+"""Rate limits: a token bucket for each client in a table that all workers share, and a quota of concurrent work.
 
 The bucket is kept as one number, the moment at which it would be full again (the "theoretical arrival time" of the
 generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second moves that moment by
 n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes, written at once by every
 processor that Python runs on: workers share a table through a file without a lock. Two that take a token in the very
-same microsecond may count one of them; a rate is not a ledger.
+same microsecond may count only one of them, which a rate limit can afford.
 
 A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
 not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
@@ -35,7 +35,7 @@ _TABLE_NAME = "rates"
 
 
 class RateLimiter:
-    """The buckets of all clients.
+    """Token buckets of all clients.
 
     Args:
         path: a table of `create_shared_table`, to share them between processes; None: they are this process's own.
@@ -84,7 +84,7 @@ class RateLimiter:
 
 
 def create_shared_table(folder: Path) -> None:
-    """Make the table that workers share, in the folder that they share."""
+    """Create the table that workers share, in their shared folder."""
     (folder / _TABLE_NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * BUCKETS))
 
 
@@ -95,7 +95,7 @@ def shared_table(folder: Path | None) -> Path | None:
 
 
 QUOTA_RETRY_SECONDS = 5.0
-"""When one who has too much under way should come back [s]."""
+"""When a client whose quota is used up should ask again [s]."""
 
 
 class ClientQuota:

@@ -1,15 +1,15 @@
-"""TODO."""
+"""Accepted values of each field, in the words of the core's own errors, and the sizes that requests may have."""
 
 from __future__ import annotations
 
 MAX_POINTS = 1001
-"""Most points of a curve: finer than any screen."""
+"""Most points of a curve: more than any screen shows."""
 
 MAX_ALLOWANCES = 101
 """Most allowances of one trade-off."""
 
 MAX_GAMMA_LENGTH = 100_001
-"""Most entries of a posted γ that are read at all; the server's most_voters is far below."""
+"""Most entries of a posted γ that are read at all; the server's max_voters is far below."""
 
 ACCEPTED = {
     "K": "a whole number of voters, at least 1",
@@ -50,13 +50,13 @@ ACCEPTED = {
     "after": "the id of a job that is kept",
     "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
 }
-"""What each field accepts, in the words of the core's own errors."""
+"""Accepted values by field."""
 
 _OBJECTIVE_PARAMETERS = {"lower", "upper", "tau", "a", "b", "counts", "measure", "parameters", "scenarios", "seed"}
 
 
 def field_of(argument: str) -> str:
-    """Return the field of a request through which the core's ``argument`` came.
+    """Return the field of a request that holds the core's ``argument``.
 
     >>> field_of("tau"), field_of("gamma[3]"), field_of("K")
     ('objective', 'gamma', 'K')

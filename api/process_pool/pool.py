@@ -1,8 +1,8 @@
-"""A few processes that solve, so that the one that answers requests never waits for a program.
+"""Process pool: tasks in processes of their own, bounded in time and memory, so that the event loop never waits for a solve.
 
-Each process has a pipe and does one task at a time (`api.solver_process`). It is started when it is first needed, kept
-for the next task, and replaced when it crashed, was killed, has grown, or has served long enough. Its parent listens to
-it in a thread of its own, so that not even half a message holds up the event loop.
+Each process has a pipe and does one task at a time (`api.process_pool.task_loop`). It starts on first use, is reused for the
+next task, and is replaced after a crash or a kill, when it has grown, or when it is old. Its parent listens to it in a thread of
+its own, so that not even half a message holds up the event loop.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from darrm_opt.errors import SolveFailed
 _LOG = logging.getLogger("api.pool")
 
 STOP_SECONDS = 1.0
-"""How long a task that was told to stop may go on before its process is killed [s]."""
+"""Time for a cancelled task to stop before its process is killed [s]."""
 
 WATCH_SECONDS = 0.25
-"""How often a process at work is looked at: its memory, its time [s]."""
+"""Time between checks of a working process's memory and time [s]."""
 
 MEBIBYTE = 2**20
 
@@ -33,20 +33,20 @@ Result = TypeVar("Result")
 
 
 class TaskTimeout(SolveFailed):
-    """A task went on beyond its limit, and its process was killed."""
+    """A task exceeded its time limit, and its process was killed."""
 
 
 class MemoryExceeded(SolveFailed):
-    """A task grew beyond the bound, and its process was killed."""
+    """A task exceeded its memory bound, and its process was killed."""
 
 
 class PoolClosed(SolveFailed):
-    """The pool is closed, or was while the task was being done."""
+    """The pool is closed, or was closed during the task."""
 
 
 @dataclass(frozen=True)
 class PoolState:
-    """Where a pool stands, for whoever looks after it.
+    """State of a pool, for metrics and readiness.
 
     Attributes:
         size: processes at most.
@@ -72,7 +72,7 @@ class PoolState:
 
 
 class ProcessPool:
-    """Runs tasks in processes of its own. Made and used within one event loop.
+    """Pool of processes that run tasks. For use within one event loop.
 
     Args:
         size: how many tasks at once.
@@ -93,17 +93,17 @@ class ProcessPool:
 
     @property
     def state(self) -> PoolState:
-        """Where the pool stands now."""
+        """The present state."""
         named = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
         return PoolState(self._size, len(self._alive), self._busy, self._waiting, **named)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The process ids of those alive."""
+        """Ids of the live processes."""
         return tuple(sorted(process.pid for process in self._alive))
 
     async def prestart(self) -> None:
-        """Start every process now, rather than when it is first needed."""
+        """Start every process now, rather than on first use."""
         await asyncio.gather(*(self.run(no_op, None) for _ in range(self._size)))
 
     async def run(
@@ -144,7 +144,7 @@ class ProcessPool:
                 _LOG.warning("%s; its task is begun once more", err)
 
     async def close(self) -> None:
-        """End every process; tasks under way raise `PoolClosed`. No process is left when this returns."""
+        """End every process; running tasks raise `PoolClosed`. No process is left when this returns."""
         self._closed = True
         while self._alive or self._detached:
             for process in self._alive:
@@ -175,7 +175,7 @@ class ProcessPool:
                 self._detach(self._recycle(acquiring))
 
     def _detach(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Begin what goes on to its end also when whoever began it is cancelled; `close` waits for it."""
+        """Begin work that continues even if the caller is cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
         self._detached.add(task)
         task.add_done_callback(self._detached.discard)
@@ -197,7 +197,7 @@ class ProcessPool:
         process.end(why)
 
     async def _acquire(self) -> PoolProcess:
-        """Return a process at rest, a new one if there is none."""
+        """Return an idle process, or a new one."""
         while self._idle:
             process = self._idle.pop()
             if not process.lost:
@@ -211,7 +211,7 @@ class ProcessPool:
         return process
 
     async def _recycle(self, acquiring: asyncio.Task[PoolProcess]) -> None:
-        """Make the process free for the next task: stop what it still does, and replace it if need be."""
+        """Make the process ready for the next task: stop what it still does, and replace it if need be."""
         try:
             process = await acquiring
         except Exception:  # noqa: BLE001 — there is none; whoever wanted it was told why
@@ -233,7 +233,7 @@ class ProcessPool:
             self._release()
 
     def _is_reusable(self, process: PoolProcess) -> bool:
-        """Whether the process can wait for the next task as it is."""
+        """Tell whether the process can wait for the next task as it is."""
         young = process.tasks < self._max_tasks and process.memory <= self._memory // 2
         return process.idle and young and not self._closed
 

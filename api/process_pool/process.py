@@ -1,4 +1,4 @@
-"""The parent's side of one solver process: its pipe, the thread that listens to it, and its end."""
+"""Process of the pool, from the parent's side: its pipe, the thread that listens to it, and its end."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ sys.path[:] = connection.recv()
 from api.process_pool.task_loop import run_tasks
 run_tasks(connection)
 """
-"""A new interpreter that imports what it needs. A fork would copy locks that other threads hold; `multiprocessing`, when it
-spawns, runs the program's main script once more, which only scripts that are written for it survive."""
+"""Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
+program's main script once more, which only scripts written for it survive."""
 
 _PAGE = resource.getpagesize()
 
 
 class ProcessLost(SolveFailed):
-    """The process that was to do a task is gone; the text says how it ended."""
+    """The process of a task is gone; the text says how it ended."""
 
 
 class PoolProcess:
-    """One solver process, its pipe, and the thread that listens to it."""
+    """One process, its pipe, and the thread that listens to it."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
@@ -82,11 +82,11 @@ class PoolProcess:
 
     @property
     def idle(self) -> bool:
-        """Whether it is there and does nothing."""
+        """Whether it is alive and has no task."""
         return self._resting.is_set() and not self.lost and not self.killed
 
     def run(self, task: Task, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
-        """Begin a task; the future gets its answer, or the error that it ended with."""
+        """Begin a task; the future gets its answer or its error."""
         self._number, self._progress = next(self._numbers), progress
         self._answer = self._loop.create_future()
         self._resting.clear()
@@ -98,7 +98,7 @@ class PoolProcess:
         return self._answer
 
     async def stop(self, grace: float) -> bool:
-        """Tell the task to stop, if there is one; return whether it has within ``grace`` seconds."""
+        """Cancel the task, if there is one; return whether it stopped within ``grace`` seconds."""
         self._progress = None
         if self._answer is not None:
             self._answer.cancel()  # nobody waits for it any more; does nothing to one that is there
@@ -111,14 +111,14 @@ class PoolProcess:
         return True
 
     def end(self, why: SolveFailed) -> None:
-        """Kill it; a task under way ends with ``why``."""
+        """Kill it; a running task ends with ``why``."""
         if not self.lost:
             self.killed = True
             self._why = self._why or why
             self._process.kill()
 
     async def ended(self) -> None:
-        """Wait until it is gone, and let go of all that it had."""
+        """Wait until it is gone, and close its pipe."""
         await self._gone.wait()
         if not self.reaped:
             self.reaped = True
@@ -138,7 +138,7 @@ class PoolProcess:
             self._notify(_with_error((message[0], "failed", (None, f"its argument cannot be sent: {err!r}"))))
 
     def _listen(self) -> None:
-        """Pass on what the process says, until it is gone (in a thread)."""
+        """Pass on the process's messages until it is gone (in a thread)."""
         try:
             while True:
                 self._notify(_with_error(self._connection.recv()))
@@ -199,6 +199,6 @@ class PoolProcess:
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message with its error put together: in a thread, as that may import a library, which takes seconds."""
+    """Return a message with its error unpacked: in a thread, as that may import a library, which takes seconds."""
     number, what, content = message
     return (number, what, (unpack_error(content), content[1])) if what == "failed" else message

@@ -1,4 +1,4 @@
-"""What many releases cost."""
+"""Routes of accounting: composition, comparison and planning of releases."""
 
 from __future__ import annotations
 

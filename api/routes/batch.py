@@ -1,4 +1,4 @@
-"""Many problems in one request: answers in order, each with a status of its own."""
+"""Route of batches: many problems in one request, answered in order, each with its own status."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ router = create_router("design")
     },
 )
 async def post_batch(asked: BatchRequest, request: Request, service: Service) -> Response:
-    """Design a noise function for each problem. One that is not valid, or takes long, holds up no other."""
+    """Design a noise function for each problem. An invalid or slow one does not delay the others."""
     form = negotiated_form(request)
     most = service.settings.max_batch
     if len(asked.problems) > most:
@@ -60,7 +60,7 @@ def _parse(problem: Any) -> DesignRequest | ProblemDetails:
 
 
 def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
-    """Return the expected solving time of what is valid and within bounds and not kept [s]."""
+    """Return the expected solving time of the valid problems that are not stored [s]."""
     seconds: dict[str, float] = {}
     for asked in designs:
         if service.settings.max_voters >= asked.K:

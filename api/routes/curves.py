@@ -1,4 +1,4 @@
-"""Curves: errors over p, utility over the allowance, δ over ε."""
+"""Routes of curves: errors over p, utility over the allowance, δ over ε."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
     },
 )
 async def tradeoff(asked: TradeoffRequest, request: Request, service: Service) -> Response:
-    """Design γ_opt at many allowances; each certified, and kept like any other."""
+    """Design γ_opt at many allowances; each is certified and stored like any other."""
     form = negotiated_form(request)
     check_voters(asked.K, service.settings)
     questions, known = await service.run_in_thread(_load_known, asked, service)
@@ -134,13 +134,13 @@ _POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", 
 
 
 def _load_known(asked: TradeoffRequest, service: DesignService) -> tuple[list[Question], list[dict[str, Any] | None]]:
-    """Return the questions, and their kept answers; refuse what would take too long, or what is not to be solved."""
+    """Return the questions and their stored answers; reject what would take too long, or may not be solved here."""
     questions = asked.questions()
     known = repository.load_records(questions, service.store)
     missing = [question for question, record in zip(questions, known, strict=True) if record is None]
     if missing and service.settings.solve == "off":
         raise NotCached(
-            f"{len(missing)} of these {len(questions)} answers are not kept, and solving is off on this server."
+            f"{len(missing)} of these {len(questions)} answers are not stored, and solving is off on this server."
         )
     check_work(sum(estimate_cost(question).seconds for question in missing), service.settings)
     return questions, known
@@ -167,7 +167,7 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     },
 )
 async def profile(asked: ProfileRequest, request: Request, service: Service) -> Response:
-    """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
+    """Find the least δ at each ε′, for γ_opt or for a given γ, private or not."""
     form = negotiated_form(request)
     check_voters(asked.K, service.settings)
     asked.check()

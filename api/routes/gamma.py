@@ -1,4 +1,4 @@
-"""Noise functions: designed, certified, kept."""
+"""Routes of one noise function: design, lookup by id, cost estimate, verification."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GAMMA = formats.table_content("The certified γ; as CSV or npz, the columns l a
 _PARAMETERS = query_parameters(DesignRequest)
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
-"""What an id looks like."""
+"""Form of an id."""
 
 
 @router.get(
@@ -58,7 +58,7 @@ KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
 )
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    form = negotiated_form(request)  # one that was answered lately does not come here: `api.shortcut`
+    form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_cache`
     return await _design(_parse_query(request), form, request, query_key(request.scope))
 
 
@@ -75,7 +75,7 @@ async def post_gamma(asked: DesignRequest, request: Request) -> Response:
 
 @router.get(
     "/gamma/{id}",
-    summary="A kept γ by its id",
+    summary="A stored γ by its id",
     openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
     response_model=GammaAnswer,
     responses={
@@ -94,7 +94,7 @@ async def get_gamma_by_id(
     ],
     request: Request,
 ) -> Response:
-    """Read an answer that is kept; it is proved again, and nothing is solved."""
+    """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
     lately = _response_cache(request).get(id, form)
     if lately is None:
@@ -105,7 +105,7 @@ async def get_gamma_by_id(
             else None
         )
         if record is None:
-            raise NotCached(f"No γ is kept under the id {id[:80]}. Ask for its problem at /v1/gamma.")
+            raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         lately = _encode_and_cache(
             {"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request)
         )
@@ -129,7 +129,7 @@ async def _design(asked: DesignRequest, form: str, request: Request, question: t
 def _encode_and_cache(
     found: dict[str, Any], form: str, served: ResponseCache, question: tuple[str, ...] = ()
 ) -> EncodedAnswer:
-    """Return a kept answer encoded, and keep that under its id, and under the question if there is one."""
+    """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
     body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
     served.put(body, answer.id, form)
@@ -157,7 +157,7 @@ def _response_cache(request: Request) -> ResponseCache:
     responses=error_responses(406, 422),
 )
 async def estimate(asked: DesignRequest, request: Request, service: Service) -> Response:
-    """Count the constraints and say how long the solve is expected to take; nothing is solved."""
+    """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
     return json_response(await service.run_in_thread(_estimate, asked, service))
 
@@ -192,7 +192,7 @@ def _estimate(asked: DesignRequest, service: DesignService) -> EstimateAnswer:
     responses=error_responses(406, 422),
 )
 async def post_verify(asked: VerifyRequest, request: Request, service: Service) -> Response:
-    """Prove from γ alone that a release is private, or refuse with the counterexample.
+    """Prove from γ alone that a release is private, or return a counterexample.
 
     A γ that is not private is a problem of the type `not-private`, which carries `worst_corners` and `excess`; one that
     can be neither proved nor refuted, within rounding, is `not-proven`.

@@ -37,14 +37,14 @@ router = APIRouter(tags=["operating"])
 
 
 class HealthAnswer(AnswerModel):
-    """The process is up."""
+    """Health of the process."""
 
     status: Literal["ok"]
     version: str = Field(description="Version of darrm-opt.")
 
 
 class ReadyAnswer(AnswerModel):
-    """Answers can be given."""
+    """Readiness of the server."""
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
@@ -54,13 +54,13 @@ class ReadyAnswer(AnswerModel):
 
 @router.get("/healthz", summary="Whether the process is up")
 async def get_health() -> HealthAnswer:
-    """Answer without touching the cache or the solver."""
+    """Answer without using the store or the solver."""
     return HealthAnswer(status="ok", version=__version__)
 
 
 @router.get(
     "/readyz",
-    summary="Whether answers can be given",
+    summary="Whether the server can give answers",
     responses={
         503: {
             "model": ProblemDetails,
@@ -69,7 +69,7 @@ async def get_health() -> HealthAnswer:
     },
 )
 async def get_readiness(request: Request, service: Service) -> Response:
-    """Read and write where answers are kept, and solve a tiny problem; a finding is repeated for some seconds."""
+    """Read from and write to the store, and solve a tiny problem; a finding is reused for some seconds."""
     state = request.app.state
     if state.shutdown.requested:
         return _not_ready("The server is shutting down.")
@@ -84,12 +84,12 @@ async def get_readiness(request: Request, service: Service) -> Response:
 
 @router.get(
     "/metrics",
-    summary="What has been counted, for Prometheus",
+    summary="Metrics, for Prometheus",
     response_class=PlainTextResponse,
     responses={401: {"model": ProblemDetails}, 404: {"model": ProblemDetails}, 429: {"model": ProblemDetails}},
 )
 async def get_metrics(request: Request, service: Service) -> Response:
-    """Return the counts of all workers in Prometheus's text format."""
+    """Return the metrics of all workers in Prometheus's text format."""
     if service.settings.metrics == "off":
         raise HTTPException(404)
     request.app.state.service_metrics.note()

@@ -1,4 +1,4 @@
-"""A model read from a query, as strictly as from a body, and described field by field."""
+"""Requests: models read strictly from a query or a JSON body, the service as a dependency, computations that can be cancelled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def from_query(model: type[Model]) -> Callable[[Request], Model]:
 
 
 def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse names that stand more than once in a query or in a body.
+    """Reject names that occur more than once in a query or a body.
 
     Raises:
         RequestValidationError: naming them.
@@ -94,7 +94,7 @@ def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
 
 
 def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's schema without null, which a query has no way to say but by leaving the name out."""
+    """Return a field's schema without null, which a query expresses by omitting the name."""
     kept = {key: value for key, value in about.items() if key not in {"title", "description"}}
     if kept.get("default", 0) is None:
         del kept["default"]
@@ -116,7 +116,7 @@ def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
 
 
 def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: Any) -> Callable[[Route], Route]:
-    """Return a decorator that has a route answer GET, which asks by a query, and POST, which asks by a body.
+    """Return a decorator that adds a route for GET, with a query, and for POST, with a body.
 
     Args:
         router: where it is added.
@@ -139,7 +139,7 @@ def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: 
 
 
 class _StrictRoute(APIRoute):
-    """A route whose body is JSON as it is written in the standard, sent as it is."""
+    """Route whose body is standard JSON, without a content coding."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -159,7 +159,7 @@ class _StrictRequest(Request):
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Of two values of one name JSON's readers keep this or that one, and it may be an ε."""
+    """Return a JSON object without repeated names: of two values, JSON parsers keep either one, and it may be an ε."""
     reject_repeated("body", pairs)
     return dict(pairs)
 
@@ -171,11 +171,11 @@ def get_service(request: Request) -> DesignService:
 
 
 Service = Annotated[DesignService, Depends(get_service)]
-"""The same, as a parameter of a route."""
+"""`get_service` as a parameter of a route."""
 
 
 async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
-    """Return what `DesignService.perform` does, and stop it when the client goes away: nobody else waits for it.
+    """Return what `DesignService.compute` does, and stop it when the client disconnects: nobody else waits for it.
 
     A page that is asked something new drops what it asked before, and its next question stands behind that in the queue.
 

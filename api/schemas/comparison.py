@@ -1,4 +1,4 @@
-"""Which way of releasing is the most accurate within one budget."""
+"""Comparison of release mechanisms within one budget, as a request and an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves: errors over p, utility over the allowance, δ over ε."""
+"""Curves over p, over the allowance and over ε, as requests and answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from darrm_opt.problem import LARGEST_TARGET_EPSILON
 from solver_cache.key import Request
 
 DEFAULT_ALLOWANCES = 25
-"""Allowances of a trade-off, unless told which."""
+"""Number of allowances of a trade-off, by default."""
 
 Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
 

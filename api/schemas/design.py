@@ -1,4 +1,4 @@
-"""A problem, and the certified noise function that answers it."""
+"""Design, estimate and verification of one noise function, as requests and answers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from darrm_opt.problem import Problem
 from solver_cache.key import Request
 
 MAX_SCENARIO_VOTERS = 100_000
-"""Most scenarios times voters of an objective over scenarios: what drawing them may take before anything is queued, a
-tenth of a second."""
+"""Most scenarios times voters of an objective over scenarios: drawing them, before anything is queued, takes at most a tenth
+of a second."""
 
 
 class ProblemRequest(RequestModel):
@@ -77,12 +77,12 @@ class DesignRequest(ProblemRequest):
     backend: Backend = "highs"
 
     def request(self) -> Request:
-        """Return what the answer depends on, with its content key.
+        """Return what the answer depends on; its content key is the id.
 
         Raises:
             InvalidInput: a number is out of its range.
             InField: the text of the objective is none, or none for this K.
-            TooMuchAsked: more scenarios than can be looked at while others wait.
+            TooMuchAsked: more scenarios than can be drawn while others wait.
         """
         problem, chosen = self.problem(), objective_of(self.objective)
         _check_scenarios(chosen, problem.K)
@@ -96,7 +96,7 @@ class DesignRequest(ProblemRequest):
         return DesignTask(self.request(), self.method, self.backend)
 
     def check_estimable(self) -> None:
-        """Refuse more voters than an estimate can be made for.
+        """Reject more voters than can be estimated.
 
         Raises:
             InvalidInput: naming K.
@@ -115,7 +115,7 @@ def _check_scenarios(chosen: AnyObjective, K: int) -> None:
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:
-    """Return an ε [nats] as it is asked for as a number."""
+    """Return the ε [nats] of a request as a number."""
     return math.inf if epsilon == "inf" else epsilon
 
 
@@ -157,7 +157,7 @@ class CertificateAnswer(AnswerModel):
 
 
 class StatisticsAnswer(AnswerModel):
-    """What the solve took, when it was solved."""
+    """Statistics of the solve."""
 
     rows: int = Field(description="Rows of the final program.")
     rounds: int = Field(description="Programs solved with rows still missing.")
@@ -181,7 +181,7 @@ class GammaAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["GAMMA_EXAMPLE"]]})
 
     id: str = Field(description="Content key: the same problem, objective and shape have the same id.")
-    cached: bool = Field(description="Whether the answer was kept from before.")
+    cached: bool = Field(description="Whether the answer was stored before.")
     format: int = Field(description="Version of this record's layout.")
     problem: ProblemAnswer
     objective: str = Field(description="What was maximised.")
@@ -205,7 +205,7 @@ class GammaAnswer(AnswerModel):
 
 
 class EstimateAnswer(AnswerModel):
-    """What a request would cost; nothing was solved."""
+    """Expected cost of a request; nothing was solved."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["ESTIMATE_EXAMPLE"]]})
 
@@ -215,10 +215,12 @@ class EstimateAnswer(AnswerModel):
     shape: str = Field(description="free or monotone.")
     constraints: int = Field(description="Size of the permutation-reduced constraint set [rows].")
     method: Literal["cuts", "enumerate"] = Field(description="How it would be solved.")
-    seconds: FiniteFloat = Field(description="Expected time of the solve on one processor [s]; 0 if it is kept.", ge=0)
-    kept: bool = Field(description="Whether the answer is kept already.")
-    allowed: bool = Field(description="Whether this server would solve it, within its bounds.")
-    basis: str = Field(description="What the expectation rests on.")
+    seconds: FiniteFloat = Field(
+        description="Expected time of the solve on one processor [s]; 0 if the answer is stored.", ge=0
+    )
+    kept: bool = Field(description="Whether the answer is stored already.")
+    allowed: bool = Field(description="Whether this server would solve it, within its limits.")
+    basis: str = Field(description="Basis of the estimate.")
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 

@@ -1,6 +1,6 @@
-"""Fields that several requests share, and what each accepts.
+"""Fields that several requests share.
 
-Types are checked at the edge, strictly: ``false`` is no number and "11" is none in JSON, NaN and infinities are refused.
+Types are checked here, strictly: in JSON, ``false`` and "11" are not numbers; NaN and infinities are rejected.
 The ranges are only *described* here; the core checks them, with the same text for every way in.
 """
 
@@ -107,10 +107,10 @@ def _split_names(value: Any, info: ValidationInfo) -> Any:
 
 
 InQueryNumbers = BeforeValidator(_split_numbers)
-"""Of a list of numbers, which a query writes with commas."""
+"""Validator of a list of numbers, which a query writes with commas."""
 
 InQueryWords = BeforeValidator(_split_names)
-"""Of a list of names, likewise."""
+"""Validator of a list of names, likewise."""
 
 _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
 
@@ -126,12 +126,12 @@ OptionalGamma = Annotated[_Entries | None, Field(description=_GAMMA)]
 
 
 class RequestModel(BaseModel):
-    """What comes in: strict, nothing unknown."""
+    """Base of requests: strict types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class AnswerModel(BaseModel):
-    """Plain data that leaves; a number that is not finite is a bug, and must not leave as null."""
+    """Base of answers: plain data; a number that is not finite is a bug, and must not leave as null."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

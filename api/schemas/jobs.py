@@ -1,4 +1,4 @@
-"""Jobs: work that can be waited for, watched and cancelled."""
+"""Jobs and batches, as requests and answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ListRequest(RequestModel):
 
 
 class PendingAnswer(AnswerModel):
-    """The answer is not there yet: a job works on it."""
+    """A pending answer: a job works on it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
@@ -51,12 +51,12 @@ class PendingAnswer(AnswerModel):
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
     nearest: GammaAnswer | None = Field(
-        description="The best kept γ whose guarantee implies the one that was asked, to be used meanwhile; null if none."
+        description="The best stored γ whose guarantee implies the one that was asked, for use until then; null if there is none."
     )
 
 
 class ProgressAnswer(AnswerModel):
-    """How far a solve is."""
+    """Progress of a solve."""
 
     round: int = Field(description="Rounds done.")
     rows: int = Field(description="Rows in the program.")
@@ -68,7 +68,7 @@ class ProgressAnswer(AnswerModel):
 
 
 class JobAnswer(AnswerModel):
-    """A job as it stands."""
+    """State of a job."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
@@ -78,14 +78,14 @@ class JobAnswer(AnswerModel):
     problem: ProblemAnswer
     objective: str = Field(description="What is maximised.")
     shape: str = Field(description="free or monotone.")
-    attempts: int = Field(description="How often it was begun since it was submitted.", ge=0)
-    progress: ProgressAnswer | None = Field(description="How far it is; null before anything is known.")
+    attempts: int = Field(description="Attempts since it was submitted.", ge=0)
+    progress: ProgressAnswer | None = Field(description="Its progress; null before anything is known.")
     reason: str = Field(description="Why it failed, in words; else empty.")
     created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
     updated: str = Field(description="When it last changed (UTC, ISO 8601).")
     location: str = Field(description="Where this job is.")
     result: str = Field(description="Where its result is, or will be.")
-    events: str = Field(description="Where its progress is told as it happens (server-sent events).")
+    events: str = Field(description="Where its progress is streamed (server-sent events).")
 
 
 class JobsAnswer(AnswerModel):
@@ -96,7 +96,7 @@ class JobsAnswer(AnswerModel):
 
 
 def job_answer(job: Job) -> JobAnswer:
-    """Return a job as what leaves."""
+    """Return the answer that describes a job."""
     asked = json.loads(job.request)
     here = f"/v1/jobs/{job.id}"
     return JobAnswer(
@@ -127,7 +127,7 @@ def _timestamp(seconds: float) -> str:
 
 
 class BatchRequest(RequestModel):
-    """Many problems in one request. Each is read by itself, so that one that is not valid spoils no other."""
+    """Many problems in one request. Each is validated by itself, so that an invalid one does not affect the others."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["REQUEST_EXAMPLES"]}]})
 

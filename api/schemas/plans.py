@@ -1,4 +1,4 @@
-"""What should be released, of all ways: the question and the plan."""
+"""Planning: which release mechanism to use, as a request and an answer."""
 
 from __future__ import annotations
 

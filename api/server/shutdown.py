@@ -1,7 +1,7 @@
-"""Notice of the end: so that what waits (requests for a solve, streams of events) can end before the server does.
+"""Shutdown notice: requests that wait for a solve, and event streams, end before the server does.
 
-A server that stops waits for its open requests first and tells the application last. Those that wait for a solve or
-follow a job would hold it up to its deadline. So the application looks at the signal itself, whatever server it is in.
+A server that stops waits for its open requests first and tells the application last. Requests that wait for a solve or follow
+a job would delay it to its deadline. So the application watches for the signal itself, whatever server runs it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from types import FrameType
 
 KILL_SECONDS = 10.0
-"""Seconds after the deadline for open requests at which a process that is still there is ended from within."""
+"""Time after the deadline for open requests at which a process that is still there ends itself [s]."""
 
 
 class Shutdown:
-    """Whether the server has been told to stop. Made within the event loop."""
+    """Notice that the server was told to stop. Created within the event loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -27,22 +27,22 @@ class Shutdown:
 
     @property
     def requested(self) -> bool:
-        """Whether it has."""
+        """Whether the notice was given."""
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return when it has been told."""
+        """Return when the notice is given."""
         await self._event.wait()
 
     def request(self) -> None:
-        """Tell it; from any thread."""
+        """Give the notice; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._loop.call_soon_threadsafe(self._event.set)
 
 
 @contextlib.contextmanager
 def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
-    """Have SIGTERM and SIGINT begin the stop, and then do what they did before.
+    """Make SIGTERM and SIGINT give the notice, and then do what they did before.
 
     Args:
         shutdown: the notice.

@@ -1,4 +1,4 @@
-"""What many releases cost, as plain data: {method: {"epsilon", "delta"}}, a refusal where there is none."""
+"""Composition, comparison and planning of releases: their tasks, and their results as plain data."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
 
 
 def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the plan of a ``problem``'s voters: what a solver process does (`api.answering`)."""
+    """Return the plan of a ``problem``'s voters: the task of `/v1/plan`."""
     from darrm_opt.planning import plan
 
     report(None)

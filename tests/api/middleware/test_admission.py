@@ -286,7 +286,7 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
     assert passed(gate)[0] == 200
     assert [answer[0] for answer in inner] == [503, 200, 200]  # whoever watches the server must see it, busy or not
     assert inner[0][1]["retry-after"] == "1"
-    assert detail_of(inner[0]) == "As many requests as can be are being answered."
+    assert detail_of(inner[0]) == "The server is answering as many requests as it can."
     assert passed(gate, "/v1/other")[0] == 200  # and the place is free again
 
 

@@ -134,5 +134,5 @@ $(READY): requirements-dev.lock pyproject.toml
 	@echo 'Installing the locked versions into $(VENV); the first time this takes a minute or two.'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q darrm_opt solver_cache api # pip does this for all others: the first run is quick
+	@$(BIN)/python -m compileall -q darrm_opt solver_cache darrm_client api # pip does this for all others: the first run is quick
 	@touch $@

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.place import VARIABLE, cache_url
+from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
 """Prefix of every setting's environment variable; the rest is its name in capitals."""

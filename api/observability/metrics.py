@@ -243,7 +243,7 @@ class ServiceMetrics:
 
     def note(self) -> None:
         """Add what has changed since the last call."""
-        pools, looks = self._service.pools, self._service.store.tally.counts
+        pools, looks = self._service.pools, self._service.store.hits.counts
         record_pools(pools, self._pools)
         for found, times in looks.items():
             count_lookups(found, times - self._looks.get(found, 0))

@@ -11,8 +11,8 @@ from api.routes.responses import PENDING_RESPONSE, error_responses, json_respons
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
 from api.service.job_admission import check_voters, check_work
-from api.tasks.accounting import compare_mechanisms, compose_releases, plan_releases
-from api.tasks.cost_model import (
+from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
+from darrm_opt.answers.cost_model import (
     COMPARISON_SOLVES,
     SUBSAMPLED_COMPARISON_SOLVES,
     comparison_account_seconds,

@@ -19,7 +19,7 @@ from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, Gam
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_work
-from api.tasks.cost_model import estimate_cost
+from darrm_opt.answers.cost_model import estimate_cost
 from darrm_opt.errors import DarrmError
 
 router = create_router("design")
@@ -65,7 +65,7 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
     for asked in designs:
         if service.settings.max_voters >= asked.K:
             try:
-                request = asked.request()
+                request = asked.spec()
                 seconds[request.key] = estimate_cost(request, asked.method).seconds
             except DarrmError:  # its own result will say so
                 continue

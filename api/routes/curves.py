@@ -22,12 +22,13 @@ from api.schemas import (
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_voters, check_work
-from api.tasks.cost_model import estimate_cost
-from api.tasks.curves import compute_error_curve, compute_profile, compute_tradeoff
+from api.tasks.design import compute_tradeoff
+from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.answers.curves import compute_error_curve, compute_profile
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
-from solver_cache.key import Request as Question
 
 router = create_router("curves")
 
@@ -133,7 +134,7 @@ async def tradeoff(asked: TradeoffRequest, request: Request, service: Service) -
 _POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
-def _load_known(asked: TradeoffRequest, service: DesignService) -> tuple[list[Question], list[dict[str, Any] | None]]:
+def _load_known(asked: TradeoffRequest, service: DesignService) -> tuple[list[DesignSpec], list[dict[str, Any] | None]]:
     """Return the questions and their stored answers; reject what would take too long, or may not be solved here."""
     questions = asked.questions()
     known = repository.load_records(questions, service.store)

@@ -27,8 +27,8 @@ from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_voters
-from api.tasks.cost_model import estimate_cost
 from api.tasks.design import certify
+from darrm_opt.answers.cost_model import estimate_cost
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
@@ -165,7 +165,7 @@ async def estimate(asked: DesignRequest, request: Request, service: Service) -> 
 def _estimate(asked: DesignRequest, service: DesignService) -> EstimateAnswer:
     settings = service.settings
     asked.check_estimable()
-    question = asked.request()
+    question = asked.spec()
     found, there = estimate_cost(question, asked.method), repository.has_record(question.key, service.store)
     within = settings.max_voters >= asked.K and found.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate(

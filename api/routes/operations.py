@@ -131,7 +131,7 @@ class ReadinessCheck:
             return self._findings
 
     async def _database(self) -> str:
-        await self._service.run_in_thread(self._service.store.probe)
+        await self._service.run_in_thread(self._service.store.health_check)
         return "ok"
 
     async def _solver(self) -> str:

@@ -22,9 +22,9 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
 class CompareRequest(RequestModel):
@@ -96,7 +96,7 @@ class CompareRequest(RequestModel):
         if self.prior is None and not isinstance(objective_of(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
-    def question(self) -> Request:
+    def question(self) -> DesignSpec:
         """Return a design for these voters, at some target of no account.
 
         Raises:
@@ -111,7 +111,7 @@ class CompareRequest(RequestModel):
             target_epsilon=1.0,
             objective=self.objective,
         )
-        question = design.request()
+        question = design.spec()
         if self.prior is not None:
             try:
                 objective_of(self.prior, "prior").aim(self.K)

@@ -25,10 +25,10 @@ from api.schemas.fields import (
     Voters,
     described,
 )
-from api.tasks.curves import allowance_grid
+from darrm_opt.answers.curves import allowance_grid
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 DEFAULT_ALLOWANCES = 25
 """Number of allowances of a trade-off, by default."""
@@ -138,7 +138,7 @@ class TradeoffRequest(RequestModel):
     backend: Backend = "highs"
     baselines: Baselines = None
 
-    def questions(self) -> list[Request]:
+    def questions(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order.
 
         Raises:
@@ -157,7 +157,7 @@ class TradeoffRequest(RequestModel):
                 target_epsilon=target,
                 objective=self.objective,
                 shape=self.shape,
-            ).request()
+            ).spec()
             for m, target in chosen
         ]
 

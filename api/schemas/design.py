@@ -25,13 +25,13 @@ from api.schemas.fields import (
     VoterEpsilon,
     Voters,
 )
-from api.tasks.cost_model import MAX_ESTIMATED_VOTERS
 from api.tasks.design import DesignTask
+from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 
 MAX_SCENARIO_VOTERS = 100_000
 """Most scenarios times voters of an objective over scenarios: drawing them, before anything is queued, takes at most a tenth
@@ -76,7 +76,7 @@ class DesignRequest(ProblemRequest):
     method: Method = "auto"
     backend: Backend = "highs"
 
-    def request(self) -> Request:
+    def spec(self) -> DesignSpec:
         """Return what the answer depends on; its content key is the id.
 
         Raises:
@@ -87,13 +87,13 @@ class DesignRequest(ProblemRequest):
         problem, chosen = self.problem(), objective_of(self.objective)
         _check_scenarios(chosen, problem.K)
         try:
-            return Request(problem, chosen, self.shape)
+            return DesignSpec(problem, chosen, self.shape)
         except InvalidInput as err:
             raise FieldError("objective", err) from err
 
     def task(self) -> DesignTask:
-        """Return the task of designing it; raises as `request`."""
-        return DesignTask(self.request(), self.method, self.backend)
+        """Return the task of designing it; raises as `spec`."""
+        return DesignTask(self.spec(), self.method, self.backend)
 
     def check_estimable(self) -> None:
         """Reject more voters than can be estimated.

@@ -12,7 +12,7 @@ from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import LISTED, Job
+from solver_cache.jobs import PAGE_SIZE, Job
 
 MAX_LISTED = 1000
 """Most jobs on one page."""
@@ -35,7 +35,7 @@ class ListRequest(RequestModel):
     state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
         int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
-    ] = LISTED
+    ] = PAGE_SIZE
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
     ] = None

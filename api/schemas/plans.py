@@ -22,9 +22,9 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
 class PlanRequest(RequestModel):
@@ -70,7 +70,7 @@ class PlanRequest(RequestModel):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
-    def question(self) -> Request:
+    def question(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:
@@ -92,7 +92,7 @@ class PlanRequest(RequestModel):
             raise FieldError("prior", err) from err
         return DesignRequest(
             K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
-        ).request()
+        ).spec()
 
 
 class OptionAnswer(AnswerModel):

@@ -25,9 +25,9 @@ from api.service.repository import load_nearest
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from darrm_opt.design.solver import check_choices
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import SolveFailed
-from solver_cache.jobs import LISTED, Job, State, open_jobs
-from solver_cache.key import Request
+from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
 from solver_cache.store import Store
 
 Result = TypeVar("Result")
@@ -208,14 +208,14 @@ class DesignService:
         try:
             found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
         except NotCached:
-            near = await self._nearest(task.request)
+            near = await self._nearest(task.spec)
             if near is None:
                 raise
             return near
         if not isinstance(found, Job):
             return found
         answer = await self._wait_for(found, task, wait_seconds)
-        return replace(answer, nearest=await self._nearest(task.request)) if isinstance(answer, Pending) else answer
+        return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
 
     async def submit(self, asked: DesignRequest) -> Job:
         """Return the job that designs γ_opt, queued now unless it exists already; raises as `design`.
@@ -243,7 +243,7 @@ class DesignService:
         return await self.run_in_thread(self._jobs.get, id)
 
     async def list_jobs(
-        self, state: State | None = None, limit: int = LISTED, after: str | None = None
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
         """Return jobs, the newest first, from behind the one with id ``after``."""
         return await self.run_in_thread(self._jobs.list, state, limit, after)
@@ -265,13 +265,13 @@ class DesignService:
         return asked.task()
 
     async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
-        stored = await self._gamma_jobs.load(task.request)
+        stored = await self._gamma_jobs.load(task.spec)
         if stored is not None:
             return stored
         self._check_admissible(task)
         return await self._queue(task.key, task.to_json())
 
-    async def _nearest(self, request: Request) -> dict[str, Any] | None:
+    async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none."""
         found = await self._flights.do(
             f"nearest {request.key}", lambda: self.run_in_thread(load_nearest, request, self._store)
@@ -286,8 +286,8 @@ class DesignService:
 
     def _check_admissible(self, task: DesignTask) -> None:
         self._check_solving()
-        check_choices(task.request.problem, task.request.shape, task.method, task.backend)
-        check_design(task.request, task.method, self._settings)
+        check_choices(task.spec.problem, task.spec.shape, task.method, task.backend)
+        check_design(task.spec, task.method, self._settings)
 
     async def _queue(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:

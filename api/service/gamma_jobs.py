@@ -18,9 +18,9 @@ from api.service.repository import save_record
 from api.settings import Settings
 from api.tasks.design import DesignTask, design_gamma, recheck_record
 from darrm_opt.design.program import Status
+from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.record import solution_record
 from solver_cache.jobs import Job
-from solver_cache.key import Request, canonical_json
 from solver_cache.solve import recall
 from solver_cache.store import Store
 
@@ -48,7 +48,7 @@ class GammaJobHandler:
         self._store, self._settings, self._solvers = store, settings, solvers
         self._run_in_thread = run_in_thread
 
-    async def load(self, request: Request) -> dict[str, Any] | None:
+    async def load(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the stored answer to a request, proved again, or None."""
         solution = await self._run_in_thread(recall, request, self._store)
         return None if solution is None else _with_id(solution_record(solution), request, cached=True)
@@ -56,7 +56,7 @@ class GammaJobHandler:
     async def handle(self, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
         """Do a job; return its result as JSON, and the answer for those who wait in this process."""
         task, limit = DesignTask.from_json(job.request), self._settings.time_limit
-        stored = await self.load(task.request) if job.attempts > 1 else None
+        stored = await self.load(task.spec) if job.attempts > 1 else None
         if stored is not None:  # the previous worker died after storing the answer and before finishing the job
             return canonical_json({"kept": True}), stored
         with metrics.track_solve() as solved:
@@ -69,8 +69,8 @@ class GammaJobHandler:
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
         elif Status(record["status"]).settled:
-            record, kept, trouble = await self._run_in_thread(save_record, task.request, record, self._store)
-        answer = _with_id(record, task.request, cached=False)
+            record, kept, trouble = await self._run_in_thread(save_record, task.spec, record, self._store)
+        answer = _with_id(record, task.spec, cached=False)
         if kept:
             return canonical_json({"kept": True}), answer
         return canonical_json({"kept": False, "record": record, "time_limit": limit, "trouble": trouble}), answer
@@ -81,7 +81,7 @@ class GammaJobHandler:
         try:
             content = json.loads(job.result)
             if content["kept"]:
-                return await self.load(task.request)
+                return await self.load(task.spec)
             record = content["record"]
             if not Status(record["status"]).settled and content["time_limit"] < self._settings.time_limit:
                 return None
@@ -93,8 +93,8 @@ class GammaJobHandler:
         if proved is None:
             _LOG.warning("job %s: its result does not answer its request and is not used", job.id)
             return None
-        return _with_id(proved, task.request, cached=False)
+        return _with_id(proved, task.spec, cached=False)
 
 
-def _with_id(record: dict[str, Any], request: Request, *, cached: bool) -> dict[str, Any]:
+def _with_id(record: dict[str, Any], request: DesignSpec, *, cached: bool) -> dict[str, Any]:
     return {"id": request.key, "cached": cached, "nearest": None, **record}

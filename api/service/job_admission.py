@@ -12,11 +12,11 @@ from api.errors.exceptions import Overloaded, TooManyJobs, WorkLimitExceeded
 from api.service.gamma_jobs import GAMMA_JOB
 from api.service.job_events import RunInThread
 from api.settings import Settings
-from api.tasks.cost_model import estimate_cost
+from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
-from solver_cache.key import Request
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -66,7 +66,7 @@ def check_work(seconds: float, settings: Settings, field: str = "") -> None:
         )
 
 
-def check_design(request: Request, method: str, settings: Settings) -> None:
+def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
     """Reject a design that is expected to take longer than the operator allows; raises as `check_work`."""
     check_work(estimate_cost(request, method).seconds, settings)
 

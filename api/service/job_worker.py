@@ -19,10 +19,10 @@ from typing import Any
 
 from api.process_pool.pool import PoolClosed
 from api.service.job_events import JobEvents, JobUpdate, RunInThread
+from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
-from solver_cache.key import canonical_json
 
 _LOG = logging.getLogger("api.jobs")
 

@@ -105,7 +105,7 @@ def endless_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[st
         report(
             {
                 "round": number,
-                "rows": argument[0].request.problem.K,
+                "rows": argument[0].spec.problem.K,
                 "utility": 0.25,
                 "upper_bound": 0.5,
                 "gap": 0.25,

@@ -70,7 +70,7 @@ def compare(
     """
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, voters_text
-    from api.tasks.accounting import comparison_to_dict
+    from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.ensembles.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number

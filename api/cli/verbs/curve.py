@@ -64,7 +64,7 @@ _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
 def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
-    from api.tasks.curves import error_curves_over_p, p_grid
+    from darrm_opt.answers.curves import error_curves_over_p, p_grid
 
     p = p_grid(number(points))
     solution = _solved(asked.problem(), design)
@@ -72,7 +72,7 @@ def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answe
 
 
 def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
-    from api.tasks.curves import allowance_grid, error_curves_over_m
+    from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
     for name in ("m", "target_epsilon"):

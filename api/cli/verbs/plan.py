@@ -62,7 +62,7 @@ def plan(
     is proved, by the account that is named.
     """
     from api.cli.report import as_json
-    from api.tasks.accounting import plan_to_dict
+    from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy, real_number

@@ -50,9 +50,9 @@ def precompute(
 
     from api.cli.precomputing import described_plan, display, executor, options, outcome_text, planned, store_of
     from api.cli.report import as_json
-    from api.tasks.cost_model import solve_seconds
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache import cache_url
-    from solver_cache.precompute.run import run
+    from solver_cache.precompute.scheduler import run
 
     place = url or cache_url(os.environ)
     how = options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")

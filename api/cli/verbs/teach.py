@@ -44,7 +44,7 @@ def teach(
     record's own loss, and where the source's stopping rule would have ended.
     """
     from api.cli.report import as_json
-    from api.tasks.accounting import lesson_to_dict
+    from darrm_opt.answers.accounting import lesson_to_dict
     from darrm_opt.ensembles.bundled import bundled
     from darrm_opt.ensembles.teaching import teach as lesson_of
     from darrm_opt.errors import InvalidInput

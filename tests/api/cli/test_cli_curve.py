@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.darrm_runner import refused, run
 
-from api.tasks.curves import allowance_grid, p_grid
 from darrm_opt import Problem, solve, verify
+from darrm_opt.answers.curves import allowance_grid, p_grid
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import Objective
 from darrm_opt.ensembles.private_baselines import BASELINES, private_baselines

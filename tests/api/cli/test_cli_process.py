@@ -119,7 +119,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
     assert stderr.splitlines()[-1] == "Interrupted: nothing half-written is left."
     assert not list(tmp_path.glob("*gamma*"))
     opened = open_store(url)
-    assert (list(opened.rows()), opened.faults()) == ([], [])
+    assert (list(opened.rows()), opened.integrity_errors()) == ([], [])
     opened.close()
 
 

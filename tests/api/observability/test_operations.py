@@ -74,7 +74,7 @@ class FakeService:
 
 
 class Broken(MemoryStore):
-    def probe(self) -> None:
+    def health_check(self) -> None:
         raise CacheError("postgresql://secret/place", "gone, nowhere to be found", "")
 
 

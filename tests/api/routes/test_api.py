@@ -26,7 +26,7 @@ from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
-from solver_cache import CacheError, Request
+from solver_cache import CacheError, DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
@@ -57,7 +57,7 @@ def test_gamma_is_the_certified_optimum_bit_by_bit(client: TestClient) -> None:
     own = solve(problem)
     told = answer.json()
     assert told["gamma"] == own.gamma.tolist()
-    assert told["id"] == Request(problem).key
+    assert told["id"] == DesignSpec(problem).key
     assert verify(problem_from_record(told["problem"]), told["gamma"]).margin >= 0
     assert told["certificate"]["margin"] >= 0
     assert told["utility"] == own.utility

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
 from api.settings import Settings
-from api.tasks.cost_model import constraint_count, estimate_cost
 from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.composition import simple
+from darrm_opt.answers.cost_model import constraint_count, estimate_cost
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.profile import privacy_profile
 from darrm_opt.record import problem_from_record
-from solver_cache import Request
+from solver_cache import DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
@@ -162,7 +162,7 @@ def test_utility_over_the_allowance(client: TestClient) -> None:
     assert told["utility"][1] < told["utility"][2] <= told["utility"][0]
     for point, m in zip(told["points"], told["m"], strict=True):
         problem = Problem.from_allowance(5, m, 0.1, 1e-5)
-        assert point["id"] == Request(problem).key
+        assert point["id"] == DesignSpec(problem).key
         assert point["utility"] == pytest.approx(solve(problem).utility, abs=1e-9)
         assert verify(problem, point["gamma"]).margin >= 0
     again = client.get("/v1/tradeoff", params={**voters, "ms": "3,1,2.5"}).json()
@@ -439,7 +439,7 @@ def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: fl
 
 def test_more_of_anything_is_expected_to_take_longer() -> None:
     def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
-        return estimate_cost(Request(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
+        return estimate_cost(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
 
     assert seconds(11) < seconds(35) < seconds(101) < seconds(1001)
     assert seconds(Delta=0) < seconds(Delta=1e-5) < seconds(Delta=1e-2)

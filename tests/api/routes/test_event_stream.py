@@ -11,8 +11,8 @@ from api.errors.exceptions import ShuttingDown
 from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
 from api.service.job_events import JobUpdate
+from darrm_opt.design_spec import canonical_json
 from solver_cache.jobs import Job, State
-from solver_cache.key import canonical_json
 
 ASKED = DesignRequest(K=5, m=2, epsilon=0.5)
 
@@ -29,7 +29,7 @@ def job(state: State, round_: int = 0) -> Job:
     }
     text = ASKED.task().to_json()
     progress = canonical_json(told) if round_ else ""
-    return Job(ASKED.request().key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
+    return Job(ASKED.spec().key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
 
 
 def streamed(*news: JobUpdate | float, heartbeat: float = 30) -> list[str]:

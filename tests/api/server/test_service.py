@@ -46,7 +46,7 @@ def submitted(opened: Service, asked: dict[str, Any]) -> str:
     answer = opened.client.post("/v1/jobs", json=asked).raise_for_status()
     told = answer.json()
     assert answer.headers["location"] == told["location"] == f"/v1/jobs/{told['id']}"
-    assert told["id"] == DesignRequest(**asked).request().key
+    assert told["id"] == DesignRequest(**asked).spec().key
     return str(told["id"])
 
 

@@ -30,7 +30,7 @@ from darrm_opt import verify
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
-from solver_cache.memory_jobs import MemoryJobs
+from solver_cache.memory.jobs import MemoryJobs
 
 ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
@@ -143,7 +143,7 @@ def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> N
         async with service(settings()) as opened:
             pending = await opened.design(ASKED, wait_seconds=0.05)
             assert isinstance(pending, Pending)
-            assert pending.job.id == ASKED.request().key
+            assert pending.job.id == ASKED.spec().key
             assert pending.job.state in {"queued", "running"}
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             job = await opened.get_job(pending.job.id)
@@ -178,7 +178,7 @@ def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     async def test() -> None:
         async with service(settings()) as opened:
             asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             for task in asking[:9]:
                 task.cancel()
             assert (await answered(asking[9]))["status"] == "optimal"
@@ -198,8 +198,8 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
     async def test() -> None:
         async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
             asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.request().key)
-            job = await (other if elsewhere else opened).cancel(ASKED.request().key)
+            await running(opened, ASKED.spec().key)
+            job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
             await until(lambda: opened.pools["solvers"].busy == 0, 10)  # two seconds, where the machine is not busy
@@ -208,7 +208,7 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             monkeypatch.undo()
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             assert await opened.cancel("no such job") is None
-            job = await opened.cancel(ASKED.request().key)
+            job = await opened.cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "done"
 
@@ -224,10 +224,10 @@ def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPa
             await running(opened, first.id)
             waiting = asyncio.create_task(opened.design(OTHER))
             await asyncio.sleep(0.2)
-            job = await opened.get_job(OTHER.request().key)
+            job = await opened.get_job(OTHER.spec().key)
             assert job is not None
             assert job.state == "queued"
-            await opened.cancel(OTHER.request().key)
+            await opened.cancel(OTHER.spec().key)
             with pytest.raises(JobCancelled):
                 await waiting
             assert solves(opened) == 1
@@ -244,7 +244,7 @@ def test_a_killed_process_is_replaced_and_the_solve_begun_once_more(monkeypatch:
     async def test() -> None:
         async with service(settings()) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             os.kill(opened._solvers.processes[0], signal.SIGKILL)
             assert (await answered(asking))["status"] == "optimal"
             assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
@@ -260,7 +260,7 @@ def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.Mon
             with pytest.raises(SolveFailed, match=r"^The solver process was killed by signal 9\.$"):
                 await opened.design(ASKED)
             assert solves(opened) == 2
-            job = await opened.get_job(ASKED.request().key)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert (job.state, job.reason) == ("failed", "The solver process was killed by signal 9.")
             monkeypatch.undo()
@@ -280,7 +280,7 @@ def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPa
             monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.without_solver)
             with pytest.raises(BackendUnavailable, match="needs the package highspy"):
                 await opened.design(ASKED)
-            job = await opened.get_job(ASKED.request().key)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert "needs the package highspy" in job.reason
 
@@ -293,7 +293,7 @@ def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch
     async def test() -> None:
         async with service(settings()) as opened:
             absent = asyncio.create_task(opened.design(ASKED.model_copy(update={"backend": "gurobi"})))
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             with pytest.raises(BackendUnavailable):
                 await absent
@@ -307,7 +307,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with service(settings(max_queued_jobs=2)) as opened:
             await opened.submit(ASKED)
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             several = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
             await opened.submit(several[0])
             await opened.submit(several[1])
@@ -368,7 +368,7 @@ def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, ch
 def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
     async def test() -> None:
         store = open_store(url)
-        request = ASKED.request()
+        request = ASKED.spec()
         store.jobs.submit(request.key, "gamma", ASKED.task().to_json())
         for number in range(MAX_ATTEMPTS):
             assert store.jobs.claim(f"killed {number}", 1e-3) is not None
@@ -425,7 +425,7 @@ def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str) -> None:
             assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
         async with service(settings(url)) as opened:  # given more time, it is solved again
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"
-            assert opened.store.get(ASKED.request().key) is not None
+            assert opened.store.get(ASKED.spec().key) is not None
 
     run(test)
 
@@ -454,7 +454,7 @@ def test_the_result_of_a_job_is_proved_when_it_is_read(
             database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
         database.close()
         async with service(settings(url, time_limit=1e-9)) as opened:
-            job = await opened.get_job(ASKED.request().key)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert await opened.load_result(job) is None
             answer = await answered(opened.design(ASKED))
@@ -475,7 +475,7 @@ def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
     async def test() -> None:
         async with service(settings(url)) as opened:
             asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             pids = opened._solvers.processes
         with pytest.raises(ShuttingDown, match="ask again when it is back"):
             await asking
@@ -483,7 +483,7 @@ def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
         async with service(settings(url, solve="off")) as opened:
-            job = await opened.get_job(ASKED.request().key)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
         monkeypatch.undo()

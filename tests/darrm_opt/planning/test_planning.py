@@ -15,12 +15,12 @@ from support.darrm_runner import refused, run
 from support.live import Ruled, serving
 
 from api.app import create_app
-from api.client import DarrmClient, Distrusted
 from api.settings import Settings
-from api.tasks.accounting import plan_to_dict
-from api.tasks.cost_model import plan_seconds
+from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
 from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, optimal
+from darrm_opt.answers.accounting import plan_to_dict
+from darrm_opt.answers.cost_model import plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement
@@ -324,7 +324,7 @@ def test_a_plan_for_other_voters_is_not_believed() -> None:
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
         assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
         answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
-        with pytest.raises(Distrusted, match="for other voters"):
+        with pytest.raises(VerificationFailed, match="for other voters"):
             client.plan(problem, 2, Privacy(2.0, 1e-5))
         answer["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
         with pytest.raises(NotPrivate):

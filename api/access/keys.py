@@ -182,10 +182,10 @@ def _lock(path: Path) -> Any:
 
 def _read(path: Path) -> tuple[Key, ...]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise KeysFileError(f"The keys file {path} has format {told['format']}; this version reads {FORMAT}.")
-        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in told["keys"])
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise KeysFileError(f"The keys file {path} has format {content['format']}; this version reads {FORMAT}.")
+        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in content["keys"])
     except FileNotFoundError as err:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys new NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:

@@ -160,15 +160,13 @@ async def _handle_http_exception(request: Request, err: Exception) -> JSONRespon
         return await _handle_unexpected(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
-        if isinstance(err.__cause__, RequestValidationError):  # or what `api.routes.reading` has to say of the body
-            return _response(validation_problem(err.__cause__))
         unread = "The body cannot be read as JSON in UTF-8."
         return _response(_details("invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"Allow": ", ".join(_allowed_methods(request)) or dict(headers or {}).get("Allow", "")}
     phrase = HTTPStatus(status).phrase
-    told = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
-    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=told)
+    text = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
+    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=text)
     return _response(details, dict(headers or {}))
 
 

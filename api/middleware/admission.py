@@ -96,8 +96,8 @@ class AdmissionMiddleware:
         if rate > 0:
             wait = self._rates.take(client.name, rate, settings.burst)
             if wait > 0:
-                told = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
-                return Rejection("too-many-requests", told, (retry_after(wait),))
+                detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
+                return Rejection("too-many-requests", detail, (retry_after(wait),))
         return denial
 
     async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
@@ -125,8 +125,8 @@ class AdmissionMiddleware:
                     else:
                         pieces.append(piece)
         except TimeoutError:
-            told = f"The body of a request must arrive within {settings.body_seconds:g} s."
-            return Rejection("too-slow", told, closing=True)
+            detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
+            return Rejection("too-slow", detail, closing=True)
         return too_large if length > settings.max_body_bytes else b"".join(pieces)
 
 

@@ -135,7 +135,7 @@ class PoolProcess:
         except (OSError, ValueError):
             pass  # it is gone; the listener says so
         except Exception as err:  # noqa: BLE001 — what cannot be pickled is the task's failure
-            self._notify(_with_error((message[0], "failed", (None, f"its argument cannot be sent: {err!r}"))))
+            self._notify((message[0], "failed", (None, f"its argument cannot be sent: {err!r}")))
 
     def _listen(self) -> None:
         """Pass on the process's messages until it is gone (in a thread)."""
@@ -177,10 +177,10 @@ class PoolProcess:
         if what == "done":
             self._answer.set_result(content)
         elif what == "failed":
-            err, told = content
+            err, trace = content
             if not isinstance(err, SolveFailed):
-                _LOG.debug("a task failed:\n%s", told)
-            self._answer.set_exception(err or SolveFailed(f"The task failed: {told.strip().splitlines()[-1]}"))
+                _LOG.debug("a task failed:\n%s", trace)
+            self._answer.set_exception(err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()
 

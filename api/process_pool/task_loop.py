@@ -115,13 +115,13 @@ def pack_error(err: Exception) -> tuple[bytes | None, str]:
 
     Errors whose constructor takes more than their text do not survive `pickle`; their parts do.
     """
-    told = "".join(traceback.format_exception(err))
+    trace = "".join(traceback.format_exception(err))
     try:
         parts = pickle.dumps((type(err), err.args, err.__dict__))
         _rebuild_error(parts)
     except Exception:  # noqa: BLE001 — then the text must do
-        return None, told
-    return parts, told
+        return None, trace
+    return parts, trace
 
 
 def unpack_error(sent: tuple[bytes | None, str]) -> Exception | None:

@@ -37,14 +37,14 @@ router = create_router("design")
         **error_responses(406, 422),
     },
 )
-async def post_batch(asked: BatchRequest, request: Request, service: Service) -> Response:
+async def post_batch(params: BatchRequest, request: Request, service: Service) -> Response:
     """Design a noise function for each problem. An invalid or slow one does not delay the others."""
     form = negotiated_form(request)
     most = service.settings.max_batch
-    if len(asked.problems) > most:
-        told = f"problems has {len(asked.problems)} entries: expected at most {most} problems in one batch."
-        raise WorkLimitExceeded(told, field="problems")
-    read = [_parse(problem) for problem in asked.problems]
+    if len(params.problems) > most:
+        detail = f"problems has {len(params.problems)} entries: expected at most {most} problems in one batch."
+        raise WorkLimitExceeded(detail, field="problems")
+    read = [_parse(problem) for problem in params.problems]
     designs = [one for one in read if isinstance(one, DesignRequest)]
     check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
     answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service) for one in read))))
@@ -55,18 +55,18 @@ def _parse(problem: Any) -> DesignRequest | ProblemDetails:
     try:
         return DesignRequest.model_validate(problem)
     except ValidationError as err:
-        told = err.errors(include_url=False)
-        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in told]))
+        errors = err.errors(include_url=False)
+        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in errors]))
 
 
 def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
     """Return the expected solving time of the valid problems that are not stored [s]."""
     seconds: dict[str, float] = {}
-    for asked in designs:
-        if service.settings.max_voters >= asked.K:
+    for params in designs:
+        if service.settings.max_voters >= params.K:
             try:
-                request = asked.spec()
-                seconds[request.key] = estimate_cost(request, asked.method).seconds
+                request = params.spec()
+                seconds[request.key] = estimate_cost(request, params.method).seconds
             except DarrmError:  # its own result will say so
                 continue
     if sum(seconds.values()) <= service.settings.max_work_seconds:
@@ -74,11 +74,11 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
     return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
 
 
-async def _answer_one(asked: DesignRequest | ProblemDetails, service: DesignService) -> BatchItem:
-    if isinstance(asked, ProblemDetails):
-        return _failed_item(asked)
+async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService) -> BatchItem:
+    if isinstance(params, ProblemDetails):
+        return _failed_item(params)
     try:
-        found = await service.design(asked)
+        found = await service.design(params)
     except DarrmError as err:
         return _failed_item(problem_of(err))
     if isinstance(found, Pending):

@@ -47,9 +47,9 @@ MIN_EVENT_SECONDS = 0.1
         **error_responses(404, 422),
     },
 )
-async def submit_job(asked: DesignRequest, service: Service, response: Response) -> JobAnswer:
+async def submit_job(params: DesignRequest, service: Service, response: Response) -> JobAnswer:
     """Queue the solve, or return the job that is queued, running or done: the same problem has the same job."""
-    job = await service.submit(asked)
+    job = await service.submit(params)
     answer = job_answer(job)
     response.headers["Location"] = answer.location
     if job.state == "done":

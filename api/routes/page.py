@@ -107,8 +107,8 @@ def _file(name: str) -> PageFile:
     content = files("api").joinpath("page", name).read_bytes()
     plotly = _plotly_script() if name == "index.html" else None
     if plotly is not None:
-        told = _NO_PLOTS.replace('content=""', f'content="page/{_plotly_name(plotly)}"')
-        content = content.replace(_NO_PLOTS.encode(), told.encode())
+        tag = _NO_PLOTS.replace('content=""', f'content="page/{_plotly_name(plotly)}"')
+        content = content.replace(_NO_PLOTS.encode(), tag.encode())
     return _page_file(content, Path(name).suffix, REVALIDATE)
 
 

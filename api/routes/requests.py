@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -40,8 +39,8 @@ def from_query(model: type[Model]) -> Callable[[Request], Model]:
         try:
             return model.model_validate_strings(dict(pairs))
         except ValidationError as err:
-            told = err.errors(include_url=False)
-            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in told]) from err
+            errors = err.errors(include_url=False)
+            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in errors]) from err
 
     return read
 
@@ -86,11 +85,12 @@ def _list_fields(model: type[BaseModel]) -> frozenset[str]:
 @cache
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields of a model that hold a number or numbers."""
-    return frozenset(
-        name
-        for name, about in model.model_json_schema()["properties"].items()
-        if re.search(r"'type': '(integer|number)'", repr(about))
-    )
+    return frozenset(name for name, about in model.model_json_schema()["properties"].items() if _holds_number(about))
+
+
+def _holds_number(schema: dict[str, Any]) -> bool:
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
+    return schema.get("type") in {"integer", "number"} or any(map(_holds_number, inner))
 
 
 def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
@@ -121,13 +121,14 @@ def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: 
     Args:
         router: where it is added.
         path: of both.
-        model: what is asked, the type of the route's first parameter.
+        model: type of the request, and of the route's first parameter.
         about: documentation of both, as FastAPI has it.
     """
+    query: Any = Depends(from_query(model))
 
     def added(route: Route) -> Route:
-        async def by_query(request: Request, service: Service, asked: Any = Depends(from_query(model))) -> Response:  # noqa: B008 — the model is a value here
-            return await route(asked, request, service)
+        async def by_query(request: Request, service: Service, params: Any = query) -> Response:
+            return await route(params, request, service)
 
         name, by_query.__doc__ = route.__name__, route.__doc__
         described = query_parameters(model)
@@ -145,7 +146,12 @@ class _StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
+            try:
+                return await handle(_StrictRequest(request.scope, request.receive))
+            except HTTPException as err:
+                if isinstance(err.__cause__, RequestValidationError):  # FastAPI hides it behind a bare 400
+                    raise err.__cause__ from None
+                raise
 
         return strictly
 
@@ -177,7 +183,7 @@ Service = Annotated[DesignService, Depends(get_service)]
 async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
     """Return what `DesignService.compute` does, and stop it when the client disconnects: nobody else waits for it.
 
-    A page that is asked something new drops what it asked before, and its next question stands behind that in the queue.
+    A page drops its previous request when its user asks for something else, and its next request waits behind that one.
 
     Raises:
         ClientGone: it went away first.

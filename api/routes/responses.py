@@ -50,9 +50,9 @@ def pending_answer(found: Pending) -> PendingAnswer:
 
 def pending_response(found: Pending) -> Response:
     """Return the response of a pending answer: 202, with the job's location."""
-    told = pending_answer(found)
-    headers = {"Location": told.location, "Retry-After": str(told.retry_after), "Cache-Control": "no-store"}
-    return Response(told.model_dump_json(), 202, headers, formats.JSON)
+    answer = pending_answer(found)
+    headers = {"Location": answer.location, "Retry-After": str(answer.retry_after), "Cache-Control": "no-store"}
+    return Response(answer.model_dump_json(), 202, headers, formats.JSON)
 
 
 COMMON_STATUSES = (400, 401, 408, 413, 421, 429, 431, 500, 503)
@@ -99,6 +99,9 @@ PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
     }
 }
 """Documentation of a pending answer."""
+
+DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer needs a γ."""
 
 NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
     304: {"description": "If-None-Match names the answer that would be sent."},

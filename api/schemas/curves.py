@@ -138,7 +138,7 @@ class TradeoffRequest(RequestModel):
     backend: Backend = "highs"
     baselines: Baselines = None
 
-    def questions(self) -> list[DesignSpec]:
+    def specs(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order.
 
         Raises:

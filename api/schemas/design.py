@@ -110,8 +110,8 @@ def _check_scenarios(chosen: AnyObjective, K: int) -> None:
         asked = dict(chosen.parameters)
         many = int(asked.get("points", asked.get("scenarios", 0)))
         if many * K > MAX_SCENARIO_VOTERS:
-            told = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
-            raise WorkLimitExceeded(told, field="objective")
+            detail = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
+            raise WorkLimitExceeded(detail, field="objective")
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:

@@ -97,15 +97,15 @@ class JobsAnswer(AnswerModel):
 
 def job_answer(job: Job) -> JobAnswer:
     """Return the answer that describes a job."""
-    asked = json.loads(job.request)
+    request = json.loads(job.request)
     here = f"/v1/jobs/{job.id}"
     return JobAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
-        problem=ProblemAnswer(**problem_record(problem_from_record(asked["problem"]))),
-        objective=asked["objective"],
-        shape=asked["shape"],
+        problem=ProblemAnswer(**problem_record(problem_from_record(request["problem"]))),
+        objective=request["objective"],
+        shape=request["shape"],
         attempts=job.attempts,
         progress=_progress_answer(job.progress),
         reason=job.reason,
@@ -118,8 +118,8 @@ def job_answer(job: Job) -> JobAnswer:
 
 
 def _progress_answer(text: str) -> ProgressAnswer | None:
-    told: Any = json.loads(text) if text else None
-    return None if told is None else ProgressAnswer(**told)
+    content: Any = json.loads(text) if text else None
+    return None if content is None else ProgressAnswer(**content)
 
 
 def _timestamp(seconds: float) -> str:

@@ -70,7 +70,7 @@ class PlanRequest(RequestModel):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
-    def question(self) -> DesignSpec:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:

@@ -53,7 +53,7 @@ def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def told(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         shutdown.request()
         _exit_after(seconds + KILL_SECONDS)
         then = before[signal.Signals(number)]
@@ -62,12 +62,12 @@ def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
 
     handled = [number for number, handler in before.items() if callable(handler)]
     for number in handled:
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     try:
         yield
     finally:
         for number in handled:
-            if signal.getsignal(number) is told:
+            if signal.getsignal(number) is on_signal:
                 signal.signal(number, before[number])
 
 

@@ -43,23 +43,23 @@ RESTART_SECONDS = 1.0
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
     """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
-    places = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
-    with _signal_pipe() as told:
+    slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
+    with _signal_pipe() as signalled:
         try:
-            for place in places:
-                place.start()
-            while told not in wait([told, *(place.process.sentinel for place in places)]):
-                for place in places:
-                    code = place.process.exitcode  # asked once: it may end between two questions
+            for slot in slots:
+                slot.start()
+            while signalled not in wait([signalled, *(slot.process.sentinel for slot in slots)]):
+                for slot in slots:
+                    code = slot.process.exitcode  # asked once: it may end between two questions
                     if code == STARTUP_FAILURE:
                         _LOG.error("a worker could not start; stopping")
                         return False
                     if code is not None:
-                        _LOG.warning("worker %s ended (%s) and is replaced", place.process.pid, code)
-                        place.start()
+                        _LOG.warning("worker %s ended (%s) and is replaced", slot.process.pid, code)
+                        slot.start()
             return True
         finally:
-            _stop_workers([place.process for place in places if place.begun], settings.stop_seconds + KILL_SECONDS)
+            _stop_workers([slot.process for slot in slots if slot.begun], settings.stop_seconds + KILL_SECONDS)
 
 
 class _WorkerSlot:
@@ -100,18 +100,18 @@ def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
 @contextlib.contextmanager
 def _signal_pipe() -> Iterator[int]:
     """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    signalled, writer = os.pipe()
+    os.set_blocking(writer, False)
     before = {
-        number: signal.signal(number, lambda *_: os.write(tell, b".")) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield told
+        yield signalled
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(told)
-        os.close(tell)
+        os.close(signalled)
+        os.close(writer)
 
 
 _LOG = logging.getLogger("api.worker")

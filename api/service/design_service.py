@@ -183,11 +183,11 @@ class DesignService:
         with self._quota.reserve(current_client()):
             return await self._computers.run(task, argument, time_limit=2 * limit + GRACE_SECONDS, progress=progress)
 
-    async def design(self, asked: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+    async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
         """Return the certified γ_opt as plain data, or the job that works on it.
 
         Args:
-            asked: the problem.
+            request: the problem.
             wait_seconds: how long to wait for a solve [s]; None for the operator's setting.
 
         Returns:
@@ -204,7 +204,7 @@ class DesignService:
             ShuttingDown: the server is shutting down.
             CacheError: the store cannot be read.
         """
-        task = self._task(asked)
+        task = self._task(request)
         try:
             found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
         except NotCached:
@@ -217,12 +217,12 @@ class DesignService:
         answer = await self._wait_for(found, task, wait_seconds)
         return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
 
-    async def submit(self, asked: DesignRequest) -> Job:
+    async def submit(self, request: DesignRequest) -> Job:
         """Return the job that designs γ_opt, queued now unless it exists already; raises as `design`.
 
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
-        task = self._task(asked)
+        task = self._task(request)
         self._check_admissible(task)
         job = await self._queue(task.key, task.to_json())
         if job.state == "done" and await self.load_result(job) is None:
@@ -260,9 +260,9 @@ class DesignService:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
 
-    def _task(self, asked: DesignRequest) -> DesignTask:
-        check_voters(asked.K, self._settings)
-        return asked.task()
+    def _task(self, request: DesignRequest) -> DesignTask:
+        check_voters(request.K, self._settings)
+        return request.task()
 
     async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
         stored = await self._gamma_jobs.load(task.spec)

@@ -312,7 +312,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Excepti
             raise outcome
         return outcome
 
-    monkeypatch.setattr(DesignService, "gamma", gamma)
+    monkeypatch.setattr(DesignService, "design", gamma)
 
 
 @pytest.mark.parametrize(

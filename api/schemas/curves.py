@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.accepted import ACCEPTED, MAX_ALLOWANCES, MAX_POINTS
+from api.errors.accepted import ACCEPTED, ALL_BASELINES, MAX_ALLOWANCES, MAX_POINTS
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
     EXAMPLES,
@@ -24,22 +24,24 @@ from api.schemas.fields import (
     VoterEpsilon,
     Voters,
     described,
+    one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.ensembles.private_baselines import BASELINES
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
 DEFAULT_ALLOWANCES = 25
 """Number of allowances of a trade-off, by default."""
 
-Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
+Baseline = Annotated[str, one_of(ALL_BASELINES), Field(json_schema_extra={"enum": [*ALL_BASELINES]})]
 
 Baselines = Annotated[
     Annotated[list[Baseline], InQueryWords, Field(max_length=20)] | None,
     Field(
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
-        "double_subsampling, subsampling and randomized_response.",
+        f"{', '.join(BASELINES)}.",
         examples=[["gnmax", "randomized_response"]],
     ),
 ]

@@ -27,6 +27,7 @@ from api.schemas.fields import (
 )
 from api.tasks.design import DesignTask
 from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
+from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design_spec import DesignSpec
@@ -231,7 +232,7 @@ class VerifyRequest(ProblemRequest):
 
     gamma: PostedGamma
     arithmetic: Annotated[
-        Literal["float", "ball"],
+        Arithmetic,
         Field(description="Doubles with a proven error bound, or ball arithmetic: slower, and independent."),
     ] = "float"
 

@@ -12,12 +12,10 @@ from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import PAGE_SIZE, Job
+from solver_cache.jobs import PAGE_SIZE, Job, State
 
 MAX_LISTED = 1000
 """Most jobs on one page."""
-
-JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 JobId = Annotated[
     str,
@@ -32,7 +30,7 @@ JobId = Annotated[
 class ListRequest(RequestModel):
     """Which jobs to list."""
 
-    state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
+    state: Annotated[State | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
         int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
     ] = PAGE_SIZE
@@ -74,7 +72,7 @@ class JobAnswer(AnswerModel):
 
     id: str = Field(description="Id of the job, and content key of its γ.")
     kind: str = Field(description="What it does: gamma designs one γ.")
-    state: JobState = Field(description="queued, running, done, failed or cancelled.")
+    state: State = Field(description="queued, running, done, failed or cancelled.")
     problem: ProblemAnswer
     objective: str = Field(description="What is maximised.")
     shape: str = Field(description="free or monotone.")

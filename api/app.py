@@ -15,7 +15,7 @@ from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import AdmissionMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
-from api.observability.metrics import collect_service_metrics
+from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
 from api.routes.openapi import openapi_schema
 from api.server.shutdown import Shutdown, watch_signals
@@ -50,11 +50,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         store = open_store(chosen.cache_url)
         shutdown = app.state.shutdown = Shutdown()
         with watch_signals(shutdown, chosen.stop_seconds):
-            async with (
-                DesignService.open(store, chosen, shutdown) as app.state.service,
-                collect_service_metrics(app.state.service) as app.state.service_metrics,
-            ):
-                yield
+            async with DesignService.open(store, chosen, shutdown) as service:
+                app.state.service = service
+                app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
+                async with app.state.metrics.collected():
+                    yield
 
     app = FastAPI(
         title="darrm-opt",

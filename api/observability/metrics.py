@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from api.process_pool.pool import PoolState
-    from api.service.design_service import DesignService
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -234,34 +233,37 @@ COLLECT_SECONDS = 1.0
 
 
 class ServiceMetrics:
-    """Metrics that the service's parts count themselves: lookups in the store, solver processes."""
+    """Metrics that the service's parts count themselves: lookups in the store, solver processes.
 
-    def __init__(self, service: DesignService) -> None:
-        self._service = service
-        self._pools: Mapping[str, PoolState] = {}
-        self._looks: Mapping[str, int] = {}
+    Args:
+        pools: returns the state of the process pools, by name.
+        lookups: returns the store's counts of lookups, by result.
+    """
 
-    def note(self) -> None:
+    def __init__(self, pools: Callable[[], Mapping[str, PoolState]], lookups: Callable[[], Mapping[Any, int]]) -> None:
+        self._pools, self._lookups = pools, lookups
+        self._last_pools: Mapping[str, PoolState] = {}
+        self._last_lookups: Mapping[str, int] = {}
+
+    def collect(self) -> None:
         """Add what has changed since the last call."""
-        pools, looks = self._service.pools, self._service.store.hits.counts
-        record_pools(pools, self._pools)
-        for found, times in looks.items():
-            count_lookups(found, times - self._looks.get(found, 0))
-        self._pools, self._looks = pools, {str(found): times for found, times in looks.items()}
+        pools, lookups = self._pools(), {str(result): times for result, times in self._lookups().items()}
+        record_pools(pools, self._last_pools)
+        for result, times in lookups.items():
+            count_lookups(result, times - self._last_lookups.get(result, 0))
+        self._last_pools, self._last_lookups = pools, lookups
 
+    @asynccontextmanager
+    async def collected(self) -> AsyncIterator[None]:
+        """Collect every second within the block, so that the numbers are current whichever worker is asked."""
 
-@asynccontextmanager
-async def collect_service_metrics(service: DesignService) -> AsyncIterator[ServiceMetrics]:
-    """Collect every second, so that the numbers are current whichever worker is asked."""
-    counts = ServiceMetrics(service)
+        async def repeat() -> None:
+            while True:
+                self.collect()
+                await asyncio.sleep(COLLECT_SECONDS)
 
-    async def chore() -> None:
-        while True:
-            counts.note()
-            await asyncio.sleep(COLLECT_SECONDS)
-
-    task = asyncio.create_task(chore())
-    try:
-        yield counts
-    finally:
-        task.cancel()
+        task = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -92,7 +92,7 @@ async def get_metrics(request: Request, service: Service) -> Response:
     """Return the metrics of all workers in Prometheus's text format."""
     if service.settings.metrics == "off":
         raise HTTPException(404)
-    request.app.state.service_metrics.note()
+    request.app.state.metrics.collect()
     try:
         counts = await service.run_in_thread(service.store.jobs.counts)
         now = {

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -146,12 +146,7 @@ class _StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            try:
-                return await handle(_StrictRequest(request.scope, request.receive))
-            except HTTPException as err:
-                if isinstance(err.__cause__, RequestValidationError):  # FastAPI hides it behind a bare 400
-                    raise err.__cause__ from None
-                raise
+            return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
 

@@ -1,4 +1,4 @@
-"""Who asks: by a key, or by the address that the request comes from; and by which name they called us."""
+"""Clients: identified by API key or by address; and the check of the host name that they sent."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from api.errors.problem_details import Rejection
 Headers = Iterable[tuple[bytes, bytes]]
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
-"""What is answered without a key: that the server is there, what it can do, and the page that asks for a key."""
+"""Paths that need no key: health, the API's description, and the page, which asks for a key."""
 
 OPEN_FOLDERS = ("/page/",)
-"""Below these everything is: the page's own files."""
+"""Folders whose paths need no key: the page's own files."""
 
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
-"""What is never refused for being asked often, or while the server is busy: whoever watches it must see it."""
+"""Paths exempt from rate and concurrency limits: monitoring must always see the server."""
 
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
 class Client(NamedTuple):
-    """Who asks.
+    """The sender of a request.
 
     Attributes:
         name: "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has.
@@ -41,17 +41,17 @@ _CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
 
 
 def set_current_client(client: Client) -> None:
-    """Note who asks, for as long as the request is answered."""
+    """Set the client of the request that is being answered."""
     _CURRENT_CLIENT.set(client)
 
 
 def current_client() -> Client | None:
-    """Return who asks; None outside of a request."""
+    """Return the client of the request that is being answered; None outside of a request."""
     return _CURRENT_CLIENT.get()
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
-    """Return who asks, and why they may not, if they may not.
+    """Return the client of a request, and the rejection if it has no valid key.
 
     Args:
         headers: of the request, names in lower case.
@@ -69,13 +69,13 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         return _client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
     key = ring.holder(next(iter(texts)))
     if key is None:
-        told = "The key is not one that is in force here: it may be mistyped or revoked."
-        return _client_at(address), _unauthorized(told, _invalid(b"invalid_token"))
+        detail = "The key is not valid here: it may be mistyped or revoked."
+        return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     return Client(f"key {key.id}", local=False), None
 
 
 def needs_key(path: str, metrics: str) -> bool:
-    """Tell whether a path is answered only to those with a key, where keys are asked for.
+    """Tell whether a path needs a key, on a server that has keys.
 
     Args:
         path: of the request.
@@ -87,7 +87,7 @@ def needs_key(path: str, metrics: str) -> bool:
 
 
 def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> Rejection | None:
-    """Return why the name that the client called us by is not ours, if it is not.
+    """Return a rejection if the Host header does not name this server.
 
     A page on the web can have its own name point to 127.0.0.1 ("DNS rebinding"), and a browser then lets its scripts
     read what is served there. But the browser sends that name as the host, and by this it is told apart.
@@ -104,8 +104,8 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
             break
     if _is_own_name(named, _is_loopback(server), hosts):
         return None
-    told = "The host that was asked for is not this server's name."
-    return Rejection("wrong-host", f"{told} The operator lists its names in DARRM_HOSTS.", closing=True)
+    detail = "The Host header does not name this server."
+    return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
 
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, kept as hashes in a file that `darrm keys` writes.
+"""API keys: created and shown once, stored as hashes in a file that `darrm keys` writes.
 
 A key is ``darrm_<id>_<secret>``: the id finds its line in the file (and names it in logs), the secret proves it. The
 secret is 256 random bits, so there is no dictionary to try: whoever steals the file has to invert SHA-256 on a uniform
@@ -31,7 +31,7 @@ SECRET_BYTES = 32
 """256 bits."""
 
 RELOAD_SECONDS = 1.0
-"""How long a change of the file may go unnoticed [s]: a revoked key is refused after this long."""
+"""Time between looks at the file [s]: a revoked key is rejected after this long."""
 
 _KEY_FORMAT = re.compile(r"darrm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 
@@ -64,7 +64,7 @@ class Key:
 
 
 def create_key(path: Path, name: str) -> tuple[Key, str]:
-    """Add a key to the file, which is made if need be, readable by its owner alone.
+    """Add a key to the file, which is created if need be, readable by its owner only.
 
     Returns:
         the key, and its text, which is nowhere else: it cannot be shown again.
@@ -86,7 +86,7 @@ def create_key(path: Path, name: str) -> tuple[Key, str]:
 
 
 def revoke_key(path: Path, identity: str) -> Key:
-    """Take a key out of the file; running servers refuse it within `RELOAD_SECONDS` seconds.
+    """Remove a key from the file; running servers reject it within `RELOAD_SECONDS` seconds.
 
     Raises:
         InvalidInput: no key has that id.
@@ -111,7 +111,7 @@ def list_keys(path: Path) -> tuple[Key, ...]:
 
 
 class KeyRing:
-    """The keys that open, as the file has them now.
+    """The valid keys, as the file has them now.
 
     A file that cannot be read any more changes nothing: the keys that were good stay good, none is added, and the log
     says so; a typing error must not lock everybody out, nor let anybody in.
@@ -132,7 +132,7 @@ class KeyRing:
         self._looked = clock()
 
     def holder(self, text: str) -> Key | None:
-        """Return the key whose text this is, or None."""
+        """Return the key with this text, or None."""
         self._look()
         shape = _KEY_FORMAT.fullmatch(text)
         key = self._keys.get(shape[1]) if shape else None
@@ -182,10 +182,10 @@ def _lock(path: Path) -> Any:
 
 def _read(path: Path) -> tuple[Key, ...]:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise KeysFileError(f"The keys file {path} has format {told['format']}; this version reads {FORMAT}.")
-        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in told["keys"])
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise KeysFileError(f"The keys file {path} has format {content['format']}; this version reads {FORMAT}.")
+        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in content["keys"])
     except FileNotFoundError as err:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys new NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:

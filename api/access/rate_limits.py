@@ -1,10 +1,10 @@
-"""How often one client may ask: a token bucket for each, in a table of fixed size that all workers share.
+"""Rate limits: a token bucket for each client in a table that all workers share, and a quota of concurrent work.
 
 The bucket is kept as one number, the moment at which it would be full again (the "theoretical arrival time" of the
 generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second moves that moment by
 n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes, written at once by every
 processor that Python runs on: workers share a table through a file without a lock. Two that take a token in the very
-same microsecond may count one of them; a rate is not a ledger.
+same microsecond may count only one of them, which a rate limit can afford.
 
 A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
 not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
@@ -35,7 +35,7 @@ _TABLE_NAME = "rates"
 
 
 class RateLimiter:
-    """The buckets of all clients.
+    """Token buckets of all clients.
 
     Args:
         path: a table of `create_shared_table`, to share them between processes; None: they are this process's own.
@@ -84,7 +84,7 @@ class RateLimiter:
 
 
 def create_shared_table(folder: Path) -> None:
-    """Make the table that workers share, in the folder that they share."""
+    """Create the table that workers share, in their shared folder."""
     (folder / _TABLE_NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * BUCKETS))
 
 
@@ -95,44 +95,47 @@ def shared_table(folder: Path | None) -> Path | None:
 
 
 QUOTA_RETRY_SECONDS = 5.0
-"""When one who has too much under way should come back [s]."""
+"""When a client whose quota is used up should ask again [s]."""
 
 
 class ClientQuota:
-    """The places.
+    """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
+
+    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued on
+    disk. Without a bound, one client's flood of them would delay everyone else's for hours.
 
     Args:
-        most: in all.
+        size: computations in all.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken: Counter[str] = Counter()
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._running: Counter[str] = Counter()
 
     @contextmanager
-    def one(self, client: Client | None) -> Iterator[None]:
-        """Have a place within the block; what the server does for itself (None) always has one.
+    def reserve(self, client: Client | None) -> Iterator[None]:
+        """Hold a place within the block; what the server computes for itself (None) is not counted.
 
         Raises:
-            TooManyJobs: the client has half of all places.
-            Busy: there is none.
+            TooManyJobs: the client holds half of all places.
+            Overloaded: every place is taken.
         """
         if client is None:
             yield
             return
-        if self._taken.total() >= self._most:
+        if self._running.total() >= self._size:
             raise Overloaded(
-                f"{self._most} requests wait for a solver process already, and more than that are not taken."
+                f"{self._size} computations are running or waiting, which is as many as this server accepts."
             )
-        name, share = client.name, max(1, self._most // 2)
-        if self._taken[name] >= share:
+        name, share = client.name, max(1, self._size // 2)
+        if self._running[name] >= share:
             raise TooManyJobs(
-                f"{share} requests of one client may wait for a solver process, and so many do.", QUOTA_RETRY_SECONDS
+                f"One client may have {share} computations running or waiting, and this one has.", QUOTA_RETRY_SECONDS
             )
-        self._taken[name] += 1
+        self._running[name] += 1
         try:
             yield
         finally:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]  # clients come and go for years
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]  # clients come and go for years

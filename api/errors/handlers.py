@@ -24,7 +24,7 @@ from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPr
 _LOG = logging.getLogger("api")
 
 
-def install(app: FastAPI) -> None:
+def add_exception_handlers(app: FastAPI) -> None:
     """Answer every error of ``app`` with problem details."""
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_exception_handler(DarrmError, _handle_darrm_error)
@@ -33,7 +33,7 @@ def install(app: FastAPI) -> None:
 
 
 def problem_of(err: DarrmError) -> ProblemDetails:
-    """Return the problem details of an error that the core, the cache or a route raised on purpose."""
+    """Return the problem details of an error of the core, the store or the service."""
     name = problem_type_of(err).name
     # where the store is, is the operator's business
     text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
@@ -58,7 +58,7 @@ def _field_at_fault(err: DarrmError) -> str:
 
 
 def _extensions(err: DarrmError) -> dict[str, Any]:
-    """Return what else can be said of an error."""
+    """Return the extension members of an error's problem details."""
     match err:
         case WorkLimitExceeded():
             return {"estimated_seconds": err.seconds}
@@ -85,7 +85,7 @@ def _response(details: ProblemDetails, headers: dict[str, str] | None = None) ->
 
 
 async def _handle_darrm_error(_: Request, err: Exception) -> JSONResponse:
-    """Answer an error that was raised on purpose."""
+    """Answer an error of the core, the store or the service."""
     if not isinstance(err, DarrmError):
         return await _handle_unexpected(_, err)
     details = problem_of(err)
@@ -97,20 +97,20 @@ async def _handle_darrm_error(_: Request, err: Exception) -> JSONResponse:
 
 
 MAX_REPORTED_ERRORS = 20
-"""Faults of one request that are told; of more their number. An answer must not be many times what was asked."""
+"""Errors of one request that are listed; of the rest, only the number. An answer must not be many times its request."""
 
 MAX_FIELD_LENGTH = 80
-"""A longer name, which is none of a field, is told by its beginning [characters]."""
+"""Longest name that is quoted in full; no field has a longer one [characters]."""
 
 
 def validation_problem(err: RequestValidationError) -> ProblemDetails:
-    """Return the problem details of a request that does not have the shape of one."""
+    """Return the problem details of a request that fails validation."""
     found: dict[str, str] = {}
     for error in err.errors():
         field, detail = _field_and_detail(error)
         found.setdefault(field, detail)  # a union complains once for each of its members
     errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MAX_REPORTED_ERRORS)]
-    more = [f"And {len(found) - MAX_REPORTED_ERRORS} more faults."] if len(found) > MAX_REPORTED_ERRORS else []
+    more = [f"And {len(found) - MAX_REPORTED_ERRORS} more errors."] if len(found) > MAX_REPORTED_ERRORS else []
     return _details("invalid-input", " ".join([*(error.detail for error in errors), *more]), errors)
 
 
@@ -126,7 +126,7 @@ _NAMED_WRONGLY = {"extra_forbidden": "is not a field of this request", "repeated
 
 
 def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
-    """Return the field and the text for one complaint of pydantic, `schemas.query` or `routes.reading`."""
+    """Return the field and the text for one error of pydantic or `api.routes.requests`."""
     where, *path = error["loc"]
     if error["type"] == "json_invalid":
         return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
@@ -146,7 +146,7 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Return the methods that a path has, in all the routes that it fits: the first alone would not name them all."""
+    """Return the methods of a path in all the routes that it matches: the first route alone may lack some."""
     paths, asked = request.app.openapi()["paths"], request.url.path
     if asked in paths:  # its own, though it may fit a pattern too
         return sorted(method.upper() for method in paths[asked])
@@ -155,20 +155,22 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 async def _handle_http_exception(request: Request, err: Exception) -> JSONResponse:
-    """Answer what HTTP itself has a status for: no such path, no such method."""
+    """Answer HTTP's own errors: no such path, no such method."""
     if not isinstance(err, HTTPException):
         return await _handle_unexpected(request, err)
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
-        if isinstance(err.__cause__, RequestValidationError):  # or what `api.routes.reading` has to say of the body
+        if isinstance(
+            err.__cause__, RequestValidationError
+        ):  # or by `api.routes.requests`, which FastAPI hides behind a 400
             return _response(validation_problem(err.__cause__))
         unread = "The body cannot be read as JSON in UTF-8."
         return _response(_details("invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {"Allow": ", ".join(_allowed_methods(request)) or dict(headers or {}).get("Allow", "")}
     phrase = HTTPStatus(status).phrase
-    told = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
-    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=told)
+    text = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
+    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=text)
     return _response(details, dict(headers or {}))
 
 

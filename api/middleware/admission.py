@@ -1,8 +1,8 @@
-"""The gate that every request passes: called by our name, by somebody we know, not too often, not too much at once.
+"""Admission of requests: host name, API key, rate limit, body and concurrency, checked before the application.
 
-It is outside the application proper: what it refuses costs microseconds and reaches no route, no solver and no disk.
-A body is taken in here, whole, up to its limit and within its time, before anything else is done for the request: a
-slow client holds a connection and what it has sent so far, never a place among those that are answered.
+A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to its
+limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has sent so
+far, never a place among the requests being answered.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DEFAULT_RATE = 100.0
-"""Requests of an address or key in the long run, where nothing is set [1/s]."""
+"""Requests of an address or key in the long run, where the settings do not say [1/s]."""
 
 DRAIN_TIMES = 4
-"""A body that is too large is read on, into nothing, up to so many times its limit: a client that hears of it only after
-having sent everything would else find a broken connection in place of the reason."""
+"""Multiple of the limit up to which a body that is too large is read and discarded: a client that reads the answer only after
+sending everything would otherwise find a broken connection instead of the reason."""
 
 
 class AdmissionMiddleware:
-    """ASGI middleware.
+    """ASGI middleware that answers 401, 408, 413, 421, 429 and 503 before the application is reached.
 
     Args:
-        app: what is behind it.
-        settings: limits, and who may ask.
+        app: the application behind it.
+        settings: limits, keys and host names.
 
     Raises:
         KeysUnusable: there is a keys file and it cannot be read.
@@ -52,7 +52,7 @@ class AdmissionMiddleware:
         self._inside = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer why not."""
+        """Pass the request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -65,8 +65,12 @@ class AdmissionMiddleware:
                 denial = taken
             else:
                 receive = _replay(taken, receive)
-        if denial is None and self._inside >= self._settings.at_once and scope["path"] not in UNLIMITED_PATHS:
-            denial = Rejection("busy", "As many requests as can be are being answered.", (retry_after(1),))
+        if (
+            denial is None
+            and self._inside >= self._settings.max_concurrent_requests
+            and scope["path"] not in UNLIMITED_PATHS
+        ):
+            denial = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
         if denial is not None:
             await send_rejection(denial, scope, send)
             return
@@ -92,17 +96,17 @@ class AdmissionMiddleware:
         if rate > 0:
             wait = self._rates.take(client.name, rate, settings.burst)
             if wait > 0:
-                told = f"{rate:g} requests a second are answered in the long run, {settings.burst} at once."
-                return Rejection("too-many-requests", told, (retry_after(wait),))
+                detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
+                return Rejection("too-many-requests", detail, (retry_after(wait),))
         return denial
 
     async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
-        """Return the body; None if the client went away."""
+        """Return the body, or a rejection; None if the client disconnected."""
         settings = self._settings
-        largest = f"The body of a request may have {settings.body_bytes} bytes."
+        largest = f"The body of a request may have {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", largest, closing=True)
         declared, asks_first = _declared_length(headers), any(name == b"expect" for name, _ in headers)
-        if declared > settings.body_bytes and (asks_first or declared > DRAIN_TIMES * settings.body_bytes):
+        if declared > settings.max_body_bytes and (asks_first or declared > DRAIN_TIMES * settings.max_body_bytes):
             return too_large
         pieces: list[bytes] = []
         length, more = 0, True
@@ -114,20 +118,20 @@ class AdmissionMiddleware:
                         return None
                     piece, more = message.get("body", b""), message.get("more_body", False)
                     length += len(piece)
-                    if length > DRAIN_TIMES * settings.body_bytes:
+                    if length > DRAIN_TIMES * settings.max_body_bytes:
                         return too_large
-                    if length > settings.body_bytes:
+                    if length > settings.max_body_bytes:
                         pieces.clear()
                     else:
                         pieces.append(piece)
         except TimeoutError:
-            told = f"The body of a request must arrive within {settings.body_seconds:g} s."
-            return Rejection("too-slow", told, closing=True)
-        return too_large if length > settings.body_bytes else b"".join(pieces)
+            detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
+            return Rejection("too-slow", detail, closing=True)
+        return too_large if length > settings.max_body_bytes else b"".join(pieces)
 
 
 async def send_rejection(denial: Rejection, scope: Scope, send: Send) -> None:
-    """Answer with a denial."""
+    """Send a rejection as the response."""
     body = denial.body(scope.get("darrm.request_id"))
     await send({"type": "http.response.start", "status": denial.status, "headers": denial.all_headers(body)})
     await send({"type": "http.response.body", "body": body})
@@ -150,7 +154,7 @@ def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receiver of a body that has been taken in already; after it, it tells of the client's going."""
+    """Return a receiver that replays a body which has been read, and then waits for the client to disconnect."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The outermost layer of the application: each request gets an id, security headers, a line in the log and a count.
+"""Request context: id, security headers, log line and metrics of every request, and the last word on bugs.
 
-It also has the last word on bugs: an exception that nobody handled is logged with its traceback and answered with
-problem details that carry the request's id and nothing else.
+An unhandled exception is logged with its traceback and answered with problem details that carry the request's id and
+nothing else.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ DEFAULT_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
-"""Headers of every answer that does not set its own: nothing of it is a page, nothing of it is to be kept."""
+"""Headers of every response that does not set its own: not a page, and not to be cached."""
 
 UNMATCHED_ROUTE = "unmatched"
-"""The route of a request that reached none."""
+"""Route, in the metrics, of a request that reached none."""
 
 
 class RequestContextMiddleware:
-    """ASGI middleware.
+    """ASGI middleware, the outermost.
 
     Args:
-        app: what is watched.
+        app: the application and its other middleware.
     """
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens behind."""
+        """Answer a request, whatever happens in the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -72,7 +72,7 @@ class RequestContextMiddleware:
         try:
             await self._app(scope, receive, sent)
         except Exception:
-            _LOG.exception("unforeseen error")
+            _LOG.exception("unexpected error")
             if status:  # the answer is under way: all that is left is to break it off
                 raise
             await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)

@@ -1,13 +1,18 @@
-"""The log on stderr: one line an event, for people or as JSON. Never a body, a query or a key.
+"""Log on stderr: one line an event, for people or as JSON, with the id of the request. Never a body, a query or a key.
 
 Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
-every line, uvicorn's included, the same form. Nobody who logs waits for whoever reads (`api.lines`).
+every line, uvicorn's included, the same form by one chain of structlog processors.
+
+Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full after
+64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put into a
+bounded queue, which costs a microsecond, and written some milliseconds later, many at once. When the queue is full, lines are
+dropped and counted, and the count is the next line that comes through. A process that is killed loses the lines of its last
+`FLUSH_SECONDS`.
 """
 
 from __future__ import annotations
 
 import contextvars
-import json
 import logging
 import os
 import re
@@ -28,146 +33,10 @@ from api.settings import Settings
 
 _REQUESTS = logging.getLogger("api.requests")
 
+REQUEST_ID: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
+"""Id of the request that is being answered."""
 
-class RequestLogEntry(NamedTuple):
-    """What the line of a request says.
-
-    Attributes:
-        method, path: of the request; no query.
-        status: of the answer.
-        seconds: time to answer it [s].
-        bytes: of the body of the answer [bytes].
-        client: who asked.
-        request_id: its id.
-    """
-
-    method: str
-    path: str
-    status: int
-    seconds: float
-    bytes: int
-    client: str
-    request_id: str
-
-
-def log_request(about: RequestLogEntry) -> None:
-    """Write the line of a request: an error where it is ours, else information."""
-    level = logging.ERROR if about.status == 500 else logging.INFO
-    if not _REQUESTS.isEnabledFor(level):
-        return
-    if _line_of is None:
-        _REQUESTS.log(level, "request", extra=about._asdict())
-    else:  # a log record takes longer to make than a kept answer to send: this line is written by hand
-        _out.write(_line_of(about, "error" if level == logging.ERROR else "info"))
-
-
-_line_of: Callable[[RequestLogEntry, str], str] | None = None
-"""How the line of a request is written, once the log is configured."""
-
-_out: TextIO | LogStream = sys.stderr
-"""Where it is written."""
-
-
-def _json_line(about: RequestLogEntry, level: str) -> str:
-    return (
-        f'{{"event": "request", "level": "{level}", "logger": "api.requests", "method": {_quoted(about.method)}, '
-        f'"path": {_quoted(about.path)}, "status": {about.status}, "seconds": {about.seconds:.6f}, '
-        f'"bytes": {about.bytes}, "client": {_quoted(about.client)}, "request_id": {_quoted(about.request_id)}, '
-        f'"timestamp": "{_now()}"}}\n'
-    )
-
-
-def _console_line(about: RequestLogEntry, level: str) -> str:
-    return (
-        f"{_now()} [{level:9s}] request                        [api.requests] method={about.method} "
-        f"path={_quoted(about.path)} status={about.status} seconds={about.seconds:.6f} bytes={about.bytes} "
-        f"client={_quoted(about.client)} request_id={about.request_id}\n"
-    )
-
-
-_quoted = json.encoder.encode_basestring_ascii
-
-
-def _now() -> str:
-    return f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
-
-
-def configure(settings: Settings) -> None:
-    """Send every log line of this process to stderr in the form that the settings ask for."""
-    global _line_of, _out  # noqa: PLW0603 — as the logging of a process is one
-    _line_of = _json_line if settings.log_format == "json" else _console_line
-    _out = _open_stream()
-    handler = logging.StreamHandler(_out)
-    handler.setFormatter(_formatter(settings.log_format))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(settings.log_level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-    logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
-    logging.captureWarnings(capture=True)
-
-
-def drain() -> None:
-    """Wait, not for long, until what was logged is written: for the end of a process."""
-    if isinstance(_out, LogStream):
-        _out.drain()
-
-
-def _open_stream() -> TextIO | LogStream:
-    try:
-        return _log_stream(sys.stderr.fileno())
-    except AttributeError:  # the program was started without one
-        return Path(os.devnull).open("w", encoding="utf-8")
-    except OSError:  # one in this process's memory, which makes nobody wait
-        return sys.stderr
-
-
-@cache  # one thread for a process, however often its log is configured
-def _log_stream(descriptor: int) -> LogStream:
-    def dropped(number: int) -> str:
-        told = f"{number} lines of the log were dropped: nobody read it in time"
-        if _line_of is _json_line:
-            line = {"event": told, "level": "warning", "logger": "api.logs", "timestamp": _now()}
-            return f"{json.dumps(line)}\n"
-        return f"{_now()} [warning  ] {told} [api.logs]\n"
-
-    return LogStream(descriptor, dropped)
-
-
-def _formatter(kind: str) -> logging.Formatter:
-    shared: list[Any] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        _with_request_id,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    if kind == "json":
-        last: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
-    else:
-        # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
-        plainly = structlog.dev.plain_traceback
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plainly)]
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_color_message, *last],
-    )
-
-
-def _with_request_id(_: Any, __: str, event: Any) -> Any:
-    identity = REQUEST_ID.get()
-    if identity is not None:
-        event.setdefault("request_id", identity)
-    return event
-
-
-def _without_color_message(_: Any, __: str, event: Any) -> Any:
-    event.pop("color_message", None)  # uvicorn's second version of the same words
-    return event
-
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,64}")
 
 MAX_QUEUED_LINES = 10_000
 """Lines that may wait, a few megabytes; beyond them they are dropped."""
@@ -182,18 +51,159 @@ DRAIN_SECONDS = 1.0
 """How long the end of a process waits for its last lines to be taken [s]."""
 
 
+def accept_request_id(offered: bytes | None) -> str:
+    """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
+
+    >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
+    ('train-7.epoch-3', 16, 16)
+    """
+    if offered is not None and _SAFE_ID.fullmatch(offered):
+        return offered.decode()
+    return secrets.token_hex(8)
+
+
+def current_request_id() -> str | None:
+    """Return the id of the request that is being answered; None where there is none."""
+    return REQUEST_ID.get()
+
+
+class RequestLogEntry(NamedTuple):
+    """Content of a request's log line.
+
+    Attributes:
+        method, path: of the request; no query.
+        status: of the answer.
+        seconds: time to answer it [s].
+        bytes: of the body of the answer [bytes].
+        client: its name.
+        request_id: its id.
+    """
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+    bytes: int
+    client: str
+    request_id: str
+
+
+def log_request(entry: RequestLogEntry) -> None:
+    """Log a request: as an error if the fault is the server's, else as information."""
+    level = logging.ERROR if entry.status == 500 else logging.INFO
+    if not _REQUESTS.isEnabledFor(level):
+        return
+    if not _renderers:
+        _REQUESTS.log(level, "request", extra=entry._asdict())
+    else:  # a log record takes longer to make than a cached answer to send: the line goes to the last processors directly
+        _stream.write(_line(_REQUESTS.name, level, "request", entry._asdict()))
+
+
+_renderers: list[Any] = []
+"""The last processors of every line, which make text of it; empty until the log is configured."""
+
+_stream: TextIO | LogStream = sys.stderr
+"""Where lines are written."""
+
+
+def configure(settings: Settings) -> None:
+    """Send every log line of this process to stderr in the form that the settings ask for."""
+    global _stream  # noqa: PLW0603 — as the logging of a process is one
+    _renderers[:] = _renderers_of(settings.log_format)
+    _stream = _open_stream()
+    handler = logging.StreamHandler(_stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(),
+                _add_request_id,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _remove_color_message,
+                *_renderers,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
+    logging.captureWarnings(capture=True)
+
+
+def drain() -> None:
+    """Wait, not for long, until what was logged is written: for the end of a process."""
+    if isinstance(_stream, LogStream):
+        _stream.drain()
+
+
+def _renderers_of(log_format: str) -> list[Any]:
+    if log_format == "json":
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+
+
+def _add_request_id(_: Any, __: str, event: Any) -> Any:
+    identity = REQUEST_ID.get()
+    if identity is not None:
+        event.setdefault("request_id", identity)
+    return event
+
+
+def _remove_color_message(_: Any, __: str, event: Any) -> Any:
+    event.pop("color_message", None)  # uvicorn's second version of the same words
+    return event
+
+
+def _open_stream() -> TextIO | LogStream:
+    try:
+        return _log_stream(sys.stderr.fileno())
+    except AttributeError:  # the program was started without one
+        return Path(os.devnull).open("w", encoding="utf-8")
+    except OSError:  # one in this process's memory, which makes nobody wait
+        return sys.stderr
+
+
+@cache  # one thread for a process, however often its log is configured
+def _log_stream(descriptor: int) -> LogStream:
+    return LogStream(descriptor, _dropped_line)
+
+
+def _dropped_line(lines: int) -> str:
+    return _line("api.logs", logging.WARNING, f"{lines} lines of the log were dropped: nobody read it in time", {})
+
+
+def _line(logger: str, level: int, event: str, content: dict[str, Any]) -> str:
+    """Return a line in the configured form, without a log record."""
+    line: Any = {"event": event, "level": logging.getLevelName(level).lower(), "logger": logger, **content}
+    line["timestamp"] = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    for renderer in _renderers:
+        line = renderer(None, "", line)
+    return f"{line}\n"
+
+
 class LogStream:
-    """A stream for text, line by line, that never blocks and never fails.
+    """Text stream, line by line, whose writes never block and never fail.
 
     Args:
         descriptor: where the lines go. Written to directly: a buffered file would be locked by the thread that waits in
             it, and the end of the process would wait for that lock.
-        dropped: makes the line that tells of lines that were dropped, from their number.
-        most: how many lines may wait.
+        dropped: returns the line that reports dropped lines, from their number.
+        max_lines: lines that may wait.
     """
 
-    def __init__(self, descriptor: int, dropped: Callable[[int], str], most: int = MAX_QUEUED_LINES) -> None:
-        self._descriptor, self._dropped, self._most = descriptor, dropped, most
+    def __init__(self, descriptor: int, dropped: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
+        self._descriptor, self._dropped, self._max_lines = descriptor, dropped, max_lines
         self._waiting: deque[str] = deque()
         self._lost = 0
         self._counting = threading.Lock()
@@ -203,7 +213,7 @@ class LogStream:
 
     def write(self, line: str) -> int:
         """Take a line, its end included, to be written soon; return its length."""
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= self._max_lines:
             with self._counting:
                 self._lost += 1
         else:
@@ -254,25 +264,3 @@ class LogStream:
                 piece = piece[os.write(self._descriptor, piece) :]
         except OSError:  # whoever read it is gone, and there is nobody to tell
             return
-
-
-REQUEST_ID: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
-"""Id of the request that is being answered."""
-
-_SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,64}")
-
-
-def accept_request_id(offered: bytes | None) -> str:
-    """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
-
-    >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
-    ('train-7.epoch-3', 16, 16)
-    """
-    if offered is not None and _SAFE_ID.fullmatch(offered):
-        return offered.decode()
-    return secrets.token_hex(8)
-
-
-def current_request_id() -> str | None:
-    """Return the id of the request that is being answered; None where there is none."""
-    return REQUEST_ID.get()

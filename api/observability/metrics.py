@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus: few series, and none that a client can multiply.
+"""Metrics for Prometheus: few series, and none that a client can multiply.
 
 Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
 can make a new series. With several workers each counts in a file of its own, in a folder that `SHARED` names, and whoever is
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -27,29 +27,28 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from api.process_pool.pool import PoolState
-    from api.service.design_service import DesignService
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable by which prometheus_client, when it is imported, learns of the folder that workers share."""
+"""Environment variable by which prometheus_client, on import, learns of the folder that workers share."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 SOLVE_METHODS = frozenset({"enumerate", "cuts"})
 
 OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
-"""How a solve may end: as its solution's status says, or without one; any other word is counted as "failed"."""
+"""Outcomes of a solve: the status of its solution, or none; any other word is counted as "failed"."""
 
 LOOKUP_RESULTS = ("hit", "miss", "damaged", "stale", "nearest", "memory")
-"""What a look for an answer may come to: it is kept; it is not; it is kept and does not prove; it is of another version;
-one for a neighbouring problem is kept whose guarantee implies the asked one; it is at hand in this process."""
+"""Results of a lookup: stored; not stored; stored but fails its proof; of another version; an answer to another problem is
+stored whose guarantee implies the one asked; in the response cache of this process."""
 
 REPLACEMENT_REASONS = ("crashed", "killed", "retired")
-"""Why a solver process is replaced: it ended by itself; it would not stop, took too long or grew too large; its time came."""
+"""Reasons to replace a solver process: it ended by itself; it did not stop, took too long or grew too large; it was old."""
 
 REGISTRY = CollectorRegistry(auto_describe=True)
-"""Ours alone: nothing that a library counts elsewhere appears in it."""
+"""Registry of this service only, without what libraries register by default."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series again, which several workers lack anyway
 
@@ -118,7 +117,7 @@ def _seconds_of(route: str) -> Histogram:
 
 
 def count_solve(method: str, outcome: str, seconds: float) -> None:
-    """Count a solve that ended, however it did.
+    """Count a finished solve and its time.
 
     Args:
         method: how it was solved, such as "cuts".
@@ -132,7 +131,7 @@ def count_solve(method: str, outcome: str, seconds: float) -> None:
 
 @contextmanager
 def track_solve() -> Iterator[Callable[[str, str], None]]:
-    """Count the solve that is done within, also where it fails or is cancelled; yield what says how it was done.
+    """Count the solve within the block, even if it fails or is cancelled; yields the function that sets its method and outcome.
 
     >>> with track_solve() as done:
     ...     done("cuts", "optimal")
@@ -153,7 +152,7 @@ def track_solve() -> Iterator[Callable[[str, str], None]]:
 
 
 def count_lookups(found: str, times: int = 1) -> None:
-    """Count looks for an answer.
+    """Count lookups of an answer.
 
     Args:
         found: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
@@ -168,7 +167,7 @@ def _lookups_of(found: str) -> Counter:
 
 
 def record_pools(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:
-    """Note where this process's pools stand, and count what was replaced in them since ``before``."""
+    """Set the gauges of this process's pools, and count the processes replaced since ``before``."""
     for name, state in states.items():
         _BUSY.labels(name).set(state.busy)
         _WAITING.labels(name).set(state.waiting)
@@ -178,12 +177,12 @@ def record_pools(states: Mapping[str, PoolState], before: Mapping[str, PoolState
 
 
 def track_in_flight(change: int) -> None:
-    """Note that a request is begun (+1) or answered (−1)."""
+    """Add a begun request (+1) or remove an answered one (−1)."""
     _IN_FLIGHT.inc(change)
 
 
 def render(now: Mapping[str, tuple[str, float]]) -> bytes:
-    """Return everything in Prometheus's format, of all workers together.
+    """Return the metrics of all workers together, in Prometheus's text format.
 
     Args:
         now: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the database).
@@ -203,7 +202,7 @@ def render(now: Mapping[str, tuple[str, float]]) -> bytes:
 
 
 class _CollectedMetric:
-    """A metric that is collected already."""
+    """Collector of one given metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -213,7 +212,7 @@ class _CollectedMetric:
 
 
 def _remove_dead_workers(folder: Path) -> None:
-    """Take the gauges of workers that are gone out of the sum; what they counted stays."""
+    """Remove the gauges of dead workers from the sum; their counters stay."""
     for process in {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}:
         if process.isdigit() and not _is_alive(int(process)):
             mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]  # as above
@@ -230,38 +229,41 @@ def _is_alive(process: int) -> bool:
 
 
 COLLECT_SECONDS = 1.0
-"""How often it is noted what the parts of a desk have counted [s]."""
+"""Time between collections of the service's own counts [s]."""
 
 
 class ServiceMetrics:
-    """Carries over into the metrics what a desk's parts count themselves: looks into the store, solver processes."""
+    """Metrics that the service's parts count themselves: lookups in the store, solver processes.
 
-    def __init__(self, desk: DesignService) -> None:
-        self._desk = desk
-        self._pools: Mapping[str, PoolState] = {}
-        self._looks: Mapping[str, int] = {}
+    Args:
+        pools: returns the state of the process pools, by name.
+        lookups: returns the store's counts of lookups, by result.
+    """
 
-    def note(self) -> None:
-        """Count what is new."""
-        pools, looks = self._desk.pools, self._desk.store.hits.counts
-        record_pools(pools, self._pools)
-        for found, times in looks.items():
-            count_lookups(found, times - self._looks.get(found, 0))
-        self._pools, self._looks = pools, {str(found): times for found, times in looks.items()}
+    def __init__(self, pools: Callable[[], Mapping[str, PoolState]], lookups: Callable[[], Mapping[Any, int]]) -> None:
+        self._pools, self._lookups = pools, lookups
+        self._last_pools: Mapping[str, PoolState] = {}
+        self._last_lookups: Mapping[str, int] = {}
 
+    def collect(self) -> None:
+        """Add what has changed since the last call."""
+        pools, lookups = self._pools(), {str(result): times for result, times in self._lookups().items()}
+        record_pools(pools, self._last_pools)
+        for result, times in lookups.items():
+            count_lookups(result, times - self._last_lookups.get(result, 0))
+        self._last_pools, self._last_lookups = pools, lookups
 
-@asynccontextmanager
-async def collect_service_metrics(desk: DesignService) -> AsyncIterator[ServiceMetrics]:
-    """Count every second, so that the numbers are there whichever worker is asked for them."""
-    counts = ServiceMetrics(desk)
+    @asynccontextmanager
+    async def collected(self) -> AsyncIterator[None]:
+        """Collect every second within the block, so that the numbers are current whichever worker is asked."""
 
-    async def chore() -> None:
-        while True:
-            counts.note()
-            await asyncio.sleep(COLLECT_SECONDS)
+        async def repeat() -> None:
+            while True:
+                self.collect()
+                await asyncio.sleep(COLLECT_SECONDS)
 
-    task = asyncio.create_task(chore())
-    try:
-        yield counts
-    finally:
-        task.cancel()
+        task = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -1,8 +1,8 @@
-"""A few processes that solve, so that the one that answers requests never waits for a program.
+"""Process pool: tasks in processes of their own, bounded in time and memory, so that the event loop never waits for a solve.
 
-Each process has a pipe and does one task at a time (`api.solver_process`). It is started when it is first needed, kept
-for the next task, and replaced when it crashed, was killed, has grown, or has served long enough. Its parent listens to
-it in a thread of its own, so that not even half a message holds up the event loop.
+Each process has a pipe and does one task at a time (`api.process_pool.task_loop`). It starts on first use, is reused for the
+next task, and is replaced after a crash or a kill, when it has grown, or when it is old. Its parent listens to it in a thread of
+its own, so that not even half a message holds up the event loop.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from darrm_opt.errors import SolveFailed
 _LOG = logging.getLogger("api.pool")
 
 STOP_SECONDS = 1.0
-"""How long a task that was told to stop may go on before its process is killed [s]."""
+"""Time for a cancelled task to stop before its process is killed [s]."""
 
 WATCH_SECONDS = 0.25
-"""How often a process at work is looked at: its memory, its time [s]."""
+"""Time between checks of a working process's memory and time [s]."""
 
 MEBIBYTE = 2**20
 
@@ -33,20 +33,20 @@ Result = TypeVar("Result")
 
 
 class TaskTimeout(SolveFailed):
-    """A task went on beyond its limit, and its process was killed."""
+    """A task exceeded its time limit, and its process was killed."""
 
 
 class MemoryExceeded(SolveFailed):
-    """A task grew beyond the bound, and its process was killed."""
+    """A task exceeded its memory bound, and its process was killed."""
 
 
 class PoolClosed(SolveFailed):
-    """The pool is closed, or was while the task was being done."""
+    """The pool is closed, or was closed during the task."""
 
 
 @dataclass(frozen=True)
 class PoolState:
-    """Where a pool stands, for whoever looks after it.
+    """State of a pool, for metrics and readiness.
 
     Attributes:
         size: processes at most.
@@ -72,38 +72,38 @@ class PoolState:
 
 
 class ProcessPool:
-    """Runs tasks in processes of its own. Made and used within one event loop.
+    """Pool of processes that run tasks. For use within one event loop.
 
     Args:
         size: how many tasks at once.
         memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is replaced.
-        served: tasks after which a process is replaced.
+        max_tasks: tasks after which a process is replaced.
         name: for the log and the process list.
     """
 
-    def __init__(self, size: int, *, memory: int = 2048, served: int = 500, name: str = "solver") -> None:
-        self._size, self._memory, self._served, self._name = size, memory * MEBIBYTE, served, name
+    def __init__(self, size: int, *, memory: int = 2048, max_tasks: int = 500, name: str = "solver") -> None:
+        self._size, self._memory, self._max_tasks, self._name = size, memory * MEBIBYTE, max_tasks, name
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
         self._alive: set[PoolProcess] = set()
-        self._aside: set[asyncio.Task[Any]] = set()  # what goes on although nobody waits for it
+        self._detached: set[asyncio.Task[Any]] = set()  # what goes on although nobody waits for it
         self._counts: Counter[str] = Counter()
         self._busy = self._waiting = 0
         self._closed = False
 
     @property
     def state(self) -> PoolState:
-        """Where the pool stands now."""
+        """The present state."""
         named = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
         return PoolState(self._size, len(self._alive), self._busy, self._waiting, **named)
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The process ids of those alive."""
+        """Ids of the live processes."""
         return tuple(sorted(process.pid for process in self._alive))
 
-    async def warm(self) -> None:
-        """Start every process now, rather than when it is first needed."""
+    async def prestart(self) -> None:
+        """Start every process now, rather than on first use."""
         await asyncio.gather(*(self.run(no_op, None) for _ in range(self._size)))
 
     async def run(
@@ -136,7 +136,7 @@ class ProcessPool:
         """
         while True:
             try:
-                return await self._once(task, argument, time_limit, progress)
+                return await self._run_once(task, argument, time_limit, progress)
             except ProcessLost as err:
                 if retries == 0 or self._closed:
                     raise
@@ -144,16 +144,16 @@ class ProcessPool:
                 _LOG.warning("%s; its task is begun once more", err)
 
     async def close(self) -> None:
-        """End every process; tasks under way raise `PoolClosed`. No process is left when this returns."""
+        """End every process; running tasks raise `PoolClosed`. No process is left when this returns."""
         self._closed = True
-        while self._alive or self._aside:
+        while self._alive or self._detached:
             for process in self._alive:
                 process.end(PoolClosed("The server is shutting down."))
-            await asyncio.gather(*self._aside, *map(self._forget, tuple(self._alive)), return_exceptions=True)
+            await asyncio.gather(*self._detached, *map(self._forget, tuple(self._alive)), return_exceptions=True)
             await asyncio.sleep(0)  # from Python 3.12 on, gathering what is done gives its callbacks no turn
         self._idle.clear()
 
-    async def _once(
+    async def _run_once(
         self, task: Task, argument: Any, time_limit: float | None, progress: Callable[[Any], None] | None
     ) -> Any:
         self._waiting += 1
@@ -162,26 +162,26 @@ class ProcessPool:
         finally:
             self._waiting -= 1
         self._busy += 1
-        obtaining, process = self._apart(self._obtain()), None
+        acquiring, process = self._detach(self._acquire()), None
         try:
-            process = await asyncio.shield(obtaining)
+            process = await asyncio.shield(acquiring)
             self._counts["tasks"] += 1
-            return await self._watched(process, process.perform(task, argument, progress), time_limit)
+            return await self._watch(process, process.run(task, argument, progress), time_limit)
         finally:
-            if process is not None and self._may_rest(process):
+            if process is not None and self._is_reusable(process):
                 self._idle.append(process)
                 self._release()
             else:
-                self._apart(self._put_back(obtaining))
+                self._detach(self._recycle(acquiring))
 
-    def _apart(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Begin what goes on to its end also when whoever began it is cancelled; `close` waits for it."""
+    def _detach(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin work that continues even if the caller is cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
         return task
 
-    async def _watched(self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float | None) -> Any:
+    async def _watch(self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float | None) -> Any:
         """Wait for the answer; kill the process if it takes too long or grows too large."""
         began = time.monotonic()
         while not (await asyncio.wait({answer}, timeout=WATCH_SECONDS))[0]:
@@ -196,8 +196,8 @@ class ProcessPool:
         self._counts["killed"] += 1
         process.end(why)
 
-    async def _obtain(self) -> PoolProcess:
-        """Return a process at rest, a new one if there is none."""
+    async def _acquire(self) -> PoolProcess:
+        """Return an idle process, or a new one."""
         while self._idle:
             process = self._idle.pop()
             if not process.lost:
@@ -210,10 +210,10 @@ class ProcessPool:
         self._alive.add(process)
         return process
 
-    async def _put_back(self, obtaining: asyncio.Task[PoolProcess]) -> None:
-        """Make the process free for the next task: stop what it still does, and replace it if need be."""
+    async def _recycle(self, acquiring: asyncio.Task[PoolProcess]) -> None:
+        """Make the process ready for the next task: stop what it still does, and replace it if need be."""
         try:
-            process = await obtaining
+            process = await acquiring
         except Exception:  # noqa: BLE001 — there is none; whoever wanted it was told why
             process = None
         try:
@@ -222,20 +222,20 @@ class ProcessPool:
             if not await process.stop(STOP_SECONDS):
                 _LOG.info("solver process %d did not stop within %g s and is killed", process.pid, STOP_SECONDS)
                 self._kill(process, PoolClosed("The work was stopped."))
-            elif not (process.lost or self._may_rest(process)):
+            elif not (process.lost or self._is_reusable(process)):
                 self._counts["retired"] += 1
                 process.end(PoolClosed("The process is replaced."))
-            if process.lost or process.ours:
+            if process.lost or process.killed:
                 await self._forget(process)
             else:
                 self._idle.append(process)
         finally:
             self._release()
 
-    def _may_rest(self, process: PoolProcess) -> bool:
-        """Whether the process can wait for the next task as it is."""
-        young = process.tasks < self._served and process.memory <= self._memory // 2
-        return process.at_rest and young and not self._closed
+    def _is_reusable(self, process: PoolProcess) -> bool:
+        """Tell whether the process can wait for the next task as it is."""
+        young = process.tasks < self._max_tasks and process.memory <= self._memory // 2
+        return process.idle and young and not self._closed
 
     def _release(self) -> None:
         self._busy -= 1
@@ -245,4 +245,4 @@ class ProcessPool:
         await process.ended()
         if process in self._alive:
             self._alive.discard(process)
-            self._counts["crashed"] += not process.ours
+            self._counts["crashed"] += not process.killed

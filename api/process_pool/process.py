@@ -1,4 +1,4 @@
-"""The parent's side of one solver process: its pipe, the thread that listens to it, and its end."""
+"""Process of the pool, from the parent's side: its pipe, the thread that listens to it, and its end."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ sys.path[:] = connection.recv()
 from api.process_pool.task_loop import run_tasks
 run_tasks(connection)
 """
-"""A new interpreter that imports what it needs. A fork would copy locks that other threads hold; `multiprocessing`, when it
-spawns, runs the program's main script once more, which only scripts that are written for it survive."""
+"""Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
+program's main script once more, which only scripts written for it survive."""
 
 _PAGE = resource.getpagesize()
 
 
 class ProcessLost(SolveFailed):
-    """The process that was to do a task is gone; the text says how it ended."""
+    """The process of a task is gone; the text says how it ended."""
 
 
 class PoolProcess:
-    """One solver process, its pipe, and the thread that listens to it."""
+    """One process, its pipe, and the thread that listens to it."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
@@ -54,15 +54,15 @@ class PoolProcess:
         self._connection.send(sys.path)
         self.pid = self._process.pid
         self.tasks = 0
-        self.lost = self.ours = self.reaped = False
+        self.lost = self.killed = self.reaped = False
         self._numbers = count(1)
         self._number = 0
         self._answer: asyncio.Future[Any] | None = None
         self._progress: Callable[[Any], None] | None = None
-        self._rested, self._gone = asyncio.Event(), asyncio.Event()
-        self._rested.set()
+        self._resting, self._gone = asyncio.Event(), asyncio.Event()
+        self._resting.set()
         self._why: SolveFailed | None = None
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
         threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True).start()
 
     @classmethod
@@ -81,44 +81,44 @@ class PoolProcess:
         return int(pages) * _PAGE
 
     @property
-    def at_rest(self) -> bool:
-        """Whether it is there and does nothing."""
-        return self._rested.is_set() and not self.lost and not self.ours
+    def idle(self) -> bool:
+        """Whether it is alive and has no task."""
+        return self._resting.is_set() and not self.lost and not self.killed
 
-    def perform(self, task: Task, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
-        """Begin a task; the future gets its answer, or the error that it ended with."""
+    def run(self, task: Task, argument: Any, progress: Callable[[Any], None] | None) -> asyncio.Future[Any]:
+        """Begin a task; the future gets its answer or its error."""
         self._number, self._progress = next(self._numbers), progress
         self._answer = self._loop.create_future()
-        self._rested.clear()
+        self._resting.clear()
         self.tasks += 1
         if self.lost:
-            self._lose()
+            self._mark_lost()
         else:
             self._send((self._number, task, argument))
         return self._answer
 
     async def stop(self, grace: float) -> bool:
-        """Tell the task to stop, if there is one; return whether it has within ``grace`` seconds."""
+        """Cancel the task, if there is one; return whether it stopped within ``grace`` seconds."""
         self._progress = None
         if self._answer is not None:
             self._answer.cancel()  # nobody waits for it any more; does nothing to one that is there
-        if not self._rested.is_set() and not self.lost:
+        if not self._resting.is_set() and not self.lost:
             self._send((self._number,))
         try:
-            await asyncio.wait_for(self._rested.wait(), grace)
+            await asyncio.wait_for(self._resting.wait(), grace)
         except TimeoutError:
             return False
         return True
 
     def end(self, why: SolveFailed) -> None:
-        """Kill it; a task under way ends with ``why``."""
+        """Kill it; a running task ends with ``why``."""
         if not self.lost:
-            self.ours = True
+            self.killed = True
             self._why = self._why or why
             self._process.kill()
 
     async def ended(self) -> None:
-        """Wait until it is gone, and let go of all that it had."""
+        """Wait until it is gone, and close its pipe."""
         await self._gone.wait()
         if not self.reaped:
             self.reaped = True
@@ -130,18 +130,18 @@ class PoolProcess:
 
     def _send_now(self, message: tuple[Any, ...]) -> None:
         try:
-            with self._sending:
+            with self._send_lock:
                 self._connection.send(message)
         except (OSError, ValueError):
             pass  # it is gone; the listener says so
         except Exception as err:  # noqa: BLE001 — what cannot be pickled is the task's failure
-            self._tell(_with_error((message[0], "failed", (None, f"its argument cannot be sent: {err!r}"))))
+            self._notify((message[0], "failed", (None, f"its argument cannot be sent: {err!r}")))
 
     def _listen(self) -> None:
-        """Pass on what the process says, until it is gone (in a thread)."""
+        """Pass on the process's messages until it is gone (in a thread)."""
         try:
             while True:
-                self._tell(_with_error(self._connection.recv()))
+                self._notify(_with_error(self._connection.recv()))
         except (EOFError, OSError):
             pass
         except Exception:  # noqa: BLE001 — bytes that are no message, whatever unpickling makes of them
@@ -152,17 +152,17 @@ class PoolProcess:
         except subprocess.TimeoutExpired:  # it closed its pipe and goes on
             self._process.kill()
             self._process.wait()
-        self._tell(None)
+        self._notify(None)
 
-    def _tell(self, message: tuple[Any, ...] | None) -> None:
+    def _notify(self, message: tuple[Any, ...] | None) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._hear, message)
+            self._loop.call_soon_threadsafe(self._receive, message)
         except RuntimeError:  # the loop is closed: nobody is left to be told
             _LOG.debug("solver process %d spoke after the end", self.pid)
 
-    def _hear(self, message: tuple[Any, ...] | None) -> None:
+    def _receive(self, message: tuple[Any, ...] | None) -> None:
         if message is None:
-            self._lose()
+            self._mark_lost()
             return
         number, what, content = message
         if number != self._number or self._answer is None:
@@ -171,23 +171,23 @@ class PoolProcess:
             if self._progress is not None:
                 self._progress(content)
             return
-        self._rested.set()
+        self._resting.set()
         if self._answer.done():
             return
         if what == "done":
             self._answer.set_result(content)
         elif what == "failed":
-            err, told = content
+            err, trace = content
             if not isinstance(err, SolveFailed):
-                _LOG.debug("a task failed:\n%s", told)
-            self._answer.set_exception(err or SolveFailed(f"The task failed: {told.strip().splitlines()[-1]}"))
+                _LOG.debug("a task failed:\n%s", trace)
+            self._answer.set_exception(err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()
 
-    def _lose(self) -> None:
+    def _mark_lost(self) -> None:
         self.lost = True
         self._gone.set()
-        self._rested.set()
+        self._resting.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(self._why or ProcessLost(f"The solver process {self._ending()}."))
 
@@ -199,6 +199,6 @@ class PoolProcess:
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a message with its error put together: in a thread, as that may import a library, which takes seconds."""
+    """Return a message with its error unpacked: in a thread, as that may import a library, which takes seconds."""
     number, what, content = message
     return (number, what, (unpack_error(content), content[1])) if what == "failed" else message

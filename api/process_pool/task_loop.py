@@ -1,9 +1,9 @@
-"""What runs inside a solver process: one task after another, told through a pipe.
+"""Task loop of a process of the pool: one task after another, received through a pipe.
 
 A task is a function at the top of a module, ``task(argument, report)``: plain data in, plain data out, and
 ``report(plain data)`` whenever there is something to tell. `report` is also where a task is stopped: it raises `Stopped`
-once the parent has said so. A second thread listens to the pipe all the while, so that the process ends at once when its
-parent is gone, whatever it is doing: nothing that nobody waits for goes on.
+once the parent has asked for it. A second thread listens to the pipe all the while, so that the process ends at once when its
+parent is gone, whatever it is doing.
 
 Messages to the process are (number, task, argument), or (number,) to stop that task; from it (number, what, content)
 with what = "progress", "done", "failed" or "stopped".
@@ -29,38 +29,38 @@ Report = Callable[[Any], None]
 Task = Callable[[Any, Report], Any]
 
 NICENESS = 5
-"""How far solver processes stand back behind the one that answers requests, where the processor is short."""
+"""Niceness of the pool's processes: the process that answers requests goes first."""
 
 REPORT_SECONDS = 0.05
-"""Least time between two reports that are passed on [s]; small problems have hundreds of rounds a second."""
+"""Shortest time between two reports that are sent [s]; small problems have hundreds of rounds a second."""
 
 
 class TaskCancelled(BaseException):
-    """Raised by `report` in a task that was told to stop. No `Exception`: a task must not catch it by accident."""
+    """Cancellation of a task, raised by `report`. Not an `Exception`: a task must not catch it by accident."""
 
 
 class _Cancellation:
-    """Which task the parent no longer wants; written by the listening thread."""
+    """Number of the task that the parent has cancelled; written by the listening thread."""
 
     unwanted = 0
 
 
 def run_tasks(connection: Connection) -> None:
-    """Do what comes through the pipe until it is closed."""
+    """Run the tasks that come through the pipe, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C goes to the whole group; the parent decides
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many processes as processors: threads would only quarrel
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-    mind = _Cancellation()
+    cancellation = _Cancellation()
     # Once, and before the other thread reads the first task: two threads that import one module may wait for each other.
     import darrm_opt.design.solver
     import darrm_opt.record  # noqa: F401
 
-    threading.Thread(target=_listen, args=(connection, inbox, mind), daemon=True).start()
+    threading.Thread(target=_listen, args=(connection, inbox, cancellation), daemon=True).start()
     while True:
         number, task, argument = inbox.get()
-        what, content = _run(connection, mind, number, task, argument)
+        what, content = _run(connection, cancellation, number, task, argument)
         try:
             connection.send((number, what, content))
         except BrokenPipeError:
@@ -71,15 +71,15 @@ def run_tasks(connection: Connection) -> None:
 
 
 def no_op(_argument: Any, _report: Report) -> None:
-    """Do nothing: the task that shows that a process is there."""
+    """Do nothing: the task that shows that a process works."""
 
 
-def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], mind: _Cancellation) -> None:
+def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], cancellation: _Cancellation) -> None:
     try:
         while True:
             message = connection.recv()
             if len(message) == 1:
-                [mind.unwanted] = message
+                [cancellation.unwanted] = message
             else:
                 inbox.put(message)
     except (EOFError, OSError):
@@ -89,12 +89,14 @@ def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], mind: _
         os._exit(1)
 
 
-def _run(connection: Connection, mind: _Cancellation, number: int, task: Task, argument: Any) -> tuple[str, Any]:
+def _run(
+    connection: Connection, cancellation: _Cancellation, number: int, task: Task, argument: Any
+) -> tuple[str, Any]:
     last = -REPORT_SECONDS
 
     def report(content: Any) -> None:
         nonlocal last
-        if mind.unwanted == number:
+        if cancellation.unwanted == number:
             raise TaskCancelled
         if time.monotonic() - last >= REPORT_SECONDS:
             last = time.monotonic()
@@ -109,21 +111,21 @@ def _run(connection: Connection, mind: _Cancellation, number: int, task: Task, a
 
 
 def pack_error(err: Exception) -> tuple[bytes | None, str]:
-    """Return an exception as what can be sent: itself where it can be rebuilt as it was, and its traceback as text.
+    """Return an exception in a form that can be sent: its parts, if it can be rebuilt from them, and its traceback as text.
 
     Errors whose constructor takes more than their text do not survive `pickle`; their parts do.
     """
-    told = "".join(traceback.format_exception(err))
+    trace = "".join(traceback.format_exception(err))
     try:
         parts = pickle.dumps((type(err), err.args, err.__dict__))
         _rebuild_error(parts)
     except Exception:  # noqa: BLE001 — then the text must do
-        return None, told
-    return parts, told
+        return None, trace
+    return parts, trace
 
 
 def unpack_error(sent: tuple[bytes | None, str]) -> Exception | None:
-    """Return the exception that `pack_error` took apart, None where only its text is left or can be read.
+    """Return the exception that `pack_error` took apart; None if only its text was sent or can be read.
 
     What is a class there may be none here: where the program was replaced under a server that goes on, for instance.
 

@@ -1,4 +1,4 @@
-"""The routes, one file for each matter; each file makes one router, and ``ROUTERS`` lists them in order."""
+"""Routes by subject: each module has one router, and ``ROUTERS`` lists them in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many releases cost."""
+"""Routes of accounting: composition, comparison and planning of releases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.routes.requests import Service, compute, create_router, get_and_post
-from api.routes.responses import PENDING_RESPONSE, error_responses, json_response, pending_response, require_json
+from api.routes.responses import DESIGN_RESPONSES, error_responses, json_response, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
 from api.service.job_admission import check_voters, check_work
@@ -32,45 +32,45 @@ router = create_router("accounting")
     ComposeRequest,
     summary="What many releases cost together",
     response_model=ComposeAnswer,
-    responses={**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)},
+    responses=DESIGN_RESPONSES,
 )
-async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Response:
+async def compose(params: ComposeRequest, request: Request, service: Service) -> Response:
     """Account for Q releases by every sound account; the best is the least of them."""
     require_json(request)
-    asked.check()
+    params.check()
     record: dict[str, Any] | None = None
     gamma: list[float] | None = None
-    if asked.K is None:
-        epsilon, delta = asked.each()
+    if params.K is None:
+        epsilon, delta = params.each()
     else:
-        check_voters(asked.K, desk.settings)
-        design = asked.design()
-        if asked.gamma is None:
-            found = await desk.gamma(design)
+        check_voters(params.K, service.settings)
+        design = params.design()
+        if params.gamma is None:
+            found = await service.design(design)
             if isinstance(found, Pending):
                 return pending_response(found)
             record, gamma = found["problem"], found["gamma"]
         else:
             problem = design.problem()
-            record, gamma = problem_record(problem), NoiseFunction(asked.gamma, problem.K).values.tolist()
+            record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]
     accounts = await compute(
         request,
-        desk,
+        service,
         compose_releases,
         {
             "epsilon": epsilon,
             "delta": delta,
-            "queries": asked.queries,
-            "slack": asked.slack,
-            "total_delta": asked.total_delta,
+            "queries": params.queries,
+            "slack": params.slack,
+            "total_delta": params.total_delta,
             "problem": record,
             "gamma": gamma,
         },
     )
     answer = {
         "each": {"epsilon": epsilon, "delta": delta},
-        "queries": asked.queries,
+        "queries": params.queries,
         "problem": record,
         "gamma": gamma,
         "accounts": accounts,
@@ -86,33 +86,33 @@ async def compose(asked: ComposeRequest, request: Request, desk: Service) -> Res
     response_model=CompareAnswer,
     responses=error_responses(406, 422),
 )
-async def compare(asked: CompareRequest, request: Request, desk: Service) -> Response:
+async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
     """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
     require_json(request)
-    check_voters(asked.K, desk.settings)
-    asked.check()
-    question = await desk.apart(asked.question)
-    accounts = await desk.apart(
+    check_voters(params.K, service.settings)
+    params.check()
+    spec = await service.run_in_thread(params.spec)
+    accounts = await service.run_in_thread(
         comparison_account_seconds,
-        question.problem,
-        asked.queries,
-        Privacy(asked.total_epsilon, asked.total_delta),
-        asked.draw(),
+        spec.problem,
+        params.queries,
+        Privacy(params.total_epsilon, params.total_delta),
+        params.draw(),
     )
-    solves = COMPARISON_SOLVES if asked.n is None else SUBSAMPLED_COMPARISON_SOLVES
-    check_work(solves * estimate_cost(question).seconds + accounts, desk.settings)
+    solves = COMPARISON_SOLVES if params.n is None else SUBSAMPLED_COMPARISON_SOLVES
+    check_work(solves * estimate_cost(spec).seconds + accounts, service.settings)
     found = await compute(
         request,
-        desk,
+        service,
         compare_mechanisms,
         {
-            "problem": problem_record(question.problem),
-            "queries": asked.queries,
-            "total_epsilon": asked.total_epsilon,
-            "total_delta": asked.total_delta,
-            "objective": asked.objective,
-            "prior": asked.prior,
-            **asked.draw(),
+            "problem": problem_record(spec.problem),
+            "queries": params.queries,
+            "total_epsilon": params.total_epsilon,
+            "total_delta": params.total_delta,
+            "objective": params.objective,
+            "prior": params.prior,
+            **params.draw(),
         },
     )
     return json_response(CompareAnswer.model_validate(found))
@@ -126,24 +126,24 @@ async def compare(asked: CompareRequest, request: Request, desk: Service) -> Res
     response_model=PlanAnswer,
     responses=error_responses(406, 422),
 )
-async def plan(asked: PlanRequest, request: Request, desk: Service) -> Response:
+async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
     """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
     require_json(request)
-    check_voters(asked.K, desk.settings)
-    question = await desk.apart(asked.question)
-    check_work(plan_seconds(estimate_cost(question).seconds, asked.queries), desk.settings)
+    check_voters(params.K, service.settings)
+    spec = await service.run_in_thread(params.spec)
+    check_work(plan_seconds(estimate_cost(spec).seconds, params.queries), service.settings)
     found = await compute(
         request,
-        desk,
+        service,
         plan_releases,
         {
-            "problem": problem_record(question.problem),
-            "queries": asked.queries,
-            "total_epsilon": asked.total_epsilon,
-            "total_delta": asked.total_delta,
-            "prior": asked.prior,
-            "fresh": asked.fresh,
-            "least_accuracy": asked.least_accuracy,
+            "problem": problem_record(spec.problem),
+            "queries": params.queries,
+            "total_epsilon": params.total_epsilon,
+            "total_delta": params.total_delta,
+            "prior": params.prior,
+            "fresh": params.fresh,
+            "least_accuracy": params.least_accuracy,
         },
     )
     return json_response(PlanAnswer.model_validate(found))

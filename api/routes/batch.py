@@ -1,4 +1,4 @@
-"""Many problems in one request: answers in order, each with a status of its own."""
+"""Route of batches: many problems in one request, answered in order, each with its own status."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ router = create_router("design")
         **error_responses(406, 422),
     },
 )
-async def post_batch(asked: BatchRequest, request: Request, desk: Service) -> Response:
-    """Design a noise function for each problem. One that is not valid, or takes long, holds up no other."""
+async def post_batch(params: BatchRequest, request: Request, service: Service) -> Response:
+    """Design a noise function for each problem. An invalid or slow one does not delay the others."""
     form = negotiated_form(request)
-    most = desk.settings.batch_length
-    if len(asked.problems) > most:
-        told = f"problems has {len(asked.problems)} entries: expected at most {most} problems in one batch."
-        raise WorkLimitExceeded(told, field="problems")
-    read = [_parse(problem) for problem in asked.problems]
+    most = service.settings.max_batch
+    if len(params.problems) > most:
+        detail = f"problems has {len(params.problems)} entries: expected at most {most} problems in one batch."
+        raise WorkLimitExceeded(detail, field="problems")
+    read = [_parse(problem) for problem in params.problems]
     designs = [one for one in read if isinstance(one, DesignRequest)]
-    check_work(await asyncio.to_thread(_expected_seconds, designs, desk), desk.settings, "problems")
-    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, desk) for one in read))))
+    check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
+    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service) for one in read))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
@@ -55,30 +55,30 @@ def _parse(problem: Any) -> DesignRequest | ProblemDetails:
     try:
         return DesignRequest.model_validate(problem)
     except ValidationError as err:
-        told = err.errors(include_url=False)
-        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in told]))
+        errors = err.errors(include_url=False)
+        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in errors]))
 
 
-def _expected_seconds(designs: Sequence[DesignRequest], desk: DesignService) -> float:
-    """Return the expected solving time of what is valid and within bounds and not kept [s]."""
+def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
+    """Return the expected solving time of the valid problems that are not stored [s]."""
     seconds: dict[str, float] = {}
-    for asked in designs:
-        if desk.settings.most_voters >= asked.K:
+    for params in designs:
+        if service.settings.max_voters >= params.K:
             try:
-                request = asked.request()
-                seconds[request.key] = estimate_cost(request, asked.method).seconds
+                request = params.spec()
+                seconds[request.key] = estimate_cost(request, params.method).seconds
             except DarrmError:  # its own result will say so
                 continue
-    if sum(seconds.values()) <= desk.settings.most_work:
+    if sum(seconds.values()) <= service.settings.max_work_seconds:
         return 0.0
-    return sum(cost for key, cost in seconds.items() if not repository.has_record(key, desk.store))
+    return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
 
 
-async def _answer_one(asked: DesignRequest | ProblemDetails, desk: DesignService) -> BatchItem:
-    if isinstance(asked, ProblemDetails):
-        return _failed_item(asked)
+async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService) -> BatchItem:
+    if isinstance(params, ProblemDetails):
+        return _failed_item(params)
     try:
-        found = await desk.gamma(asked)
+        found = await service.design(params)
     except DarrmError as err:
         return _failed_item(problem_of(err))
     if isinstance(found, Pending):

@@ -1,4 +1,4 @@
-"""Noise functions: designed, certified, kept."""
+"""Routes of one noise function: design, lookup by id, cost estimate, verification."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.routes.requests import Service, compute, create_router, from_query, get_and_post, get_service, query_parameters
 from api.routes.responses import (
+    DESIGN_RESPONSES,
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
     IMMUTABLE,
     NOT_MODIFIED_RESPONSE,
-    PENDING_RESPONSE,
     error_responses,
     json_response,
     negotiated_form,
@@ -41,7 +41,7 @@ _GAMMA = formats.table_content("The certified γ; as CSV or npz, the columns l a
 _PARAMETERS = query_parameters(DesignRequest)
 
 KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
-"""What an id looks like."""
+"""Form of an id."""
 
 
 @router.get(
@@ -51,14 +51,13 @@ KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
     response_model=GammaAnswer,
     responses={
         200: {**_GAMMA, "headers": ETAG_HEADER},
-        **PENDING_RESPONSE,
         **NOT_MODIFIED_RESPONSE,
-        **error_responses(404, 406, 409, 422),
+        **DESIGN_RESPONSES,
     },
 )
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    form = negotiated_form(request)  # one that was answered lately does not come here: `api.shortcut`
+    form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_cache`
     return await _design(_parse_query(request), form, request, query_key(request.scope))
 
 
@@ -66,16 +65,16 @@ async def get_gamma(request: Request) -> Response:
     "/gamma",
     summary="The certified γ_opt of one problem",
     response_model=GammaAnswer,
-    responses={200: _GAMMA, **PENDING_RESPONSE, **error_responses(404, 406, 409, 422)},
+    responses={200: _GAMMA, **DESIGN_RESPONSES},
 )
-async def post_gamma(asked: DesignRequest, request: Request) -> Response:
+async def post_gamma(params: DesignRequest, request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    return await _design(asked, negotiated_form(request), request)
+    return await _design(params, negotiated_form(request), request)
 
 
 @router.get(
     "/gamma/{id}",
-    summary="A kept γ by its id",
+    summary="A stored γ by its id",
     openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
     response_model=GammaAnswer,
     responses={
@@ -94,43 +93,47 @@ async def get_gamma_by_id(
     ],
     request: Request,
 ) -> Response:
-    """Read an answer that is kept; it is proved again, and nothing is solved."""
+    """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
     lately = _response_cache(request).get(id, form)
     if lately is None:
-        desk = get_service(request)
-        record = await desk.apart(repository.load_record, id, desk.store) if KEY_PATTERN.fullmatch(id) else None
+        service = get_service(request)
+        record = (
+            await service.run_in_thread(repository.load_record, id, service.store)
+            if KEY_PATTERN.fullmatch(id)
+            else None
+        )
         if record is None:
-            raise NotCached(f"No γ is kept under the id {id[:80]}. Ask for its problem at /v1/gamma.")
+            raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
         lately = _encode_and_cache(
             {"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request)
         )
     return conditional_response(lately, request, IMMUTABLE)
 
 
-async def _design(asked: DesignRequest, form: str, request: Request, question: tuple[str, ...] = ()) -> Response:
-    found = await get_service(request).gamma(asked)
+async def _design(params: DesignRequest, form: str, request: Request, spec: tuple[str, ...] = ()) -> Response:
+    found = await get_service(request).design(params)
     if isinstance(found, Pending):
         return pending_response(found)
     if found["cached"] and found["nearest"] is None and found["status"] == "optimal":  # it will never change
-        body = _encode_and_cache(found, form, _response_cache(request), question)
+        body = _encode_and_cache(found, form, _response_cache(request), spec)
         return (
             conditional_response(body, request, REVALIDATE)
-            if question
+            if spec
             else formats.encoded_response(body.content, form, "gamma")
         )
     return table_response(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
 
 
 def _encode_and_cache(
-    found: dict[str, Any], form: str, served: ResponseCache, question: tuple[str, ...] = ()
+    found: dict[str, Any], form: str, served: ResponseCache, spec: tuple[str, ...] = ()
 ) -> EncodedAnswer:
-    """Return a kept answer encoded, and keep that under its id, and under the question if there is one."""
+    """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
     body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
     served.put(body, answer.id, form)
-    if question:
-        served.put(body, *question)
+    if spec:
+        served.put(body, *spec)
     return body
 
 
@@ -152,31 +155,31 @@ def _response_cache(request: Request) -> ResponseCache:
     response_model=EstimateAnswer,
     responses=error_responses(406, 422),
 )
-async def estimate(asked: DesignRequest, request: Request, desk: Service) -> Response:
-    """Count the constraints and say how long the solve is expected to take; nothing is solved."""
+async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:
+    """Count the constraints and estimate the solving time; nothing is solved."""
     require_json(request)
-    return json_response(await desk.apart(_estimate, asked, desk))
+    return json_response(await service.run_in_thread(_estimate, params, service))
 
 
-def _estimate(asked: DesignRequest, desk: DesignService) -> EstimateAnswer:
-    settings = desk.settings
-    asked.check_estimable()
-    question = asked.request()
-    found, there = estimate_cost(question, asked.method), repository.has_record(question.key, desk.store)
-    within = settings.most_voters >= asked.K and found.seconds <= settings.most_work and settings.solve == "on"
+def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
+    settings = service.settings
+    params.check_estimable()
+    spec = params.spec()
+    found, there = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
+    within = settings.max_voters >= params.K and found.seconds <= settings.max_work_seconds and settings.solve == "on"
     return EstimateAnswer.model_validate(
         {
-            "id": question.key,
-            "problem": problem_record(question.problem),
-            "objective": str(question.objective),
-            "shape": question.shape,
+            "id": spec.key,
+            "problem": problem_record(spec.problem),
+            "objective": str(spec.objective),
+            "shape": spec.shape,
             "constraints": found.constraints,
             "method": found.method,
             "seconds": 0.0 if there else found.seconds,
             "kept": there,
             "allowed": there or within,
             "basis": found.basis,
-            "warnings": list(question.problem.warnings),
+            "warnings": list(spec.problem.warnings),
         }
     )
 
@@ -187,17 +190,19 @@ def _estimate(asked: DesignRequest, desk: DesignService) -> EstimateAnswer:
     response_model=VerifyAnswer,
     responses=error_responses(406, 422),
 )
-async def post_verify(asked: VerifyRequest, request: Request, desk: Service) -> Response:
-    """Prove from γ alone that a release is private, or refuse with the counterexample.
+async def post_verify(params: VerifyRequest, request: Request, service: Service) -> Response:
+    """Prove from γ alone that a release is private, or return a counterexample.
 
     A γ that is not private is a problem of the type `not-private`, which carries `worst_corners` and `excess`; one that
     can be neither proved nor refuted, within rounding, is `not-proven`.
     """
     require_json(request)
-    check_voters(asked.K, desk.settings)
-    problem = asked.problem()
-    gamma = NoiseFunction(asked.gamma, problem.K).values.tolist()  # refuses what is none, before any work
+    check_voters(params.K, service.settings)
+    problem = params.problem()
+    gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
-    proof = await compute(request, desk, certify, {"problem": record, "gamma": gamma, "arithmetic": asked.arithmetic})
+    proof = await compute(
+        request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
+    )
     answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
     return json_response(VerifyAnswer.model_validate(answer))

@@ -1,4 +1,4 @@
-"""The description of the API (OpenAPI): what FastAPI makes of the routes, completed."""
+"""OpenAPI description: FastAPI's own, completed with examples, keys, links and media types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from api.schemas.fields import AnswerModel, RequestModel
 
 
 def openapi_schema(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, made once."""
+    """Return the description of the API, computed once."""
     if app.openapi_schema is None:
         made = get_openapi(
             title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
@@ -24,7 +24,7 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with the examples as they are: FastAPI leaves out of them what is null."""
+    """Return the description with complete examples: FastAPI drops null values."""
     described = schema["components"]["schemas"]
     for model in (*_subclasses(RequestModel), *_subclasses(AnswerModel)):
         extra = model.model_config.get("json_schema_extra")
@@ -40,7 +40,7 @@ def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with what a server may ask of those who call it: a key, in one of two headers, or none."""
+    """Return the description with its security schemes: a key, in one of two headers, or none."""
     schema["components"]["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, where the server asks for one."},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
@@ -61,11 +61,11 @@ _LINKS = {
     "get_job_events": _FROM_JOBS,
     "cancel_job": _FROM_JOBS,
 }
-"""What can be asked by the id of an answer: by operation, those whose answers have it, each with the status."""
+"""Operations that take the id of an answer, each with the operations and statuses that return it."""
 
 
 def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with what leads where: from an answer's id to all that takes one."""
+    """Return the description with links from an answer's id to the operations that take one."""
     operations = {one["operationId"]: one for methods in schema["paths"].values() for one in methods.values()}
     for target, sources in _LINKS.items():
         for source, status in sources:

@@ -1,4 +1,4 @@
-"""What an operator asks: whether the process is up, whether it can answer, and what it has counted."""
+"""Operations: health, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -28,18 +28,23 @@ from solver_cache.errors import CacheError
 if TYPE_CHECKING:
     from api.service.design_service import DesignService
 
+_LOG = logging.getLogger("api")
+
+CHECK_SECONDS = 5.0
+"""Time for a part to show that it works [s]; whoever asks gives up soon after."""
+
 router = APIRouter(tags=["operating"])
 
 
 class HealthAnswer(AnswerModel):
-    """The process is up."""
+    """Health of the process."""
 
     status: Literal["ok"]
     version: str = Field(description="Version of darrm-opt.")
 
 
 class ReadyAnswer(AnswerModel):
-    """Answers can be given."""
+    """Readiness of the server."""
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
@@ -49,13 +54,13 @@ class ReadyAnswer(AnswerModel):
 
 @router.get("/healthz", summary="Whether the process is up")
 async def get_health() -> HealthAnswer:
-    """Answer without touching the cache or the solver."""
+    """Answer without using the store or the solver."""
     return HealthAnswer(status="ok", version=__version__)
 
 
 @router.get(
     "/readyz",
-    summary="Whether answers can be given",
+    summary="Whether the server can give answers",
     responses={
         503: {
             "model": ProblemDetails,
@@ -63,14 +68,14 @@ async def get_health() -> HealthAnswer:
         }
     },
 )
-async def get_readiness(request: Request, desk: Service) -> Response:
-    """Read and write where answers are kept, and solve a tiny problem; a finding is repeated for some seconds."""
+async def get_readiness(request: Request, service: Service) -> Response:
+    """Read from and write to the store, and solve a tiny problem; a finding is reused for some seconds."""
     state = request.app.state
-    if state.stopping.begun:
+    if state.shutdown.requested:
         return _not_ready("The server is shutting down.")
     if not hasattr(state, "readiness"):
-        state.readiness = ReadinessCheck(desk)
-    found = await state.readiness.look()
+        state.readiness = ReadinessCheck(service)
+    found = await state.readiness.check()
     if is_ready(found):
         return Response(ReadyAnswer(status="ready", checks=found).model_dump_json(), media_type="application/json")
     wrong = "; ".join(f"{part}: {word}" for part, word in found.items() if word not in {"ok", "busy", "off"})
@@ -79,17 +84,17 @@ async def get_readiness(request: Request, desk: Service) -> Response:
 
 @router.get(
     "/metrics",
-    summary="What has been counted, for Prometheus",
+    summary="Metrics, for Prometheus",
     response_class=PlainTextResponse,
     responses={401: {"model": ProblemDetails}, 404: {"model": ProblemDetails}, 429: {"model": ProblemDetails}},
 )
-async def get_metrics(request: Request, desk: Service) -> Response:
-    """Return the counts of all workers in Prometheus's text format."""
-    if desk.settings.metrics == "off":
+async def get_metrics(request: Request, service: Service) -> Response:
+    """Return the metrics of all workers in Prometheus's text format."""
+    if service.settings.metrics == "off":
         raise HTTPException(404)
-    request.app.state.counting.note()
+    request.app.state.metrics.collect()
     try:
-        counts = await desk.apart(desk.store.jobs.counts)
+        counts = await service.run_in_thread(service.store.jobs.counts)
         now = {
             "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
             "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
@@ -103,51 +108,45 @@ def _not_ready(detail: str) -> Response:
     return Response(Rejection("not-ready", detail).body(current_request_id()), 503, {"retry-after": "5"}, MEDIA_TYPE)
 
 
-_LOG = logging.getLogger("api")
-
-CHECK_SECONDS = 5.0
-"""How long a part may take to show that it works [s]; whoever asks gives up soon after."""
-
-
 class ReadinessCheck:
-    """Looks at the parts that answers depend on, at most once in a while.
+    """Readiness of the parts that answers depend on; a finding is reused for some seconds.
 
     Args:
-        desk: whose parts are looked at.
+        service: whose parts are checked.
     """
 
-    def __init__(self, desk: DesignService) -> None:
-        self._desk = desk
-        self._looked = -math.inf
-        self._found: dict[str, str] = {}
+    def __init__(self, service: DesignService) -> None:
+        self._service = service
+        self._checked = -math.inf
+        self._findings: dict[str, str] = {}
         self._lock = asyncio.Lock()
 
-    async def look(self) -> dict[str, str]:
-        """Return by part "ok", "busy" (which is well), "off", or in a few words what is wrong."""
-        async with self._lock:  # however many ask, one looks
-            if time.monotonic() - self._looked >= self._desk.settings.ready_seconds:
-                database, solver = await asyncio.gather(self._shown(self._database()), self._shown(self._solver()))
-                self._found = {"database": database, "solver": solver}
-                self._looked = time.monotonic()
-            return self._found
+    async def check(self) -> dict[str, str]:
+        """Return a finding by part: "ok", "busy" (which is fine), "off", or in a few words what is wrong."""
+        async with self._lock:  # one check for all who ask at once
+            if time.monotonic() - self._checked >= self._service.settings.ready_seconds:
+                database, solver = await asyncio.gather(self._finding(self._database()), self._finding(self._solver()))
+                self._findings = {"database": database, "solver": solver}
+                self._checked = time.monotonic()
+            return self._findings
 
     async def _database(self) -> str:
-        await self._desk.apart(self._desk.store.health_check)
+        await self._service.run_in_thread(self._service.store.health_check)
         return "ok"
 
     async def _solver(self) -> str:
-        if self._desk.settings.solve == "off":
+        if self._service.settings.solve == "off":
             return "off"
         try:
             async with asyncio.timeout(CHECK_SECONDS - 0.5):
-                gamma = await self._desk.perform(solve_smallest, None)
+                gamma = await self._service.compute(solve_smallest, None)
         except TimeoutError:
-            errands = self._desk.pools["errands"]
-            return "busy" if errands.busy == errands.size and errands.tasks else "nothing was solved in time"
+            compute = self._service.pools["compute"]
+            return "busy" if compute.busy == compute.size and compute.tasks else "nothing was solved in time"
         return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
 
     @staticmethod
-    async def _shown(work: Awaitable[str]) -> str:
+    async def _finding(work: Awaitable[str]) -> str:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 return await work
@@ -159,5 +158,5 @@ class ReadinessCheck:
 
 
 def is_ready(found: dict[str, str]) -> bool:
-    """Tell whether all is well."""
+    """Tell whether every part can be used."""
     return all(word in {"ok", "busy", "off"} for word in found.values())

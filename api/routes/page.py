@@ -1,4 +1,4 @@
-"""The page at /, and the files that it is made of. A browser may load these and nothing else."""
+"""Page at / and its files. A browser may load these and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_PLOTS = '<meta name="darrm-plotly" content="">'
 
 
 class PageFile(NamedTuple):
-    """One file as it is sent.
+    """One file in its sent form.
 
     Attributes:
         content: its bytes.
@@ -97,7 +97,7 @@ def _page_file(content: bytes, kind: str, caching: str) -> PageFile:
 
 @cache
 def _names() -> frozenset[str]:
-    """Return the names of the page's own files but the page itself, which has its own address."""
+    """Return the names of the page's own files except the page itself, which has its own address."""
     found = {file.name for file in files("api").joinpath("page").iterdir() if Path(file.name).suffix in TYPES}
     return frozenset(found - {"index.html"})
 
@@ -107,8 +107,8 @@ def _file(name: str) -> PageFile:
     content = files("api").joinpath("page", name).read_bytes()
     plotly = _plotly_script() if name == "index.html" else None
     if plotly is not None:
-        told = _NO_PLOTS.replace('content=""', f'content="page/{_plotly_name(plotly)}"')
-        content = content.replace(_NO_PLOTS.encode(), told.encode())
+        tag = _NO_PLOTS.replace('content=""', f'content="page/{_plotly_name(plotly)}"')
+        content = content.replace(_NO_PLOTS.encode(), tag.encode())
     return _page_file(content, Path(name).suffix, REVALIDATE)
 
 
@@ -123,5 +123,5 @@ def _plotly_script() -> PageFile | None:
 
 
 def _plotly_name(script: PageFile) -> str:
-    """Return the name of the script: other bytes have another name, so it may be kept for good."""
+    """Return the name of the script: other bytes have another name, so it may be cached indefinitely."""
     return f"plotly-{script.etag}.js"

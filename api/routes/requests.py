@@ -1,10 +1,9 @@
-"""A model read from a query, as strictly as from a body, and described field by field."""
+"""Requests: models read strictly from a query or a JSON body, the service as a dependency, computations that can be cancelled."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import cache
@@ -40,14 +39,14 @@ def from_query(model: type[Model]) -> Callable[[Request], Model]:
         try:
             return model.model_validate_strings(dict(pairs))
         except ValidationError as err:
-            told = err.errors(include_url=False)
-            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in told]) from err
+            errors = err.errors(include_url=False)
+            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in errors]) from err
 
     return read
 
 
 def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse names that stand more than once in a query or in a body.
+    """Reject names that occur more than once in a query or a body.
 
     Raises:
         RequestValidationError: naming them.
@@ -86,15 +85,16 @@ def _list_fields(model: type[BaseModel]) -> frozenset[str]:
 @cache
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
     """Return the fields of a model that hold a number or numbers."""
-    return frozenset(
-        name
-        for name, about in model.model_json_schema()["properties"].items()
-        if re.search(r"'type': '(integer|number)'", repr(about))
-    )
+    return frozenset(name for name, about in model.model_json_schema()["properties"].items() if _holds_number(about))
+
+
+def _holds_number(schema: dict[str, Any]) -> bool:
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
+    return schema.get("type") in {"integer", "number"} or any(map(_holds_number, inner))
 
 
 def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's schema without null, which a query has no way to say but by leaving the name out."""
+    """Return a field's schema without null, which a query expresses by omitting the name."""
     kept = {key: value for key, value in about.items() if key not in {"title", "description"}}
     if kept.get("default", 0) is None:
         del kept["default"]
@@ -116,18 +116,19 @@ def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
 
 
 def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: Any) -> Callable[[Route], Route]:
-    """Return a decorator that has a route answer GET, which asks by a query, and POST, which asks by a body.
+    """Return a decorator that adds a route for GET, with a query, and for POST, with a body.
 
     Args:
         router: where it is added.
         path: of both.
-        model: what is asked, the type of the route's first parameter.
+        model: type of the request, and of the route's first parameter.
         about: documentation of both, as FastAPI has it.
     """
+    query: Any = Depends(from_query(model))
 
     def added(route: Route) -> Route:
-        async def by_query(request: Request, desk: Service, asked: Any = Depends(from_query(model))) -> Response:  # noqa: B008 — the model is a value here
-            return await route(asked, request, desk)
+        async def by_query(request: Request, service: Service, params: Any = query) -> Response:
+            return await route(params, request, service)
 
         name, by_query.__doc__ = route.__name__, route.__doc__
         described = query_parameters(model)
@@ -139,7 +140,7 @@ def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: 
 
 
 class _StrictRoute(APIRoute):
-    """A route whose body is JSON as it is written in the standard, sent as it is."""
+    """Route whose body is standard JSON, without a content coding."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -159,32 +160,32 @@ class _StrictRequest(Request):
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON. Of two values of one name JSON's readers keep this or that one, and it may be an ε."""
+    """Return a JSON object without repeated names: of two values, JSON parsers keep either one, and it may be an ε."""
     reject_repeated("body", pairs)
     return dict(pairs)
 
 
 def get_service(request: Request) -> DesignService:
-    """Return the desk that the application's lifespan opened."""
-    desk: DesignService = request.app.state.desk
-    return desk
+    """Return the service that the application's lifespan opened."""
+    service: DesignService = request.app.state.service
+    return service
 
 
 Service = Annotated[DesignService, Depends(get_service)]
-"""The same, as a parameter of a route."""
+"""`get_service` as a parameter of a route."""
 
 
-async def compute(request: Request, desk: DesignService, task: Task, argument: Any) -> Any:
-    """Return what `DesignService.perform` does, and stop it when the client goes away: nobody else waits for it.
+async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
+    """Return what `DesignService.compute` does, and stop it when the client disconnects: nobody else waits for it.
 
-    A page that is asked something new drops what it asked before, and its next question stands behind that in the queue.
+    A page drops its previous request when its user asks for something else, and its next request waits behind that one.
 
     Raises:
         ClientGone: it went away first.
         Exception: as `DesignService.perform`.
     """
     work, going = (
-        asyncio.ensure_future(desk.perform(task, argument)),
+        asyncio.ensure_future(service.compute(task, argument)),
         asyncio.ensure_future(_wait_for_disconnect(request)),
     )
     try:

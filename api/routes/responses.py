@@ -12,20 +12,20 @@ from api.schemas import GammaAnswer, PendingAnswer, formats
 from api.service.design_service import Pending
 
 IMMUTABLE = "max-age=31536000, immutable"
-"""Of an answer by its id: it never changes."""
+"""Cache-Control of an answer by its id, which never changes."""
 
 
 def negotiated_form(request: Request, offered: tuple[str, ...] = formats.TABLES) -> str:
-    """Return the form that the client wants.
+    """Return the media type that the client prefers.
 
     Raises:
-        NotAcceptable: it wants none of those offered.
+        NotAcceptable: it accepts none of those offered.
     """
     return formats.negotiate(", ".join(request.headers.getlist("accept")), offered)
 
 
 def require_json(request: Request) -> None:
-    """Refuse a client that does not take JSON; raises as `negotiated_form`."""
+    """Reject a client that does not accept JSON; raises as `negotiated_form`."""
     negotiated_form(request, (formats.JSON,))
 
 
@@ -40,7 +40,7 @@ def json_response(answer: BaseModel) -> Response:
 
 
 def pending_answer(found: Pending) -> PendingAnswer:
-    """Return what is said of an answer that is not there yet."""
+    """Return the body of a pending answer."""
     job = found.job
     nearest = None if found.nearest is None else GammaAnswer.model_validate(found.nearest)
     return PendingAnswer(
@@ -49,33 +49,33 @@ def pending_answer(found: Pending) -> PendingAnswer:
 
 
 def pending_response(found: Pending) -> Response:
-    """Return the response where the answer is not there yet: 202, and where to ask."""
-    told = pending_answer(found)
-    headers = {"Location": told.location, "Retry-After": str(told.retry_after), "Cache-Control": "no-store"}
-    return Response(told.model_dump_json(), 202, headers, formats.JSON)
+    """Return the response of a pending answer: 202, with the job's location."""
+    answer = pending_answer(found)
+    headers = {"Location": answer.location, "Retry-After": str(answer.retry_after), "Cache-Control": "no-store"}
+    return Response(answer.model_dump_json(), 202, headers, formats.JSON)
 
 
 COMMON_STATUSES = (400, 401, 408, 413, 421, 429, 431, 500, 503)
-"""What any route under /v1 may answer: access and limits come before it, failures behind it."""
+"""Error statuses of every route under /v1: access and limits before it, failures behind it."""
 
 RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
-"""Documentation of the header that says when to come back."""
+"""Documentation of the Retry-After header."""
 
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",
-    401: "The server asks for an API key, and none or a wrong one was sent.",
-    404: "No such answer is kept; or solving is off here, and no kept answer implies the one that was asked.",
-    406: "The Accept header leaves none of the forms that the answer has.",
-    409: "The job failed or was cancelled; submitted again, it is tried again.",
+    401: "The server requires an API key, and none or an invalid one was sent.",
+    404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
+    406: "The Accept header excludes every media type of the answer.",
+    409: "The job failed or was cancelled; submit it again to retry.",
     408: "The request took too long to arrive.",
-    413: "The body is larger than this server reads.",
+    413: "The body is larger than this server accepts.",
     422: "The body is not JSON; a field is missing, unknown or out of range, or asks for a solver that is not installed "
-    "here or for more work than this server gives to one request; or a posted γ is not private.",
+    "here or for more work than this server does for one request; or a posted γ is not private.",
     421: "The server is not called by that name.",
     429: "Too many requests, or too much new work, from one client.",
     431: "The request line and headers are too large.",
-    500: "Something unforeseen went wrong, or the solver failed.",
-    503: "The place where answers are kept cannot be used at the moment, or the server is busy or shutting down.",
+    500: "An unexpected error occurred, or the solver failed.",
+    503: "The store of answers is unavailable, or the server is busy or shutting down.",
 }
 
 
@@ -94,23 +94,26 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
     202: {
         "model": PendingAnswer,
-        "description": "Not there yet: a job works on it. Ask for the job, or again for the answer.",
+        "description": "The answer is pending: a job works on it. Ask for the job, or again for the answer.",
         "headers": {"Location": {"description": "The job.", "schema": {"type": "string"}}, **RETRY_AFTER},
     }
 }
-"""Documentation of an answer that is not there yet."""
+"""Documentation of a pending answer."""
+
+DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer needs a γ."""
 
 NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
     304: {"description": "If-None-Match names the answer that would be sent."},
 }
-"""Documentation of an answer that the client has."""
+"""Documentation of an answer that the client has already."""
 
-ETAG_HEADER = {"ETag": {"description": "Names these very bytes.", "schema": {"type": "string"}}}
+ETAG_HEADER = {"ETag": {"description": "Entity tag of these exact bytes.", "schema": {"type": "string"}}}
 
 IF_NONE_MATCH_PARAMETER = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "Entity tags of answers that the client has.",
+    "description": "Entity tags of the answers that the client has.",
     "schema": {"type": "string"},
 }

@@ -1,4 +1,4 @@
-"""What goes in and what comes out, as types: names, units, ranges and examples. One file for each matter."""
+"""Requests and answers as types: names, units, ranges and examples, one module for each subject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many releases cost."""
+"""Composition: the total privacy of many releases, as a request and an answer."""
 
 from __future__ import annotations
 

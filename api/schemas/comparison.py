@@ -1,4 +1,4 @@
-"""Which way of releasing is the most accurate within one budget."""
+"""Comparison of release mechanisms within one budget, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CompareRequest(RequestModel):
         if self.prior is None and not isinstance(objective_of(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
-    def question(self) -> DesignSpec:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, at some target of no account.
 
         Raises:
@@ -111,7 +111,7 @@ class CompareRequest(RequestModel):
             target_epsilon=1.0,
             objective=self.objective,
         )
-        question = design.request()
+        spec = design.spec()
         if self.prior is not None:
             try:
                 objective_of(self.prior, "prior").aim(self.K)
@@ -119,10 +119,10 @@ class CompareRequest(RequestModel):
                 raise FieldError("prior", err) from err
         from darrm_opt.ensembles.bags import checked_bags
 
-        drawn = checked_bags(question.problem, **self.draw())
+        drawn = checked_bags(spec.problem, **self.draw())
         if drawn is not None:
             drawn.reach(self.K)
-        return question
+        return spec
 
 
 class VotersAnswer(AnswerModel):

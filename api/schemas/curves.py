@@ -1,4 +1,4 @@
-"""Curves: errors over p, utility over the allowance, δ over ε."""
+"""Curves over p, over the allowance and over ε, as requests and answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.errors.accepted import ACCEPTED, MAX_ALLOWANCES, MAX_POINTS
+from api.errors.accepted import ACCEPTED, ALL_BASELINES, MAX_ALLOWANCES, MAX_POINTS
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
     EXAMPLES,
@@ -24,22 +24,24 @@ from api.schemas.fields import (
     VoterEpsilon,
     Voters,
     described,
+    one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.ensembles.private_baselines import BASELINES
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
 DEFAULT_ALLOWANCES = 25
-"""Allowances of a trade-off, unless told which."""
+"""Number of allowances of a trade-off, by default."""
 
-Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
+Baseline = Annotated[str, one_of(ALL_BASELINES), Field(json_schema_extra={"enum": [*ALL_BASELINES]})]
 
 Baselines = Annotated[
     Annotated[list[Baseline], InQueryWords, Field(max_length=20)] | None,
     Field(
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
-        "double_subsampling, subsampling and randomized_response.",
+        f"{', '.join(BASELINES)}.",
         examples=[["gnmax", "randomized_response"]],
     ),
 ]
@@ -138,7 +140,7 @@ class TradeoffRequest(RequestModel):
     backend: Backend = "highs"
     baselines: Baselines = None
 
-    def questions(self) -> list[DesignSpec]:
+    def specs(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order.
 
         Raises:
@@ -157,7 +159,7 @@ class TradeoffRequest(RequestModel):
                 target_epsilon=target,
                 objective=self.objective,
                 shape=self.shape,
-            ).request()
+            ).spec()
             for m, target in chosen
         ]
 

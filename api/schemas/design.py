@@ -1,4 +1,4 @@
-"""A problem, and the certified noise function that answers it."""
+"""Design, estimate and verification of one noise function, as requests and answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from api.schemas.fields import (
     VoterEpsilon,
     Voters,
 )
+from api.tasks.design import DesignTask
 from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
+from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design_spec import DesignSpec
@@ -33,8 +35,8 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 
 MAX_SCENARIO_VOTERS = 100_000
-"""Most scenarios times voters of an objective over scenarios: what drawing them may take before anything is queued, a
-tenth of a second."""
+"""Most scenarios times voters of an objective over scenarios: drawing them, before anything is queued, takes at most a tenth
+of a second."""
 
 
 class ProblemRequest(RequestModel):
@@ -75,13 +77,13 @@ class DesignRequest(ProblemRequest):
     method: Method = "auto"
     backend: Backend = "highs"
 
-    def request(self) -> DesignSpec:
-        """Return what the answer depends on, with its content key.
+    def spec(self) -> DesignSpec:
+        """Return what the answer depends on; its content key is the id.
 
         Raises:
             InvalidInput: a number is out of its range.
             InField: the text of the objective is none, or none for this K.
-            TooMuchAsked: more scenarios than can be looked at while others wait.
+            TooMuchAsked: more scenarios than can be drawn while others wait.
         """
         problem, chosen = self.problem(), objective_of(self.objective)
         _check_scenarios(chosen, problem.K)
@@ -90,8 +92,12 @@ class DesignRequest(ProblemRequest):
         except InvalidInput as err:
             raise FieldError("objective", err) from err
 
+    def task(self) -> DesignTask:
+        """Return the task of designing it; raises as `spec`."""
+        return DesignTask(self.spec(), self.method, self.backend)
+
     def check_estimable(self) -> None:
-        """Refuse more voters than an estimate can be made for.
+        """Reject more voters than can be estimated.
 
         Raises:
             InvalidInput: naming K.
@@ -105,12 +111,12 @@ def _check_scenarios(chosen: AnyObjective, K: int) -> None:
         asked = dict(chosen.parameters)
         many = int(asked.get("points", asked.get("scenarios", 0)))
         if many * K > MAX_SCENARIO_VOTERS:
-            told = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
-            raise WorkLimitExceeded(told, field="objective")
+            detail = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
+            raise WorkLimitExceeded(detail, field="objective")
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:
-    """Return an ε [nats] as it is asked for as a number."""
+    """Return the ε [nats] of a request as a number."""
     return math.inf if epsilon == "inf" else epsilon
 
 
@@ -152,7 +158,7 @@ class CertificateAnswer(AnswerModel):
 
 
 class StatisticsAnswer(AnswerModel):
-    """What the solve took, when it was solved."""
+    """Statistics of the solve."""
 
     rows: int = Field(description="Rows of the final program.")
     rounds: int = Field(description="Programs solved with rows still missing.")
@@ -176,7 +182,7 @@ class GammaAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["GAMMA_EXAMPLE"]]})
 
     id: str = Field(description="Content key: the same problem, objective and shape have the same id.")
-    cached: bool = Field(description="Whether the answer was kept from before.")
+    cached: bool = Field(description="Whether the answer was stored before.")
     format: int = Field(description="Version of this record's layout.")
     problem: ProblemAnswer
     objective: str = Field(description="What was maximised.")
@@ -200,7 +206,7 @@ class GammaAnswer(AnswerModel):
 
 
 class EstimateAnswer(AnswerModel):
-    """What a request would cost; nothing was solved."""
+    """Expected cost of a request; nothing was solved."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["ESTIMATE_EXAMPLE"]]})
 
@@ -210,10 +216,12 @@ class EstimateAnswer(AnswerModel):
     shape: str = Field(description="free or monotone.")
     constraints: int = Field(description="Size of the permutation-reduced constraint set [rows].")
     method: Literal["cuts", "enumerate"] = Field(description="How it would be solved.")
-    seconds: FiniteFloat = Field(description="Expected time of the solve on one processor [s]; 0 if it is kept.", ge=0)
-    kept: bool = Field(description="Whether the answer is kept already.")
-    allowed: bool = Field(description="Whether this server would solve it, within its bounds.")
-    basis: str = Field(description="What the expectation rests on.")
+    seconds: FiniteFloat = Field(
+        description="Expected time of the solve on one processor [s]; 0 if the answer is stored.", ge=0
+    )
+    kept: bool = Field(description="Whether the answer is stored already.")
+    allowed: bool = Field(description="Whether this server would solve it, within its limits.")
+    basis: str = Field(description="Basis of the estimate.")
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
@@ -224,7 +232,7 @@ class VerifyRequest(ProblemRequest):
 
     gamma: PostedGamma
     arithmetic: Annotated[
-        Literal["float", "ball"],
+        Arithmetic,
         Field(description="Doubles with a proven error bound, or ball arithmetic: slower, and independent."),
     ] = "float"
 

@@ -1,18 +1,21 @@
-"""Fields that several requests share, and what each accepts.
+"""Fields that several requests share.
 
-Types are checked at the edge, strictly: ``false`` is no number and "11" is none in JSON, NaN and infinities are refused.
+Types are checked here, strictly: in JSON, ``false`` and "11" are not numbers; NaN and infinities are rejected.
 The ranges are only *described* here; the core checks them, with the same text for every way in.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 from api.errors.accepted import MAX_GAMMA_LENGTH
+from darrm_opt.design import solver as design
+from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import FORMS
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
@@ -22,6 +25,17 @@ EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.js
 def described(text: str, **range_: Any) -> Any:
     """Return a field with its description and the range that the core will check."""
     return Field(description=text, json_schema_extra=range_)
+
+
+def one_of(names: Collection[str]) -> AfterValidator:
+    """Return a validator that accepts the names of a registry."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(value)
+        return value
+
+    return AfterValidator(check)
 
 
 Voters = Annotated[int, described("Number of voters [voters].", minimum=1)]
@@ -74,16 +88,14 @@ ObjectiveText = Annotated[
     ),
 ]
 
-Shape = Annotated[
-    Literal["free", "monotone"], described("monotone: γ does not decrease with the majority; costs a little.")
-]
+Shape = Annotated[design.Shape, described("monotone: γ does not decrease with the majority; costs a little.")]
 
-Method = Annotated[
-    Literal["auto", "enumerate", "cuts"], described("How to solve, if it is not solved already: same answer.")
-]
+Method = Annotated[design.Method, described("How to solve, if it is not solved already: same answer.")]
 
 Backend = Annotated[
-    Literal["highs", "gurobi", "cvxpy"], described("Which solver, if it is not solved already: same answer.")
+    str,
+    one_of(BACKENDS),
+    described("Which solver, if it is not solved already: same answer.", enum=[*BACKENDS]),
 ]
 
 
@@ -107,10 +119,10 @@ def _split_names(value: Any, info: ValidationInfo) -> Any:
 
 
 InQueryNumbers = BeforeValidator(_split_numbers)
-"""Of a list of numbers, which a query writes with commas."""
+"""Validator of a list of numbers, which a query writes with commas."""
 
 InQueryWords = BeforeValidator(_split_names)
-"""Of a list of names, likewise."""
+"""Validator of a list of names, likewise."""
 
 _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
 
@@ -126,12 +138,12 @@ OptionalGamma = Annotated[_Entries | None, Field(description=_GAMMA)]
 
 
 class RequestModel(BaseModel):
-    """What comes in: strict, nothing unknown."""
+    """Base of requests: strict types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class AnswerModel(BaseModel):
-    """Plain data that leaves; a number that is not finite is a bug, and must not leave as null."""
+    """Base of answers: plain data; a number that is not finite is a bug, and must not leave as null."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""The forms of an answer, chosen by the Accept header: JSON; for tables also CSV and NumPy's npz.
+"""Formats of answers, chosen by the Accept header: JSON; for tables also CSV and NumPy's npz.
 
 CSV (RFC 4180) is the table itself, one header line, numbers with all their digits. npz holds the same columns as arrays,
 and the whole JSON answer as the text ``record``, so that nothing is lost: ``json.loads(str(numpy.load(file)["record"]))``.
@@ -24,14 +24,14 @@ CSV = "text/csv"
 NPZ = "application/x-npz"
 
 TABLES = (JSON, CSV, NPZ)
-"""The forms of an answer that is a table, the usual one first."""
+"""Media types of a table, the default first."""
 
 Columns = Mapping[str, Sequence[Any]]
 """A table by its columns; None is an empty cell."""
 
 
 def negotiate(accept: str, offered: Sequence[str] = TABLES) -> str:
-    """Return the form that an Accept header likes best, the earliest offered among equals.
+    """Return the media type that an Accept header prefers, the earliest offered among equals.
 
     Args:
         accept: the header (RFC 9110, 12.5.1); "" where there is none, which accepts anything.
@@ -66,7 +66,7 @@ def _range(part: str) -> tuple[str, float]:
 
 
 def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
-    """Return how much a form is liked: by the most specific range that covers it."""
+    """Return the quality of a media type: that of the most specific range that covers it."""
     for covering in (form, form.partition("/")[0] + "/*", "*/*"):
         found = [quality for name, quality in ranges if name == covering]
         if found:
@@ -75,7 +75,7 @@ def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
 
 
 def encode(answer: BaseModel, form: str, columns: Callable[[], Columns] | None = None) -> bytes:
-    """Return an answer in one of its forms.
+    """Return an answer encoded as one of its media types.
 
     Args:
         answer: what leaves, validated.
@@ -94,7 +94,7 @@ def encode(answer: BaseModel, form: str, columns: Callable[[], Columns] | None =
 def encoded_response(
     body: bytes, form: str, name: str = "answer", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the response that carries ``body``; a file to save, called ``name``, where it is no JSON."""
+    """Return the response with ``body``; unless it is JSON, as a file to save, called ``name``."""
     more = {"Vary": "Accept", **(headers or {})}
     if form != JSON:
         more["Content-Disposition"] = f'attachment; filename="darrm-{name}.{"csv" if form == CSV else "npz"}"'

@@ -1,4 +1,4 @@
-"""Jobs: work that can be waited for, watched and cancelled."""
+"""Jobs and batches, as requests and answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import PAGE_SIZE, Job
+from solver_cache.jobs import PAGE_SIZE, Job, State
 
 MAX_LISTED = 1000
 """Most jobs on one page."""
-
-JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 JobId = Annotated[
     str,
@@ -32,7 +30,7 @@ JobId = Annotated[
 class ListRequest(RequestModel):
     """Which jobs to list."""
 
-    state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
+    state: Annotated[State | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
         int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
     ] = PAGE_SIZE
@@ -42,7 +40,7 @@ class ListRequest(RequestModel):
 
 
 class PendingAnswer(AnswerModel):
-    """The answer is not there yet: a job works on it."""
+    """A pending answer: a job works on it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
@@ -51,12 +49,12 @@ class PendingAnswer(AnswerModel):
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
     nearest: GammaAnswer | None = Field(
-        description="The best kept γ whose guarantee implies the one that was asked, to be used meanwhile; null if none."
+        description="The best stored γ whose guarantee implies the one that was asked, for use until then; null if there is none."
     )
 
 
 class ProgressAnswer(AnswerModel):
-    """How far a solve is."""
+    """Progress of a solve."""
 
     round: int = Field(description="Rounds done.")
     rows: int = Field(description="Rows in the program.")
@@ -68,24 +66,24 @@ class ProgressAnswer(AnswerModel):
 
 
 class JobAnswer(AnswerModel):
-    """A job as it stands."""
+    """State of a job."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job, and content key of its γ.")
     kind: str = Field(description="What it does: gamma designs one γ.")
-    state: JobState = Field(description="queued, running, done, failed or cancelled.")
+    state: State = Field(description="queued, running, done, failed or cancelled.")
     problem: ProblemAnswer
     objective: str = Field(description="What is maximised.")
     shape: str = Field(description="free or monotone.")
-    attempts: int = Field(description="How often it was begun since it was submitted.", ge=0)
-    progress: ProgressAnswer | None = Field(description="How far it is; null before anything is known.")
+    attempts: int = Field(description="Attempts since it was submitted.", ge=0)
+    progress: ProgressAnswer | None = Field(description="Its progress; null before anything is known.")
     reason: str = Field(description="Why it failed, in words; else empty.")
     created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
     updated: str = Field(description="When it last changed (UTC, ISO 8601).")
     location: str = Field(description="Where this job is.")
     result: str = Field(description="Where its result is, or will be.")
-    events: str = Field(description="Where its progress is told as it happens (server-sent events).")
+    events: str = Field(description="Where its progress is streamed (server-sent events).")
 
 
 class JobsAnswer(AnswerModel):
@@ -96,16 +94,16 @@ class JobsAnswer(AnswerModel):
 
 
 def job_answer(job: Job) -> JobAnswer:
-    """Return a job as what leaves."""
-    asked = json.loads(job.request)
+    """Return the answer that describes a job."""
+    request = json.loads(job.request)
     here = f"/v1/jobs/{job.id}"
     return JobAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
-        problem=ProblemAnswer(**problem_record(problem_from_record(asked["problem"]))),
-        objective=asked["objective"],
-        shape=asked["shape"],
+        problem=ProblemAnswer(**problem_record(problem_from_record(request["problem"]))),
+        objective=request["objective"],
+        shape=request["shape"],
         attempts=job.attempts,
         progress=_progress_answer(job.progress),
         reason=job.reason,
@@ -118,8 +116,8 @@ def job_answer(job: Job) -> JobAnswer:
 
 
 def _progress_answer(text: str) -> ProgressAnswer | None:
-    told: Any = json.loads(text) if text else None
-    return None if told is None else ProgressAnswer(**told)
+    content: Any = json.loads(text) if text else None
+    return None if content is None else ProgressAnswer(**content)
 
 
 def _timestamp(seconds: float) -> str:
@@ -127,7 +125,7 @@ def _timestamp(seconds: float) -> str:
 
 
 class BatchRequest(RequestModel):
-    """Many problems in one request. Each is read by itself, so that one that is not valid spoils no other."""
+    """Many problems in one request. Each is validated by itself, so that an invalid one does not affect the others."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["REQUEST_EXAMPLES"]}]})
 

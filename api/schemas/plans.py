@@ -1,4 +1,4 @@
-"""What should be released, of all ways: the question and the plan."""
+"""Planning: which release mechanism to use, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PlanRequest(RequestModel):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
-    def question(self) -> DesignSpec:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:
@@ -92,7 +92,7 @@ class PlanRequest(RequestModel):
             raise FieldError("prior", err) from err
         return DesignRequest(
             K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
-        ).request()
+        ).spec()
 
 
 class OptionAnswer(AnswerModel):

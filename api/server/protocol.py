@@ -1,4 +1,4 @@
-"""The connection as an attacker sees it: what uvicorn's own protocol leaves open, closed.
+"""HTTP protocol with limits: bounds on connections, heads, and the time that a client may take.
 
 uvicorn's fast protocol (httptools) takes a head of any length, waits for it for ever, and waits for ever for a client
 that does not read its answer. `GuardedProtocol` bounds all three, and the number of connections. What goes on in time
@@ -15,10 +15,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from api.errors.problem_details import Rejection, retry_after
 
 BODY_GRACE_SECONDS = 5.0
-"""Seconds by which the application's own answer to a slow body may come later than its limit, before the cut."""
+"""Time after a body's limit for the application's own answer, before the connection is cut [s]."""
 
 MAX_TARGET_BYTES = 2**16 - 1
-"""Longest path and query that the parser can tell apart [bytes]; to it, a longer one is no HTTP."""
+"""Longest path and query that the parser accepts [bytes]; it takes a longer one for bad HTTP."""
 
 _USE_POST = "Send a long objective by POST."
 
@@ -26,7 +26,7 @@ _TARGET_TOO_LONG = f"Path and query may have {MAX_TARGET_BYTES} bytes together. 
 
 
 class ConnectionLimits(NamedTuple):
-    """What one connection, and all of a worker's together, may take.
+    """Limits of one connection, and of all connections of a worker.
 
     Attributes:
         connections: open at once.
@@ -42,11 +42,11 @@ class ConnectionLimits(NamedTuple):
 
 
 class _RejectedError(Exception):
-    """Stops the parser."""
+    """Exception that stops the parser."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """An HTTP/1.1 connection with limits, which ``config.limits`` names."""
+    """HTTP/1.1 connection with the limits of ``config.limits``."""
 
     def __init__(self, config: Any, *arguments: Any, **more: Any) -> None:
         super().__init__(config, *arguments, **more)
@@ -59,7 +59,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._denial: Rejection | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Take a connection, or refuse one too many."""
+        """Accept a connection, or reject one too many."""
         super().connection_made(transport)
         if len(self.connections) > self._limits.connections:
             self._deny(Rejection("busy", "Too many connections; try again later.", (retry_after(1),)))
@@ -67,7 +67,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._waiting = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers, and give up every request that was sent ahead: uvicorn tells the last one only."""
+        """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
         self._stop_waiting()
         self.resume_writing()
         for cycle in self._open:
@@ -75,7 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and see that the client keeps coming to an end."""
+        """Read data, and bound the time until the request is complete."""
         if self._is_over():
             return
         if self._waiting is not None and not self._in_message:  # the first byte of a connection's first request
@@ -118,28 +118,28 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what could not be parsed, or was refused while it was."""
+        """Answer a request that cannot be parsed, or was rejected during parsing."""
         self._deny(self._denial or Rejection("bad-request", msg, closing=True))
 
     def pause_writing(self) -> None:
-        """Wait for a client to read, but not for ever."""
+        """Wait for a client to read, for a limited time."""
         super().pause_writing()
         self._unread = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Write on."""
+        """Resume writing."""
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; cut it if there is an answer that nobody reads."""
+        """Close an idle connection; abort it if an answer stays unread."""
         super().timeout_keep_alive_handler()
         self._cut_later()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer as HTTP/1.1, in silence: anyone may ask for another protocol, and no package would change that."""
+        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package would change that."""
 
     def _is_over(self) -> bool:
         return self._denial is not None or self.transport.is_closing()
@@ -159,7 +159,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _deny(self, denial: Rejection) -> None:
-        """Say no and close, unless an answer to another request is under way; nothing more is read."""
+        """Reject and close, unless an answer to another request is under way; nothing more is read."""
         self._denial = denial
         self._stop_waiting()
         before = [cycle for cycle in self._open if not cycle.response_complete]
@@ -181,6 +181,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def _disconnect(cycle: RequestResponseCycle) -> None:
-    """Have the application take a request for one whose client is gone."""
+    """Tell the application that the client of a request has disconnected."""
     cycle.disconnected = True
     cycle.message_event.set()

@@ -1,4 +1,4 @@
-"""Listen, then serve: what cannot work is found out before anything else, and said plainly."""
+"""Start of the server: listen, check the settings, then serve; whatever cannot work is reported first, in plain words."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def prepare(listening: socket.socket, **instead: Any) -> Settings:
-    """Return the environment's settings, having seen that they can be served with at that socket.
+def prepare(listening: socket.socket, **overrides: Any) -> Settings:
+    """Return the environment's settings, checked for serving at that socket.
 
     Args:
         listening: where requests will come in.
-        instead: settings that were given otherwise, in place of the environment's.
+        overrides: settings that take precedence over the environment.
 
     Raises:
-        InvalidInput: a setting is not valid, or other machines could come in and nothing was said about keys.
+        InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an opt-out.
         KeysUnusable: the keys file cannot be read.
         CacheError: the cache cannot be used.
     """
@@ -67,7 +67,7 @@ def prepare(listening: socket.socket, **instead: Any) -> Settings:
     from api.settings import read_settings
     from solver_cache import open_store
 
-    settings = read_settings(**instead)
+    settings = read_settings(**overrides)
     host = listening.getsockname()[0]
     if settings.keys is not None:
         list_keys(settings.keys)
@@ -124,7 +124,7 @@ _NOT_STARTED = "The server did not start; its log says why."
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Have SIGTERM end the program as ctrl-C does: in order, whenever it comes, and with success."""
+    """Make SIGTERM end the program as ctrl-C does: gracefully, at any time, with success."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ def _interrupt(_: int, __: FrameType | None) -> NoReturn:
 
 @contextmanager
 def _shared_folder(settings: Settings) -> Iterator[Settings]:
-    """Make the folder that several workers share, and name it where they will look."""
+    """Create the folder that several workers share, and name it in the environment."""
     if settings.workers == 1:
         yield settings
         return

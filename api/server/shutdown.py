@@ -1,7 +1,7 @@
-"""Notice of the end: so that what waits (requests for a solve, streams of events) can end before the server does.
+"""Shutdown notice: requests that wait for a solve, and event streams, end before the server does.
 
-A server that stops waits for its open requests first and tells the application last. Those that wait for a solve or
-follow a job would hold it up to its deadline. So the application looks at the signal itself, whatever server it is in.
+A server that stops waits for its open requests first and tells the application last. Requests that wait for a solve or follow
+a job would delay it to its deadline. So the application watches for the signal itself, whatever server runs it.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from collections.abc import Iterator
 from types import FrameType
 
 KILL_SECONDS = 10.0
-"""Seconds after the deadline for open requests at which a process that is still there is ended from within."""
+"""Time after the deadline for open requests at which a process that is still there ends itself [s]."""
 
 
 class Shutdown:
-    """Whether the server has been told to stop. Made within the event loop."""
+    """Notice that the server was told to stop. Created within the event loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     @property
-    def begun(self) -> bool:
-        """Whether it has."""
+    def requested(self) -> bool:
+        """Whether the notice was given."""
         return self._event.is_set()
 
     async def wait(self) -> None:
-        """Return when it has been told."""
+        """Return when the notice is given."""
         await self._event.wait()
 
-    def begin(self) -> None:
-        """Tell it; from any thread."""
+    def request(self) -> None:
+        """Give the notice; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._loop.call_soon_threadsafe(self._event.set)
 
 
 @contextlib.contextmanager
-def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
-    """Have SIGTERM and SIGINT begin the stop, and then do what they did before.
+def watch_signals(shutdown: Shutdown, seconds: float) -> Iterator[None]:
+    """Make SIGTERM and SIGINT give the notice, and then do what they did before.
 
     Args:
-        stopping: what is told.
+        shutdown: the notice.
         seconds: how long open requests may still take [s]; `KILL_SECONDS` later the process is ended, hung or not.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -53,8 +53,8 @@ def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def told(number: int, frame: FrameType | None) -> None:
-        stopping.begin()
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        shutdown.request()
         _exit_after(seconds + KILL_SECONDS)
         then = before[signal.Signals(number)]
         if callable(then):
@@ -62,12 +62,12 @@ def watch_signals(stopping: Shutdown, seconds: float) -> Iterator[None]:
 
     handled = [number for number, handler in before.items() if callable(handler)]
     for number in handled:
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     try:
         yield
     finally:
         for number in handled:
-            if signal.getsignal(number) is told:
+            if signal.getsignal(number) is on_signal:
                 signal.signal(number, before[number])
 
 

@@ -1,8 +1,7 @@
-"""Several workers at one socket: started, replaced when one dies, and stopped in order.
+"""Workers: uvicorn with the application, alone or as several processes at one socket, which are supervised.
 
-uvicorn has a supervisor too. It asks each worker for a sign of life and kills one that is silent for some seconds, which
-is what a worker that has just been started on a busy machine is; and while it asks it hears no signal. This one waits
-for what happens: the end of a process, or a signal.
+uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of life
+(`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
 """
 
 from __future__ import annotations
@@ -39,32 +38,32 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("api.supervisor")
 
 RESTART_SECONDS = 1.0
-"""Least time between two starts of a worker in one place [s]: one that dies at once is not started in a frenzy."""
+"""Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
 
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
     """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
-    places = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
-    with _signal_pipe() as told:
+    slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
+    with _signal_pipe() as signalled:
         try:
-            for place in places:
-                place.start()
-            while told not in wait([told, *(place.process.sentinel for place in places)]):
-                for place in places:
-                    code = place.process.exitcode  # asked once: it may end between two questions
+            for slot in slots:
+                slot.start()
+            while signalled not in wait([signalled, *(slot.process.sentinel for slot in slots)]):
+                for slot in slots:
+                    code = slot.process.exitcode  # asked once: it may end between two questions
                     if code == STARTUP_FAILURE:
                         _LOG.error("a worker could not start; stopping")
                         return False
                     if code is not None:
-                        _LOG.warning("worker %s ended (%s) and is replaced", place.process.pid, code)
-                        place.start()
+                        _LOG.warning("worker %s ended (%s) and is replaced", slot.process.pid, code)
+                        slot.start()
             return True
         finally:
-            _stop_workers([place.process for place in places if place.begun], settings.stop_seconds + KILL_SECONDS)
+            _stop_workers([slot.process for slot in slots if slot.begun], settings.stop_seconds + KILL_SECONDS)
 
 
 class _WorkerSlot:
-    """One of the places for workers, and the worker that has it."""
+    """One worker slot and its present process."""
 
     process: SpawnProcess
 
@@ -74,11 +73,11 @@ class _WorkerSlot:
 
     @property
     def begun(self) -> bool:
-        """Whether there has been a worker yet."""
+        """Whether a worker was started in it."""
         return self._began > float("-inf")
 
     def start(self) -> None:
-        """Start a worker, a little later if the last one was started just now."""
+        """Start a worker, after a pause if the last one was started just now."""
         time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
         self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
         self.process.start()
@@ -86,7 +85,7 @@ class _WorkerSlot:
 
 
 def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
-    """Have the workers stop in order; those that are still there at the deadline are killed."""
+    """Stop the workers gracefully; those still alive at the deadline are killed."""
     deadline = time.monotonic() + seconds
     for process in processes:
         process.terminate()
@@ -101,18 +100,18 @@ def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
 @contextlib.contextmanager
 def _signal_pipe() -> Iterator[int]:
     """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+    signalled, writer = os.pipe()
+    os.set_blocking(writer, False)
     before = {
-        number: signal.signal(number, lambda *_: os.write(tell, b".")) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield told
+        yield signalled
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(told)
-        os.close(tell)
+        os.close(signalled)
+        os.close(writer)
 
 
 _LOG = logging.getLogger("api.worker")
@@ -123,13 +122,13 @@ class WorkerConfig(uvicorn.Config):
 
     def __init__(self, settings: Settings, **more: Any) -> None:
         self.limits = ConnectionLimits(
-            settings.connections, settings.head_bytes, settings.head_seconds, settings.body_seconds
+            settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
         )
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
 
 def worker_config(settings: Settings) -> WorkerConfig:
-    """Return how to run the application.
+    """Return uvicorn's configuration for a worker.
 
     uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop the connections
     that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
@@ -142,15 +141,15 @@ def worker_config(settings: Settings) -> WorkerConfig:
         lifespan="on",
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_keep_alive=settings.idle_seconds,
         timeout_graceful_shutdown=settings.stop_seconds,
     )
 
 
 def run_worker(settings: Settings, listening: socket.socket) -> None:
-    """Serve at a socket until a signal says otherwise: the whole life of a worker, or of a server that has none.
+    """Serve at a socket until a signal: the whole life of a worker, or of a server that has only one.
 
     Raises:
         SystemExit: the application did not start.
@@ -164,7 +163,7 @@ def run_worker(settings: Settings, listening: socket.socket) -> None:
 
 
 def create_worker_app(settings: Settings) -> FastAPI:
-    """Return the application of a worker, which stops in order when the process that started it is gone.
+    """Return the application of a worker, which stops gracefully when its parent process is gone.
 
     Raises:
         SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.

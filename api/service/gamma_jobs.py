@@ -1,7 +1,7 @@
-"""Jobs of the kind "gamma": done by a solver process, kept in the store, and read from there.
+"""γ job handler: jobs of the kind "gamma" are solved by a process of the pool, stored, and read back.
 
-An optimal answer is kept once, in the store's table of answers, and its job only says so. One that was cut short by the
-time limit is private all the same, and is the result of its job, but no key's answer. Whatever is read is proved again.
+An optimal answer is stored once, in the store's table of answers, and its job only says so. One that the time limit cut
+short is private all the same: it is the result of its job, but not the answer of its key. Whatever is read is proved again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from api.service.job_events import RunInThread
 from api.service.job_worker import ProgressCallback
 from api.service.repository import save_record
 from api.settings import Settings
-from api.tasks.design import design_gamma, recheck, request_of
+from api.tasks.design import DesignTask, design_gamma, recheck_record
 from darrm_opt.design.program import Status
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.record import solution_record
@@ -30,81 +30,71 @@ GAMMA_JOB = "gamma"
 """The kind of job that designs one γ; its id is the id of the answer."""
 
 GRACE_SECONDS = 30.0
-"""A process that has not returned so long after twice its time limit [s] is beyond hope: the limit is checked between
-steps, and the last of them proves what was found."""
+"""A process that has not returned this long after twice its time limit is stuck [s]: the limit is checked between steps,
+and the last of them proves what was found."""
 
 
 class GammaJobHandler:
-    """Designs, keeps and recalls γ.
+    """Handler of γ jobs: designs, stores and loads γ.
 
     Args:
-        store: where answers are kept.
+        store: of answers.
         settings: the time limit.
-        apart: how a blocking call is made.
+        run_in_thread: how a blocking call is made.
         solvers: the processes that solve.
     """
 
-    def __init__(self, store: Store, settings: Settings, apart: RunInThread, solvers: ProcessPool) -> None:
-        self._store, self._settings, self._apart, self._solvers = store, settings, apart, solvers
+    def __init__(self, store: Store, settings: Settings, run_in_thread: RunInThread, solvers: ProcessPool) -> None:
+        self._store, self._settings, self._solvers = store, settings, solvers
+        self._run_in_thread = run_in_thread
 
-    async def recalled(self, request: DesignSpec) -> dict[str, Any] | None:
-        """Return the kept answer to a request, proved again, or None."""
-        solution = await self._apart(recall, request, self._store)
+    async def load(self, request: DesignSpec) -> dict[str, Any] | None:
+        """Return the stored answer to a request, proved again, or None."""
+        solution = await self._run_in_thread(recall, request, self._store)
         return None if solution is None else _with_id(solution_record(solution), request, cached=True)
 
-    async def do(self, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
-        """Do a job of kind `GAMMA_JOB`; return its result, and the answer for those who wait."""
-        asked = json.loads(job.request)
-        request, limit = request_of(asked), self._settings.time_limit
-        kept_already = await self.recalled(request) if job.attempts > 1 else None
-        if kept_already is not None:  # whoever had it before died between keeping the answer and saying so
-            return canonical_json({"kept": True}), kept_already
+    async def handle(self, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
+        """Do a job; return its result as JSON, and the answer for those who wait in this process."""
+        task, limit = DesignTask.from_json(job.request), self._settings.time_limit
+        stored = await self.load(task.spec) if job.attempts > 1 else None
+        if stored is not None:  # the previous worker died after storing the answer and before finishing the job
+            return canonical_json({"kept": True}), stored
         with metrics.track_solve() as solved:
             found = await self._solvers.run(
-                design_gamma, {**asked, "time_limit": limit}, time_limit=2 * limit + GRACE_SECONDS, progress=progress
+                design_gamma, (task, limit), time_limit=2 * limit + GRACE_SECONDS, progress=progress
             )
             record, trouble = found["record"], found["doubt"]
             solved(record["method"], record["status"])
         kept = False
         if trouble:
-            _LOG.error("the answer to %s does not pass its own check: %s", job.id, trouble)
+            _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
         elif Status(record["status"]).settled:
-            record, kept, trouble = await self._apart(save_record, request, record, self._store)
-        answer = _with_id(record, request, cached=False)
+            record, kept, trouble = await self._run_in_thread(save_record, task.spec, record, self._store)
+        answer = _with_id(record, task.spec, cached=False)
         if kept:
             return canonical_json({"kept": True}), answer
         return canonical_json({"kept": False, "record": record, "time_limit": limit, "trouble": trouble}), answer
 
-    async def result(self, job: Job) -> dict[str, Any] | None:
-        """Return what came of a job that is done, proved again; None if that is no longer there or of use."""
-        asked = json.loads(job.request)
-        request = request_of(asked)
+    async def load_result(self, job: Job) -> dict[str, Any] | None:
+        """Return the result of a finished job, proved again; None if it is gone or a longer time limit would better it."""
+        task = DesignTask.from_json(job.request)
         try:
-            told = json.loads(job.result)
-            if told["kept"]:
-                return await self.recalled(request)
-            record = told["record"]
-            if not Status(record["status"]).settled and told["time_limit"] < self._settings.time_limit:
+            content = json.loads(job.result)
+            if content["kept"]:
+                return await self.load(task.spec)
+            record = content["record"]
+            if not Status(record["status"]).settled and content["time_limit"] < self._settings.time_limit:
                 return None
-            again = await self._apart(recheck, {"asked": asked, "record": record}, _ignore_progress)
-        except (
-            ArithmeticError,
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as err:  # anyone may have written it
-            _LOG.warning("the result of job %s cannot be read: %s", job.id, err)
+            proved = await self._run_in_thread(recheck_record, record, task)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+            # whoever can write to the database can write anything here
+            _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
             return None
-        if again is None:
-            _LOG.warning("the result of job %s is not what was asked, and is not used", job.id)
+        if proved is None:
+            _LOG.warning("job %s: its result does not answer its request and is not used", job.id)
             return None
-        return _with_id(again, request, cached=False)
+        return _with_id(proved, task.spec, cached=False)
 
 
 def _with_id(record: dict[str, Any], request: DesignSpec, *, cached: bool) -> dict[str, Any]:
     return {"id": request.key, "cached": cached, "nearest": None, **record}
-
-
-def _ignore_progress(_content: Any) -> None:
-    """Report to nobody."""

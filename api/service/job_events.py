@@ -1,7 +1,8 @@
-"""Where jobs stand, for everyone in this process who waits for one or watches one.
+"""Job events: the latest state of each job, for everyone in this process who waits for it or follows it.
 
-Only the latest is kept of each job: whoever is slow misses what was in between, and one who went away costs nothing. Jobs
-done here are posted by who does them; the others are looked up, all in one sweep, as long as somebody follows them.
+Only the latest state of a job is held: a slow subscriber misses the states in between, and one that went away costs
+nothing. Jobs done in this process are published by the worker; the others are polled, all in one sweep, as long as somebody
+follows them.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from solver_cache.jobs import Job, Jobs
 _LOG = logging.getLogger("api.jobs")
 
 POLL_SECONDS = 0.2
-"""Least time between two sweeps [s]; a long one is followed by a pause three times as long."""
+"""Shortest pause between two sweeps [s]; a long sweep is followed by a pause three times as long."""
 
 RunInThread = Callable[..., Awaitable[Any]]
-"""``await apart(function, *arguments)``: a blocking call, made in a thread."""
+"""``await run_in_thread(function, *arguments)``: a blocking call, made in a thread."""
 
 
 @dataclass(frozen=True)
 class JobUpdate:
-    """A job, and what this process knows beyond what is kept.
+    """A state of a job, and what this process knows beyond what is stored.
 
     Attributes:
-        job: as it stands.
-        answer: what came of it, if it was done here; None if it must be read.
-        error: what it failed with, if it was here.
+        job: the job in that state.
+        answer: its answer, if it was done in this process; None if it must be read.
+        error: the error it failed with, if in this process.
     """
 
     job: Job
@@ -43,101 +44,101 @@ class JobUpdate:
 
 @dataclass
 class _Topic:
-    """One job that is followed."""
+    """One job with subscribers."""
 
-    news: JobUpdate
-    followers: int = 0
+    latest: JobUpdate
+    subscribers: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def post(self, news: JobUpdate) -> None:
-        self.news = news
+    def publish(self, update: JobUpdate) -> None:
+        self.latest = update
         self.changed.set()
         self.changed = asyncio.Event()
 
 
 class JobEvents:
-    """The jobs that somebody follows.
+    """Publisher and subscribers of jobs.
 
     Args:
-        jobs: where they are kept.
-        apart: how a blocking call is made.
+        jobs: the stored jobs.
+        run_in_thread: how a blocking call is made.
 
     Attributes:
-        here: ids of the jobs that this process does, and posts itself.
+        local: ids of the jobs that this process does, and publishes itself.
     """
 
-    def __init__(self, jobs: Jobs, apart: RunInThread) -> None:
-        self._jobs, self._apart = jobs, apart
-        self.here: set[str] = set()
+    def __init__(self, jobs: Jobs, run_in_thread: RunInThread) -> None:
+        self._jobs, self._run_in_thread = jobs, run_in_thread
+        self.local: set[str] = set()
         self._topics: dict[str, _Topic] = {}
-        self._sweeping: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
-    def post(self, job: Job, answer: Any = None, error: Exception | None = None) -> None:
-        """Tell whoever follows the job."""
+    def publish(self, job: Job, answer: Any = None, error: Exception | None = None) -> None:
+        """Send a job's new state to its subscribers."""
         topic = self._topics.get(job.id)
         if topic is not None:
-            topic.post(JobUpdate(job, answer, error))
+            topic.publish(JobUpdate(job, answer, error))
 
-    async def over(self, job: Job, patience: float | None) -> JobUpdate:
-        """Return the job once it is over, or as it stands after ``patience`` seconds (None: for ever)."""
+    async def wait(self, job: Job, seconds: float | None) -> JobUpdate:
+        """Return the job once it is finished, or in its state after ``seconds`` (None: no limit)."""
         latest = JobUpdate(job)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                async for news in self.follow(job):
-                    latest = news
+            async with asyncio.timeout(seconds):
+                async for update in self.subscribe(job):
+                    latest = update
         return latest
 
-    async def follow(self, job: Job) -> AsyncGenerator[JobUpdate]:
-        """Yield the job as it stands, then whenever it has changed, until it is over."""
+    async def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
+        """Yield the job in its present state, then whenever it changes, until it is finished."""
         with self._topic(job) as topic:
             while True:
-                news, changed = topic.news, topic.changed
-                yield news
-                if news.job.over:
+                latest, changed = topic.latest, topic.changed
+                yield latest
+                if latest.job.over:
                     return
                 await changed.wait()
 
     def close(self, error: Exception) -> None:
-        """Tell everyone who still waits that nothing more will come."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        """Fail every unfinished job for its subscribers: no more updates will come."""
+        if self._polling is not None:
+            self._polling.cancel()
         for topic in self._topics.values():
-            if not topic.news.job.over:
-                topic.post(JobUpdate(replace(topic.news.job, state="failed", reason=str(error)), error=error))
+            if not topic.latest.job.over:
+                topic.publish(JobUpdate(replace(topic.latest.job, state="failed", reason=str(error)), error=error))
 
     @contextlib.contextmanager
     def _topic(self, job: Job) -> Iterator[_Topic]:
         topic = self._topics.setdefault(job.id, _Topic(JobUpdate(job)))
-        if topic.news.job.over and topic.news.job.updated < job.updated:
-            topic.post(JobUpdate(job))  # it was submitted again
-        topic.followers += 1
-        if self._sweeping is None or self._sweeping.done():
-            self._sweeping = asyncio.create_task(self._sweep())
+        if topic.latest.job.over and topic.latest.job.updated < job.updated:
+            topic.publish(JobUpdate(job))  # it was submitted again
+        topic.subscribers += 1
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
         try:
             yield topic
         finally:
-            topic.followers -= 1
-            if topic.followers == 0 and self._topics.get(job.id) is topic:
+            topic.subscribers -= 1
+            if topic.subscribers == 0 and self._topics.get(job.id) is topic:
                 del self._topics[job.id]
 
-    async def _sweep(self) -> None:
+    async def _poll(self) -> None:
         """Look up the jobs that are followed here and done elsewhere, while there are any."""
         while self._topics:
             began = time.monotonic()
-            wanted = [name for name, topic in self._topics.items() if not (topic.news.job.over or name in self.here)]
+            wanted = [id_ for id_, topic in self._topics.items() if not (topic.latest.job.over or id_ in self.local)]
             try:
-                found = await self._apart(self._look_up, wanted) if wanted else {}
+                found = await self._run_in_thread(self._look_up, wanted) if wanted else {}
             except CacheError as err:
-                _LOG.warning("cannot see how jobs stand: %s", err)
+                _LOG.warning("cannot look up jobs: %s", err)
                 found = {}
-            for name, job in found.items():
-                topic = self._topics.get(name)
-                if topic is None or name in self.here or topic.news.job.over:
+            for id_, job in found.items():
+                topic = self._topics.get(id_)
+                if topic is None or id_ in self.local or topic.latest.job.over:
                     continue
-                stands = job or replace(topic.news.job, state="failed", reason="The job is no longer kept.")
-                if stands != topic.news.job:
-                    topic.post(JobUpdate(stands))
+                state = job or replace(topic.latest.job, state="failed", reason="The job is no longer stored.")
+                if state != topic.latest.job:
+                    topic.publish(JobUpdate(state))
             await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - began)))
 
     def _look_up(self, ids: list[str]) -> dict[str, Job | None]:
-        return {name: self._jobs.get(name) for name in ids}
+        return {id_: self._jobs.get(id_) for id_ in ids}

@@ -1,4 +1,4 @@
-"""Reading and writing answers in the store, one blocking call each: for a thread."""
+"""Repository of answers: load and save records in the store, one blocking call each, for use in a thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("api")
 
 
 def load_record(key: str, store: Store) -> dict[str, Any] | None:
-    """Return the record kept under ``key``, its γ proved private again for its own problem; None if there is none.
+    """Return the record stored under ``key``, its γ proved private again for its own problem; None if there is none.
 
     Raises:
         CacheError: the store cannot be read.
@@ -35,16 +35,16 @@ def load_record(key: str, store: Store) -> dict[str, Any] | None:
 
 
 def load_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str, Any] | None]:
-    """Return the kept records that answer requests, proved again, None where there is none; raises as `load_record`."""
+    """Return the stored records that answer requests, proved again, or None for each; raises as `load_record`."""
     solutions = [recall(request, store) for request in requests]
     return [None if solution is None else solution_record(solution) for solution in solutions]
 
 
 def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
-    """Keep an optimal answer that its solver process has examined; return the one that then stands, and whether it does.
+    """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
 
-    A bad row that stood in its place is replaced; a good one stays, and is what is returned. The third value says why the
-    answer is not kept, in words, which is logged as well; usually it is empty.
+    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer was
+    not stored, which is logged as well; usually it is empty.
     """
     try:
         seen = store.get(request.key)
@@ -62,14 +62,14 @@ def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tu
 
 
 def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
-    """Keep those new answers that solving again would not better, as `save_record` does; whether it succeeds changes no answer given now."""
+    """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
     for request, record in answers:
         if Status(record["status"]).settled:
             save_record(request, record, store)
 
 
 def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
-    """Return the best kept answer whose guarantee implies the one that is asked, named and labelled; None if none is.
+    """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none.
 
     Raises:
         CacheError: the store cannot be read.
@@ -81,5 +81,5 @@ def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
 
 
 def has_record(key: str, store: Store) -> bool:
-    """Whether something is kept under ``key``, unexamined; raises as `load_record`."""
+    """Tell whether a row is stored under ``key``, without proving it; raises as `load_record`."""
     return store.get(key) is not None

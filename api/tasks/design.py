@@ -1,111 +1,137 @@
-"""The solve, as a task for a solver process: plain data in, plain data out, progress on the way.
+"""γ design in a process of the pool: the task as one typed value, and the functions that solve, re-check and certify.
 
 The process opens no store. It proves what it found once more, the way the store does when it reads, so that its parent
-can keep the answer without spending seconds on a proof of its own.
+can store the answer without spending seconds on a proof of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, cast
 
 from api.process_pool.task_loop import Report
+from darrm_opt.design.certificate import verify
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution
-from darrm_opt.design.solver import solve
-from darrm_opt.design_spec import DesignSpec
+from darrm_opt.design.solver import Method, solve
+from darrm_opt.design_spec import DesignSpec, canonical_json
+from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
 from solver_cache.validate import validate
 
 
-def gamma_argument(request: DesignSpec, method: str, backend: str) -> dict[str, Any]:
-    """Return what `design_gamma` is asked, but for the time limit; kept with the job."""
-    return {
-        "problem": problem_record(request.problem),
-        "objective": str(request.objective),
-        "shape": request.shape,
-        "method": method,
-        "backend": backend,
-    }
+@dataclass(frozen=True)
+class DesignTask:
+    """One γ to design: the same value from the route, through the job, to the process that solves it.
 
-
-def request_of(argument: dict[str, Any]) -> DesignSpec:
-    """Return the request of which `gamma_argument` made an argument.
-
-    Raises:
-        InvalidInput: it is no such argument.
+    Attributes:
+        spec: what the answer depends on; its key is the id of the job and of the answer.
+        method: how to solve, "auto", "enumerate" or "cuts".
+        backend: the solver.
     """
-    return DesignSpec(problem_from_record(argument["problem"]), argument["objective"], argument["shape"])
+
+    spec: DesignSpec
+    method: Method
+    backend: str
+
+    @property
+    def key(self) -> str:
+        """The id of the job and of its answer."""
+        return self.spec.key
+
+    def to_json(self) -> str:
+        """Return the task as canonical JSON, the form that is stored with the job."""
+        return canonical_json(
+            {
+                "problem": problem_record(self.spec.problem),
+                "objective": str(self.spec.objective),
+                "shape": self.spec.shape,
+                "method": self.method,
+                "backend": self.backend,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the task that `to_json` wrote.
+
+        Raises:
+            InvalidInput: a value is out of its range.
+            LookupError, ValueError: it is no such text.
+        """
+        content = json.loads(text)
+        spec = DesignSpec(problem_from_record(content["problem"]), content["objective"], content["shape"])
+        return cls(spec, cast("Method", content["method"]), content["backend"])
 
 
-def design_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Design γ_opt.
 
     Args:
-        argument: of `gamma_argument`, and "time_limit" [s].
-        report: told `progress_to_dict` after every round.
+        argument: the task and its time limit [s].
+        report: called with `progress_to_dict` after every round.
 
     Returns:
-        "record", of the certified solution; and "doubt", why the store would not believe it, in words: empty unless
+        "record", of the certified solution; and "doubt", the reason why the store would reject it: empty unless
         something is wrong with this program.
     """
-    request = request_of(argument)
+    task, time_limit = argument
+    spec = task.spec
     solution = solve(
-        request.problem,
-        request.objective,
-        request.shape,
-        argument["method"],
-        argument["backend"],
-        time_limit=argument["time_limit"],
-        progress=lambda told: report(progress_to_dict(told)),
+        spec.problem,
+        spec.objective,
+        spec.shape,
+        task.method,
+        task.backend,
+        time_limit=time_limit,
+        progress=lambda progress: report(progress_to_dict(progress)),
     )
-    return {"record": solution_record(solution), "doubt": validated(solution, request)[1]}
+    return {"record": solution_record(solution), "doubt": recheck(solution, spec)[1]}
 
 
-def recheck(argument: dict[str, Any], report: Report) -> dict[str, Any] | None:
-    """Return the "record" of an answer to the "asked" argument of `design_gamma`, proved again; None if it is no such answer.
+def recheck(solution: Solution, request: DesignSpec) -> tuple[Solution | None, str]:
+    """Prove a solution again as the store does when it reads one, whatever its status.
 
-    For an answer that was cut short, which no store keeps, as well.
+    Returns:
+        the solution under the new certificate, None if it does not answer the request; and the reason then.
     """
-    report(None)
-    solution, _ = validated(solution_from_record(argument["record"]), request_of(argument["asked"]))
-    return None if solution is None else solution_record(solution)
-
-
-def progress_to_dict(told: Progress) -> dict[str, Any]:
-    """Return a report as plain data."""
-    return {
-        "round": told.round,
-        "rows": told.rows,
-        "utility": told.utility,
-        "upper_bound": told.upper_bound,
-        "gap": max(0.0, told.upper_bound - told.utility),
-        "violation": told.violation,
-        "seconds": told.seconds,
-    }
-
-
-def validated(solution: Solution, request: DesignSpec) -> tuple[Solution | None, str]:
-    """Examine a solution as one that is read from a store, whatever its status; return it under the new certificate."""
     found = validate(row_of(replace(solution, status=Status.OPTIMAL)), request)
     return None if found.solution is None else replace(found.solution, status=solution.status), found.reason
 
 
-def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return the certificate of ``gamma`` for ``problem``, by ``arithmetic``; raises where it is not private."""
-    from darrm_opt.design.certificate import verify
+def recheck_record(record: dict[str, Any], task: DesignTask) -> dict[str, Any] | None:
+    """Return the record of an answer to a task, proved again; None if it is no such answer.
 
+    Also for an answer that the time limit cut short, which no store holds.
+    """
+    solution, _ = recheck(solution_from_record(record), task.spec)
+    return None if solution is None else solution_record(solution)
+
+
+def progress_to_dict(progress: Progress) -> dict[str, Any]:
+    """Return the progress of a solve as plain data."""
+    return {
+        "round": progress.round,
+        "rows": progress.rows,
+        "utility": progress.utility,
+        "upper_bound": progress.upper_bound,
+        "gap": max(0.0, progress.upper_bound - progress.utility),
+        "violation": progress.violation,
+        "seconds": progress.seconds,
+    }
+
+
+def certify(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the certificate of ``gamma`` for ``problem``, by ``arithmetic``; raises if it is not private."""
     report(None)
     problem = problem_from_record(argument["problem"])
     return asdict(verify(problem, argument["gamma"], arithmetic=argument["arithmetic"]))
 
 
 def solve_smallest(_: Any, report: Report) -> float:
-    """Return γ(1) of three voters with m = 1, whose optimum is known, |2/3 − 1| = 1/3: solved, proved, in a solver process."""
-    from darrm_opt.design.solver import solve
-    from darrm_opt.problem import Problem
-
+    """Return γ(1) of three voters with m = 1, whose optimum is known, |2/3 − 1| = 1/3: shows that the solver works."""
     report(None)
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
 
@@ -136,7 +162,7 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
             solved, rows = solve_warm(
                 problems[i], goal, argument["shape"], rows=rows, backend=argument["backend"], time_limit=left
             )
-            solutions[i], doubts[i] = solved, validated(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
+            solutions[i], doubts[i] = solved, recheck(solved, DesignSpec(problems[i], goal, argument["shape"]))[1]
     found = [solution for solution in solutions if solution is not None]
     averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}

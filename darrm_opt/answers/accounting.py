@@ -1,4 +1,4 @@
-"""What many releases cost, as plain data: {method: {"epsilon", "delta"}}, a refusal where there is none."""
+"""Composition, comparison and planning of releases: their tasks, and their results as plain data."""
 
 from __future__ import annotations
 

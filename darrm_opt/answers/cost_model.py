@@ -1,4 +1,4 @@
-"""What a design would cost, before anything is solved.
+"""Cost model: expected time of a design, a comparison or a plan, before anything is solved.
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
@@ -39,12 +39,12 @@ ROW_SECONDS = 5e-7
 """Time for one enumerated row and voter [s]."""
 
 BASIS = "A fit to measured solves of up to 201 voters: right within a factor of 2 mostly, of 10 almost always."
-"""What a reader should know of the expectation."""
+"""Accuracy of the estimate, for its readers."""
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a solve would cost.
+    """Expected cost of a solve.
 
     Attributes:
         constraints: size of the permutation-reduced constraint set [rows].
@@ -60,7 +60,7 @@ class CostEstimate:
 
 
 def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
-    """Return what the design would cost; nothing is solved.
+    """Return the expected cost of a design; nothing is solved.
 
     Args:
         request: what is asked.
@@ -118,28 +118,28 @@ def _scenario_seconds(request: DesignSpec) -> float:
 
 
 PLAN_SOLVES = 60
-"""About how many γ a plan designs until its budget is met."""
+"""Approximate number of γ that a plan designs."""
 
 PLAN_QUERY_SECONDS = 0.03
-"""Time that the accounts of a plan take for one query more [s], up to `MAX_PLAN_QUERIES`, from where on they are coarser."""
+"""Time of a plan's accounts for each query [s], up to `MAX_PLAN_QUERIES`, beyond which they are coarser."""
 
 MAX_PLAN_QUERIES = 1000
 """Queries beyond which a plan takes no longer."""
 
 
 def plan_seconds(of_a_solve: float, queries: int) -> float:
-    """Return about how long a plan takes [s], from how long one solve does."""
+    """Return the expected time of a plan [s], from that of one solve."""
     return PLAN_SOLVES * of_a_solve + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES)
 
 
 COMPARISON_SOLVES = 25
-"""About how many γ a comparison designs until its budget is met."""
+"""Approximate number of γ that a comparison designs."""
 
 SUBSAMPLED_COMPARISON_SOLVES = 100
-"""What that comes to where every account is an average over the voters that a record reaches."""
+"""The same where voters are subsampled, so that every account is an average over affected voters."""
 
 COMPARISON_ACCOUNTS = 50
-"""About how many accounts a comparison computes."""
+"""Approximate number of accounts that a comparison computes."""
 
 ACCOUNT_RELEASE_SECONDS = 3e-4
 """Time for one release in one account, where a record affects a fixed number of voters [s]."""
@@ -149,7 +149,7 @@ SUBSAMPLED_RELEASE_SECONDS = 2e-4
 
 
 def comparison_account_seconds(problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any]) -> float:
-    """Return about how long the accounts of a comparison take [s]; they grow with the releases.
+    """Return the expected time of a comparison's accounts [s]; it grows with the releases.
 
     Raises:
         TooMuchWork: it is refused anyway.

@@ -1,4 +1,4 @@
-"""Error curves as plain data: γ_opt beside the baselines, over p or over the allowance m."""
+"""Curves as plain data: errors of γ_opt and the baselines over p or m, privacy profiles, trade-offs; and their tasks."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def _average_errors(noise: NoiseFunction, objective: AnyObjective) -> dict[str, 
 
 
 PROFILE_WIDTH = 1.5
-"""A profile reaches this far beyond the target ε, unless told which ε to show."""
+"""Largest ε of a profile as a multiple of the target ε, by default."""
 
 MIN_PROFILE_EPSILON = 1e-3
-"""And at least to this [nats], where the target is (nearly) 0."""
+"""Least target ε that this multiple is taken of [nats], where the target is (nearly) 0."""
 
 
 def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -30,10 +30,10 @@ ROOT = HERE.parent.parent
 
 BOUNDS = {
     "DARRM_CACHE_URL": "memory",
-    "DARRM_MOST_VOTERS": "9",
-    "DARRM_BATCH_LENGTH": "5",
+    "DARRM_MAX_VOTERS": "9",
+    "DARRM_MAX_BATCH": "5",
     "DARRM_TIME_LIMIT": "5",
-    "DARRM_PATIENCE": "5",
+    "DARRM_WAIT_SECONDS": "5",
     "DARRM_SOLVERS": "1",
     "DARRM_RATE": "0",
     "DARRM_BURST": "1000000",

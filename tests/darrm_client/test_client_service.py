@@ -35,7 +35,7 @@ MOST_VOTERS = 301
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("service") / "cache.sqlite"
-    settings = Settings(cache_url=f"sqlite:///{place}", most_voters=MOST_VOTERS, solvers=1, patience=0.2)
+    settings = Settings(cache_url=f"sqlite:///{place}", max_voters=MOST_VOTERS, solvers=1, wait_seconds=0.2)
     with serving(create_app(settings)) as url:
         yield url
 
@@ -127,7 +127,7 @@ def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
 
 def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
-    app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1, patience=60))
+    app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1, wait_seconds=60))
     with serving(app) as place, DarrmClient(place, timeout=60) as client:
         asked = client.gamma(PROBLEM)
         with DarrmClient(path.as_uri()) as beside:  # while it is served

@@ -227,7 +227,7 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
-    process = begin("serve", "--port", "0", "--json", DARRM_PATIENCE="60")
+    process = begin("serve", "--port", "0", "--json", DARRM_WAIT_SECONDS="60")
     assert process.stdout is not None
     url = json.loads(process.stdout.readline())["url"]
     answer = fetched(f"{url}/v1/gamma?K=5&m=2&epsilon=0.5")
@@ -280,10 +280,10 @@ def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
 
 
 def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DARRM_MOST_VOTERS", "many")
+    monkeypatch.setenv("DARRM_MAX_VOTERS", "many")
     result = run("serve", "--port", "0")
     assert result.exit_code == ExitCode.BAD_INPUT
-    assert result.stderr.startswith("Error: DARRM_MOST_VOTERS: 'many' is not valid: expected ")
+    assert result.stderr.startswith("Error: DARRM_MAX_VOTERS: 'many' is not valid: expected ")
 
 
 # ------------------------------------------------------------------------------------------ make run

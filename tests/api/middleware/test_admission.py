@@ -218,7 +218,7 @@ def passed(
     return sent[0]["status"], told, sent[1]["body"]
 
 
-SETTINGS = Settings(cache_url="memory", body_bytes=1024, rate=0)
+SETTINGS = Settings(cache_url="memory", max_body_bytes=1024, rate=0)
 
 
 def detail_of(answer: tuple[int, dict[str, str], bytes]) -> str:
@@ -264,7 +264,7 @@ def test_a_slow_body_is_not_waited_for() -> None:
 
 
 def test_a_slow_body_takes_no_place_among_those_that_are_answered() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"at_once": 1}))
+    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
     slow = threading.Thread(target=passed, args=(gate, "/v1/gamma", [b"x", 0.5, b"x"]), kwargs={"content_length": "2"})
     slow.start()
     assert passed(gate)[0] == 200
@@ -282,11 +282,11 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
                 thread.join()
         await echo(scope, receive, send)
 
-    gate = AdmissionMiddleware(nested, SETTINGS.model_copy(update={"at_once": 1}))
+    gate = AdmissionMiddleware(nested, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
     assert passed(gate)[0] == 200
     assert [answer[0] for answer in inner] == [503, 200, 200]  # whoever watches the server must see it, busy or not
     assert inner[0][1]["retry-after"] == "1"
-    assert detail_of(inner[0]) == "As many requests as can be are being answered."
+    assert detail_of(inner[0]) == "The server is answering as many requests as it can."
     assert passed(gate, "/v1/other")[0] == 200  # and the place is free again
 
 

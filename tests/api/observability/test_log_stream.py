@@ -42,7 +42,7 @@ def test_lines_arrive_whole_and_in_order() -> None:
 
 def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
     out, into = os.pipe()
-    lines = LogStream(into, told, most=50)
+    lines = LogStream(into, told, max_lines=50)
     line = "x" * (PIPE_BUF - 1) + "\n"
     began, written = time.monotonic(), 0
     while time.monotonic() - began < 0.5 or written < 500:  # the pipe holds 16 of them, the queue 50

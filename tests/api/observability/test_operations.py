@@ -53,19 +53,19 @@ def test_what_is_solved_has_a_known_answer() -> None:
     assert solve_smallest(None, lambda _: None) == pytest.approx(1 / 3, abs=1e-12)
 
 
-class Desk:
-    """Stands in for a desk: a store, and what a solve comes to."""
+class FakeService:
+    """Stands in for a service: a store, and what a solve comes to."""
 
     def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
         self.store, self._solved = store, solved
         self.settings = SETTINGS.model_copy(update={"ready_seconds": 0.0, **settings})
-        self.pools = {"errands": SimpleNamespace(size=1, busy=1, tasks=1)}
+        self.pools = {"compute": SimpleNamespace(size=1, busy=1, tasks=1)}
         self.asked = 0
 
-    async def apart(self, work: Any, *arguments: Any) -> Any:
+    async def run_in_thread(self, work: Any, *arguments: Any) -> Any:
         return await asyncio.to_thread(work, *arguments)
 
-    async def perform(self, _task: Any, _argument: Any) -> Any:
+    async def compute(self, _task: Any, _argument: Any) -> Any:
         self.asked += 1
         await asyncio.sleep(0)
         if isinstance(self._solved, Exception):
@@ -78,8 +78,8 @@ class Broken(MemoryStore):
         raise CacheError("postgresql://secret/place", "gone, nowhere to be found", "")
 
 
-def looked(desk: Desk) -> dict[str, str]:
-    return asyncio.run(ReadinessCheck(desk).look())  # type: ignore[arg-type]  # as much of a desk as is needed
+def checked(service: FakeService) -> dict[str, str]:
+    return asyncio.run(ReadinessCheck(service).check())  # type: ignore[arg-type]  # as much of a service as is needed
 
 
 @pytest.mark.parametrize(
@@ -98,32 +98,32 @@ def looked(desk: Desk) -> dict[str, str]:
     ],
 )
 def test_each_part_is_looked_at(store: Any, solved: Any, found: dict[str, str], *, well: bool) -> None:
-    assert looked(Desk(store, solved)) == found
+    assert checked(FakeService(store, solved)) == found
     assert is_ready(found) == well
 
 
 def test_nothing_is_solved_where_solving_is_off() -> None:
-    desk = Desk(MemoryStore(), SolveFailed(""), solve="off")
-    assert looked(desk) == {"database": "ok", "solver": "off"}
-    assert desk.asked == 0
+    service = FakeService(MemoryStore(), SolveFailed(""), solve="off")
+    assert checked(service) == {"database": "ok", "solver": "off"}
+    assert service.asked == 0
 
 
 def test_a_solver_at_rest_that_says_nothing_is_not_well() -> None:
-    desk = Desk(MemoryStore(), TimeoutError())
-    desk.pools["errands"].busy = 0
-    assert not is_ready(looked(desk))
+    service = FakeService(MemoryStore(), TimeoutError())
+    service.pools["compute"].busy = 0
+    assert not is_ready(checked(service))
 
 
 @pytest.mark.parametrize(("seconds", "solves"), [(0.0, 5), (60.0, 1)])
 def test_a_finding_is_repeated_for_a_while_and_one_looks_for_all(seconds: float, solves: int) -> None:
-    desk = Desk(MemoryStore(), 1 / 3, ready_seconds=seconds)
+    service = FakeService(MemoryStore(), 1 / 3, ready_seconds=seconds)
 
     async def many() -> None:
-        readiness = ReadinessCheck(desk)  # type: ignore[arg-type]  # as above
-        await asyncio.gather(*(readiness.look() for _ in range(5)))
+        readiness = ReadinessCheck(service)  # type: ignore[arg-type]  # as above
+        await asyncio.gather(*(readiness.check() for _ in range(5)))
 
     asyncio.run(many())
-    assert desk.asked == solves
+    assert service.asked == solves
 
 
 def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
@@ -131,7 +131,7 @@ def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
 ) -> None:
     state = client.app.state  # type: ignore[attr-defined]  # a FastAPI application
     before = state.readiness
-    state.readiness = ReadinessCheck(Desk(Broken(), 1 / 3))  # type: ignore[arg-type]  # as above
+    state.readiness = ReadinessCheck(FakeService(Broken(), 1 / 3))  # type: ignore[arg-type]  # as above
     try:
         answer = client.get("/readyz")
     finally:
@@ -147,11 +147,11 @@ def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
 
 def test_a_database_is_read_and_written(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")
-    assert looked(Desk(store, 1 / 3))["database"] == "ok"
+    assert checked(FakeService(store, 1 / 3))["database"] == "ok"
     store.close()
     (tmp_path / "cache.sqlite").write_bytes(b"no database at all" * 1000)
-    damaged = Desk(store, 1 / 3)
-    assert not is_ready(looked(damaged))
+    damaged = FakeService(store, 1 / 3)
+    assert not is_ready(checked(damaged))
     store.close()
 
 
@@ -281,7 +281,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield configure
     root.handlers[:], access.disabled = before[0], before[2]
     root.setLevel(before[1])
-    monkeypatch.setattr(logs, "_line_of", None)
+    logs._renderers.clear()
     logging.captureWarnings(capture=False)
 
 

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    yield from _served(Settings(cache_url="memory", most_voters=61))
+    yield from _served(Settings(cache_url="memory", max_voters=61))
 
 
 def _served(settings: Settings) -> Iterator[str]:
@@ -548,7 +548,7 @@ def test_a_server_that_is_down_is_said_to_be(visit: Visit) -> None:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[str]:
     """Serve without waiting for any solve: each is a job to be followed."""
-    yield from _served(Settings(cache_url="memory", patience=0, most_voters=1001))
+    yield from _served(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
 
 
 @pytest.mark.parametrize("events", ["through", "lost"])

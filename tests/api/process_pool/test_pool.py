@@ -81,7 +81,7 @@ def test_processes_are_started_when_needed_or_at_once() -> None:
             assert not solvers.processes
             await solvers.run(tasks.double, 1)
             assert len(solvers.processes) == 1
-            await solvers.warm()
+            await solvers.prestart()
             assert len(solvers.processes) == 2
 
     run(test)
@@ -217,7 +217,7 @@ def test_a_process_that_grows_is_ended_or_replaced() -> None:
 
 def test_a_process_that_has_served_long_is_replaced() -> None:
     async def test() -> None:
-        async with pool(served=3) as solvers:
+        async with pool(max_tasks=3) as solvers:
             pids = [await solvers.run(tasks.who, None) for _ in range(7)]
             assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
             assert solvers.state.retired == 2
@@ -268,7 +268,7 @@ from api.process_pool.process import ProcessLost
 
 async def main():
     pool = ProcessPool(2)
-    await pool.warm()
+    await pool.prestart()
     busy = asyncio.ensure_future(pool.run(solver_tasks.deaf, sys.argv[2]))
     while not open(sys.argv[2], "a+").tell():
         await asyncio.sleep(0.01)

@@ -29,7 +29,7 @@ from darrm_opt.record import problem_from_record, solution_from_record, solution
 from solver_cache import CacheError, DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SETTINGS = Settings(cache_url="memory", most_voters=51, solvers=1, patience=60)
+SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +312,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Excepti
             raise outcome
         return outcome
 
-    monkeypatch.setattr(DesignService, "gamma", gamma)
+    monkeypatch.setattr(DesignService, "design", gamma)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_answers_outlive_the_app(tmp_path: Path) -> None:
-    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", patience=60)
+    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60)
     told = []
     for _ in range(2):
         with TestClient(create_app(settings)) as client:
@@ -383,11 +383,11 @@ def test_arguments_of_the_core_are_named_as_fields() -> None:
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", " memory ")
-    monkeypatch.setenv("DARRM_MOST_VOTERS", "7")
+    monkeypatch.setenv("DARRM_MAX_VOTERS", "7")
     monkeypatch.setenv("DARRM_TIME_LIMIT", "2.5")
     monkeypatch.setenv("DARRM_SOLVERS", "")
     settings = read_settings()
-    assert (settings.cache_url, settings.most_voters, settings.time_limit) == ("memory", 7, 2.5)
+    assert (settings.cache_url, settings.max_voters, settings.time_limit) == ("memory", 7, 2.5)
     assert settings.solvers >= 1
     with TestClient(create_app()) as client:
         assert "at most 7 voters" in client.get("/v1/gamma", params={**MNIST, "K": 8}).json()["detail"]
@@ -403,8 +403,8 @@ def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
-        ("DARRM_MOST_VOTERS", "0", r"DARRM_MOST_VOTERS = '0' is not valid: expected the most voters that a request"),
-        ("DARRM_MOST_VOTERS", "many", r"DARRM_MOST_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
+        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the most voters that a request"),
+        ("DARRM_MAX_VOTERS", "many", r"DARRM_MAX_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
         ("DARRM_TIME_LIMIT", "inf", r"DARRM_TIME_LIMIT = 'inf' is not valid: expected the longest solve \[s\]"),
         ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256\."),
     ],
@@ -421,7 +421,7 @@ def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """Serve the app on loopback, in a thread, with its cache in a file."""
-    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", patience=60))
+    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60))
     with serving(app) as url:
         yield url
 

@@ -30,7 +30,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def told(url: str) -> dict[str, Any]:
     """The answer to `SMALL`, as it was given when it was solved, by an app that is gone."""
-    with TestClient(create_app(Settings(cache_url=url, patience=60, solvers=1))) as client:
+    with TestClient(create_app(Settings(cache_url=url, wait_seconds=60, solvers=1))) as client:
         answer = client.get("/v1/gamma", params=SMALL)
         assert "etag" not in answer.headers  # "cached" will change, so these bytes do not last
         return dict(answer.json())
@@ -108,7 +108,7 @@ def test_a_damaged_answer_is_none(tmp_path: Path, told: dict[str, Any], by_trade
     import sqlite3
 
     file = tmp_path / "store.sqlite"
-    settings = Settings(cache_url=f"sqlite:///{file}", patience=60, solvers=1)
+    settings = Settings(cache_url=f"sqlite:///{file}", wait_seconds=60, solvers=1)
     with TestClient(create_app(settings)) as client:
         assert client.get("/v1/gamma", params=SMALL).json()["gamma"] == told["gamma"]
     with sqlite3.connect(file) as connection:
@@ -179,7 +179,7 @@ def test_a_trade_off_of_kept_points_needs_no_solving(client: TestClient, told: d
 
 
 def test_an_answer_that_takes_longer_than_patience(url: str, told: dict[str, Any]) -> None:
-    with TestClient(create_app(Settings(cache_url=url, patience=0, solvers=1))) as client:
+    with TestClient(create_app(Settings(cache_url=url, wait_seconds=0, solvers=1))) as client:
         answer = client.get("/v1/gamma", params={**SMALL, "m": 2.9})
         assert answer.status_code == 202
         pending = answer.json()

@@ -28,7 +28,7 @@ from solver_cache import DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
-SETTINGS = Settings(cache_url="memory", most_voters=15, batch_length=6, most_work=20, patience=60, solvers=1)
+SETTINGS = Settings(cache_url="memory", max_voters=15, max_batch=6, max_work_seconds=20, wait_seconds=60, solvers=1)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_batch_has_bounds(client: TestClient) -> None:
 
 
 def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
-    chosen = SETTINGS.model_copy(update={"most_work": 1e-4})
+    chosen = SETTINGS.model_copy(update={"max_work_seconds": 1e-4})
     with TestClient(create_app(chosen)) as client:
         asked = {"K": 5, "epsilon": 0.1, "total_epsilon": 1, "total_delta": 1e-5}
         for path, body in (
@@ -107,14 +107,14 @@ def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
             details = refused(client.post(path, json=body))
             assert details["type"] == "urn:darrm-opt:problem:too-much-work", path
             assert details["estimated_seconds"] > 1e-4
-            assert "DARRM_MOST_WORK" in details["detail"]
+            assert "DARRM_MAX_WORK_SECONDS" in details["detail"]
         assert not client.post("/v1/estimate", json=SMALL).json()["allowed"]
 
 
 def test_the_releases_of_a_comparison_count_as_work() -> None:
     asked: dict[str, Any] = {"K": 5, "epsilon": "inf", "total_epsilon": 1, "total_delta": 1e-5}
     draw = {"n": 200, "subsample_size": 10}
-    with TestClient(create_app(SETTINGS.model_copy(update={"most_work": 1e-4}))) as client:
+    with TestClient(create_app(SETTINGS.model_copy(update={"max_work_seconds": 1e-4}))) as client:
 
         def seconds(**more: int) -> float:
             details = refused(client.post("/v1/compare", json={**asked, **more}))

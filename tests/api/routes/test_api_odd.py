@@ -21,7 +21,7 @@ from api.settings import Settings
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    settings = Settings(cache_url="memory", most_voters=51, solvers=1, patience=60)
+    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
     with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
         yield opened
 

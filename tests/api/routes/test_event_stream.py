@@ -11,11 +11,10 @@ from api.errors.exceptions import ShuttingDown
 from api.routes.jobs import event_stream
 from api.schemas import DesignRequest
 from api.service.job_events import JobUpdate
-from api.tasks.design import gamma_argument
 from darrm_opt.design_spec import canonical_json
 from solver_cache.jobs import Job, State
 
-REQUEST = DesignRequest(K=5, m=2, epsilon=0.5).request()
+ASKED = DesignRequest(K=5, m=2, epsilon=0.5)
 
 
 def job(state: State, round_: int = 0) -> Job:
@@ -28,9 +27,9 @@ def job(state: State, round_: int = 0) -> Job:
         "violation": 0,
         "seconds": 1.5,
     }
-    text = canonical_json(gamma_argument(REQUEST, "auto", "highs"))
+    text = ASKED.task().to_json()
     progress = canonical_json(told) if round_ else ""
-    return Job(REQUEST.key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
+    return Job(ASKED.spec().key, "gamma", text, state, 1, "", 0.0, progress, "", "", 0.0, 0.0)
 
 
 def streamed(*news: JobUpdate | float, heartbeat: float = 30) -> list[str]:

@@ -34,7 +34,7 @@ SECONDS = {"K": 151, "m": 8, "epsilon": 0.1, "Delta": 1e-5}
 MINUTES = {"K": 1901, "m": 3, "epsilon": 0.1, "Delta": 1e-6}
 """One that is never waited for."""
 
-LARGE = {"DARRM_MOST_VOTERS": "2001", "DARRM_PATIENCE": "60"}
+LARGE = {"DARRM_MAX_VOTERS": "2001", "DARRM_WAIT_SECONDS": "60"}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def submitted(opened: Service, asked: dict[str, Any]) -> str:
     answer = opened.client.post("/v1/jobs", json=asked).raise_for_status()
     told = answer.json()
     assert answer.headers["location"] == told["location"] == f"/v1/jobs/{told['id']}"
-    assert told["id"] == DesignRequest(**asked).request().key
+    assert told["id"] == DesignRequest(**asked).spec().key
     return str(told["id"])
 
 
@@ -84,7 +84,9 @@ def asked_until_there(url: str, asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(url: str, tmp_path: Path, workers: int) -> None:
     asked = {**SECONDS, "K": 51}
-    with service(url, tmp_path, **LARGE, DARRM_WORKERS=str(workers), DARRM_SOLVERS="1", DARRM_LEASE="60") as opened:
+    with service(
+        url, tmp_path, **LARGE, DARRM_WORKERS=str(workers), DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60"
+    ) as opened:
 
         def ask(_: int) -> dict[str, Any]:
             return asked_until_there(opened.url, asked)
@@ -185,7 +187,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path
 
 
 def test_the_time_limit_gives_the_best_so_far_with_its_gap(url: str, tmp_path: Path) -> None:
-    with service(url, tmp_path, DARRM_TIME_LIMIT="1e-6", DARRM_PATIENCE="60") as opened:
+    with service(url, tmp_path, DARRM_TIME_LIMIT="1e-6", DARRM_WAIT_SECONDS="60") as opened:
         for _ in range(2):
             answer = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
             assert (answer["status"], answer["cached"]) == ("time limit", False)
@@ -262,7 +264,7 @@ def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_pat
 def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
     url: str, tmp_path: Path, workers: int
 ) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "3", "DARRM_WORKERS": str(workers)}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": str(workers)}
     with service(url, tmp_path, **settings) as opened:
         done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
         id = submitted(opened, SECONDS)  # noqa: A001
@@ -282,7 +284,7 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
 
 
 def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE": "3", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)  # noqa: A001
         opened.job(id, until="running")

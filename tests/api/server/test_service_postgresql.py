@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-HOW = {"DARRM_SOLVERS": "1", "DARRM_PATIENCE": "5", "DARRM_READY_SECONDS": "0", "DARRM_LEASE": "5"}
+HOW = {"DARRM_SOLVERS": "1", "DARRM_WAIT_SECONDS": "5", "DARRM_READY_SECONDS": "0", "DARRM_LEASE_SECONDS": "5"}
 SECONDS = {"K": 75, "m": 5, "epsilon": 0.1, "Delta": 1e-5}
 
 
@@ -47,7 +47,7 @@ def solves(*opened: Service) -> float:
 
 def test_two_servers_over_one_database_solve_a_problem_once(running: postgres.Postgres, tmp_path: Path) -> None:
     url = running.url(running.new())
-    patient = {**HOW, "DARRM_LEASE": "60", "DARRM_PATIENCE": "60"}
+    patient = {**HOW, "DARRM_LEASE_SECONDS": "60", "DARRM_WAIT_SECONDS": "60"}
     with service(url, tmp_path, **patient) as one, service(url, tmp_path, **patient) as other:
         with ThreadPoolExecutor(60) as clients:
             urls = [one.url, other.url] * 30

@@ -40,11 +40,11 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
     """A server with keys and tight limits; the text and the id of a key."""
     key, text = create_key(folder / "keys.json", "alice")
     limits = {
-        "DARRM_BODY_BYTES": "2048",
-        "DARRM_HEAD_BYTES": "4096",
+        "DARRM_MAX_BODY_BYTES": "2048",
+        "DARRM_MAX_HEAD_BYTES": "4096",
         "DARRM_HEAD_SECONDS": "1",
         "DARRM_BODY_SECONDS": "1",
-        "DARRM_CONNECTIONS": "40",
+        "DARRM_MAX_CONNECTIONS": "40",
         "DARRM_RATE": "0",
     }
     with serving(folder, DARRM_KEYS=str(folder / "keys.json"), DARRM_CACHE_URL="memory", **limits) as service:
@@ -94,7 +94,9 @@ def test_workers_need_a_place_that_they_share(monkeypatch: pytest.MonkeyPatch, p
 
 
 def test_a_number_of_workers_that_is_none_is_refused() -> None:
-    assert "DARRM_WORKERS: '0' is not valid: expected the processes that answer" in refused("serve", "--workers", "0")
+    assert "DARRM_WORKERS: '0' is not valid: expected the worker processes that answer" in refused(
+        "serve", "--workers", "0"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ settings
@@ -133,7 +135,7 @@ def test_every_setting_says_its_range_and_its_unit() -> None:
     for name, setting in Settings.model_fields.items():
         text = str(setting.description)
         assert text.endswith("."), name
-        if name.endswith(("_seconds", "_bytes")) or name in {"time_limit", "patience"}:
+        if name.endswith(("_seconds", "_bytes")) or name == "time_limit":
             assert re.search(r"\[(s|bytes)\]", text), name
 
 
@@ -307,7 +309,7 @@ def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
         assert awaited(lambda: gone in service.ask("/metrics").body.decode(), True)
         assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
         assert awaited(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode(), True)
-    assert not [line for line in service.log if "unforeseen" in line or "Exception" in line]
+    assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
 def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:
@@ -395,7 +397,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, worke
 
 
 def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_PATIENCE="60") as service, service.connect() as waiting:
+    with serving(tmp_path, DARRM_WAIT_SECONDS="60") as service, service.connect() as waiting:
         assert service.ask("/healthz").status == 200
         waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert awaited(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body, True) is True
@@ -424,7 +426,7 @@ def test_a_log_has_a_line_for_each_request_and_no_secret(tmp_path: Path) -> None
 
 
 def test_pages_of_origins_that_are_listed_may_ask(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_ORIGINS="https://a.example,http://localhost:3000") as service:
+    with serving(tmp_path, DARRM_CORS_ORIGINS="https://a.example,http://localhost:3000") as service:
         asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "X-API-Key"}
         good = service.ask("/v1/gamma", "OPTIONS", None, Origin="https://a.example", **asked)
         assert good.headers["access-control-allow-origin"] == "https://a.example"
@@ -436,7 +438,7 @@ def test_pages_of_origins_that_are_listed_may_ask(tmp_path: Path) -> None:
 
 
 def test_proxies_that_are_believed_tell_where_a_request_comes_from(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_PROXIES="127.0.0.1") as service:
+    with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1") as service:
         service.ask("/nowhere", X_Forwarded_For="10.9.8.7", X_Request_ID="forwarded")
     [line] = [event for event in service.events() if event.get("request_id") == "forwarded"]
     assert line["client"] == "address 10.9.8.7"

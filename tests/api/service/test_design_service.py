@@ -1,4 +1,4 @@
-"""The desk, on real solver processes and real stores: one solve a problem, and what becomes of it when things go wrong."""
+"""The service, on real solver processes and real stores: one solve a problem, and what becomes of it when things go wrong."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from api.service.design_service import DesignService, Pending
 from api.service.job_admission import JobAdmission
 from api.service.job_worker import MAX_ATTEMPTS
 from api.settings import Settings
-from api.tasks.design import gamma_argument
 from darrm_opt import verify
-from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
@@ -39,17 +37,13 @@ OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
 
 
 def settings(url: str = "memory", **more: Any) -> Settings:
-    return Settings(**{"cache_url": url, "solvers": 1, "patience": 30.0, "lease": 1.0, **more})
+    return Settings(**{"cache_url": url, "solvers": 1, "wait_seconds": 30.0, "lease_seconds": 1.0, **more})
 
 
 @asynccontextmanager
-async def desk(chosen: Settings) -> AsyncIterator[DesignService]:
-    opened = DesignService(open_store(chosen.cache_url), chosen)
-    try:
-        await opened.start(Shutdown())
+async def service(chosen: Settings) -> AsyncIterator[DesignService]:
+    async with DesignService.open(open_store(chosen.cache_url), chosen, Shutdown()) as opened:
         yield opened
-    finally:
-        await opened.close()
 
 
 @pytest.fixture
@@ -69,8 +63,8 @@ async def until(true: Callable[[], bool], seconds: float = 300) -> float:
     return time.monotonic() - began
 
 
-def solves(*desks: DesignService) -> int:
-    return sum(one.pools["solvers"].tasks for one in desks)
+def solves(*services: DesignService) -> int:
+    return sum(one.pools["solvers"].tasks for one in services)
 
 
 async def answered(asking: Any) -> dict[str, Any]:
@@ -87,7 +81,7 @@ def at_work(opened: DesignService) -> bool:
 async def running(opened: DesignService, key: str) -> None:
     """Wait until a job is at work in a process."""
     end = time.monotonic() + 300
-    while (job := await opened.job(key)) is None or job.state != "running" or not at_work(opened):
+    while (job := await opened.get_job(key)) is None or job.state != "running" or not at_work(opened):
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
 
@@ -97,13 +91,13 @@ async def running(opened: DesignService, key: str) -> None:
 
 def test_two_hundred_who_ask_at_once_cause_one_solve() -> None:
     async def test() -> None:
-        async with desk(settings()) as opened:
-            answers = await asyncio.gather(*(answered(opened.gamma(ASKED)) for _ in range(200)))
+        async with service(settings()) as opened:
+            answers = await asyncio.gather(*(answered(opened.design(ASKED)) for _ in range(200)))
             assert solves(opened) == 1
             assert {answer["cached"] for answer in answers} == {False}
             assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
             assert verify(problem_from_record(answers[0]["problem"]), answers[0]["gamma"]).margin >= 0
-            assert (await answered(opened.gamma(ASKED)))["cached"]
+            assert (await answered(opened.design(ASKED)))["cached"]
             assert solves(opened) == 1
 
     run(test)
@@ -111,10 +105,12 @@ def test_two_hundred_who_ask_at_once_cause_one_solve() -> None:
 
 def test_two_desks_over_one_store_share_each_solve(url: str) -> None:
     async def test() -> None:
-        async with desk(settings(url)) as one, desk(settings(url)) as two:
+        async with service(settings(url)) as one, service(settings(url)) as two:
             for asked in (ASKED, OTHER):
                 before = solves(one, two)
-                answers = await asyncio.gather(*(answered(each.gamma(asked)) for each in (one, two) for _ in range(50)))
+                answers = await asyncio.gather(
+                    *(answered(each.design(asked)) for each in (one, two) for _ in range(50))
+                )
                 assert solves(one, two) == before + 1
                 assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
 
@@ -123,7 +119,7 @@ def test_two_desks_over_one_store_share_each_solve(url: str) -> None:
 
 def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
     async def test() -> None:
-        async with desk(settings()) as opened:
+        async with service(settings()) as opened:
             spellings = [
                 DesignRequest(K=5, m=3, epsilon=0.1),
                 DesignRequest(K=5, m=3, epsilon=0.1, method="cuts"),
@@ -131,7 +127,7 @@ def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
             ]
             jobs = [await opened.submit(asked) for asked in spellings]
             assert len({job.id for job in jobs}) == 1
-            await answered(opened.gamma(spellings[0]))
+            await answered(opened.design(spellings[0]))
             assert solves(opened) == 1
 
     run(test)
@@ -144,17 +140,17 @@ def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
-        async with desk(settings()) as opened:
-            pending = await opened.gamma(ASKED, patience=0.05)
+        async with service(settings()) as opened:
+            pending = await opened.design(ASKED, wait_seconds=0.05)
             assert isinstance(pending, Pending)
-            assert pending.job.id == ASKED.request().key
+            assert pending.job.id == ASKED.spec().key
             assert pending.job.state in {"queued", "running"}
-            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"
-            job = await opened.job(pending.job.id)
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            job = await opened.get_job(pending.job.id)
             assert job is not None
             assert (job.state, job.attempts) == ("done", 1)
-            assert (await opened.result(job) or {})["cached"]
-            assert isinstance(await opened.gamma(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
+            assert (await opened.load_result(job) or {})["cached"]
+            assert isinstance(await opened.design(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
 
     run(test)
 
@@ -163,15 +159,15 @@ def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: s
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
-        async with desk(settings(url)) as one, desk(settings(url, solve="off")) as two:
+        async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
             job = await one.submit(ASKED)
             seen = await asyncio.gather(*(_states(each, job) for each in (one, one, two)))
             assert [states[-1] for states in seen] == ["done"] * 3
             assert all("running" in states for states in seen)
-            assert await _states(two, await two.job(job.id)) == ["done"]
+            assert await _states(two, await two.get_job(job.id)) == ["done"]
 
     async def _states(each: DesignService, job: Any) -> list[str]:
-        return [news.job.state async for news in each.follow(job)]
+        return [news.job.state async for news in each.subscribe(job)]
 
     run(test)
 
@@ -180,14 +176,14 @@ def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
-        async with desk(settings()) as opened:
-            asking = [asyncio.create_task(opened.gamma(ASKED)) for _ in range(10)]
-            await running(opened, ASKED.request().key)
+        async with service(settings()) as opened:
+            asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
+            await running(opened, ASKED.spec().key)
             for task in asking[:9]:
                 task.cancel()
             assert (await answered(asking[9]))["status"] == "optimal"
             assert solves(opened) == 1
-            assert not opened._board._topics
+            assert not opened._events._topics
 
     run(test)
 
@@ -200,19 +196,19 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
-        async with desk(settings(url)) as opened, desk(settings(url, solve="off")) as other:
-            asking = asyncio.create_task(opened.gamma(ASKED))
-            await running(opened, ASKED.request().key)
-            job = await (other if elsewhere else opened).cancel(ASKED.request().key)
+        async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
+            job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "cancelled"
             await until(lambda: opened.pools["solvers"].busy == 0, 10)  # two seconds, where the machine is not busy
             with pytest.raises(JobCancelled, match="was cancelled; ask again"):
                 await asking
             monkeypatch.undo()
-            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             assert await opened.cancel("no such job") is None
-            job = await opened.cancel(ASKED.request().key)
+            job = await opened.cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "done"
 
@@ -223,15 +219,15 @@ def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
-        async with desk(settings()) as opened:
+        async with service(settings()) as opened:
             first = await opened.submit(ASKED)
             await running(opened, first.id)
-            waiting = asyncio.create_task(opened.gamma(OTHER))
+            waiting = asyncio.create_task(opened.design(OTHER))
             await asyncio.sleep(0.2)
-            job = await opened.job(OTHER.request().key)
+            job = await opened.get_job(OTHER.spec().key)
             assert job is not None
             assert job.state == "queued"
-            await opened.cancel(OTHER.request().key)
+            await opened.cancel(OTHER.spec().key)
             with pytest.raises(JobCancelled):
                 await waiting
             assert solves(opened) == 1
@@ -246,9 +242,9 @@ def test_a_killed_process_is_replaced_and_the_solve_begun_once_more(monkeypatch:
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
 
     async def test() -> None:
-        async with desk(settings()) as opened:
-            asking = asyncio.create_task(opened.gamma(ASKED))
-            await running(opened, ASKED.request().key)
+        async with service(settings()) as opened:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
             os.kill(opened._solvers.processes[0], signal.SIGKILL)
             assert (await answered(asking))["status"] == "optimal"
             assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
@@ -260,31 +256,31 @@ def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.Mon
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.deadly_gamma)
 
     async def test() -> None:
-        async with desk(settings(url)) as opened:
+        async with service(settings(url)) as opened:
             with pytest.raises(SolveFailed, match=r"^The solver process was killed by signal 9\.$"):
-                await opened.gamma(ASKED)
+                await opened.design(ASKED)
             assert solves(opened) == 2
-            job = await opened.job(ASKED.request().key)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert (job.state, job.reason) == ("failed", "The solver process was killed by signal 9.")
             monkeypatch.undo()
-            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"  # asked again, it is tried again
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
 
     run(test)
 
 
 def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        async with desk(settings(most_voters=35)) as opened:
+        async with service(settings(max_voters=35)) as opened:
             with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
-                await opened.gamma(DesignRequest(K=36, m=3, epsilon=0.1))
+                await opened.design(DesignRequest(K=36, m=3, epsilon=0.1))
             large = DesignRequest(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
             with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
-                await opened.gamma(large)
+                await opened.design(large)
             monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.without_solver)
             with pytest.raises(BackendUnavailable, match="needs the package highspy"):
-                await opened.gamma(ASKED)
-            job = await opened.job(ASKED.request().key)
+                await opened.design(ASKED)
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert "needs the package highspy" in job.reason
 
@@ -295,10 +291,10 @@ def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.highs_alone)
 
     async def test() -> None:
-        async with desk(settings()) as opened:
-            absent = asyncio.create_task(opened.gamma(ASKED.model_copy(update={"backend": "gurobi"})))
-            await running(opened, ASKED.request().key)
-            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"
+        async with service(settings()) as opened:
+            absent = asyncio.create_task(opened.design(ASKED.model_copy(update={"backend": "gurobi"})))
+            await running(opened, ASKED.spec().key)
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
             with pytest.raises(BackendUnavailable):
                 await absent
 
@@ -309,13 +305,13 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
-        async with desk(settings(queue_length=2)) as opened:
+        async with service(settings(max_queued_jobs=2)) as opened:
             await opened.submit(ASKED)
-            await running(opened, ASKED.request().key)
+            await running(opened, ASKED.spec().key)
             several = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
             await opened.submit(several[0])
             await opened.submit(several[1])
-            with pytest.raises(Overloaded, match="2 jobs wait to be solved already"):
+            with pytest.raises(Overloaded, match="2 jobs wait to be solved"):
                 await opened.submit(several[2])
             assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
 
@@ -327,12 +323,12 @@ def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -
     problems = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
 
     async def test() -> None:
-        async with desk(settings(job_rate=0.001, job_burst=2)) as opened:
+        async with service(settings(job_rate=0.001, job_burst=2)) as opened:
             set_current_client(Client("key one", local=False))
             for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
                 await opened.submit(asked)
             with pytest.raises(TooManyJobs, match=r"0\.001 new problems a second .*, 2 at once") as refusal:
-                await opened.gamma(problems[2], 0)
+                await opened.design(problems[2], 0)
             assert 900 < refusal.value.seconds <= 1000
             set_current_client(Client("key two", local=False))
             assert (await opened.submit(problems[2])).state == "queued"
@@ -345,18 +341,18 @@ def test_one_client_has_half_of_the_places() -> None:
     flood, other = Client("flood", local=True), Client("other", local=False)
     with ExitStack() as held:
         for _ in range(2):
-            held.enter_context(shares.one(flood))
-        with pytest.raises(TooManyJobs, match="2 requests of one client may wait"), shares.one(flood):
+            held.enter_context(shares.reserve(flood))
+        with pytest.raises(TooManyJobs, match="One client may have 2 computations"), shares.reserve(flood):
             pass
         for _ in range(2):
-            held.enter_context(shares.one(other))
-        with pytest.raises(Overloaded, match="4 requests wait for a solver process already"), shares.one(other):
+            held.enter_context(shares.reserve(other))
+        with pytest.raises(Overloaded, match="4 computations are running or waiting"), shares.reserve(other):
             pass
-        with shares.one(None):
+        with shares.reserve(None):
             pass
-    with shares.one(flood), shares.one(flood):
+    with shares.reserve(flood), shares.reserve(flood):
         pass
-    assert not shares._taken
+    assert not shares._running
 
 
 @pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])
@@ -372,15 +368,15 @@ def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, ch
 def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
     async def test() -> None:
         store = open_store(url)
-        request = ASKED.request()
-        store.jobs.submit(request.key, "gamma", canonical_json(gamma_argument(request, "auto", "highs")))
+        request = ASKED.spec()
+        store.jobs.submit(request.key, "gamma", ASKED.task().to_json())
         for number in range(MAX_ATTEMPTS):
             assert store.jobs.claim(f"killed {number}", 1e-3) is not None
             await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
         store.close()
-        async with desk(settings(url)) as opened:
+        async with service(settings(url)) as opened:
             await until(lambda: store_state(url, request.key) == "failed")
-            job = await opened.job(request.key)
+            job = await opened.get_job(request.key)
             assert job is not None
             assert job.reason == f"It was begun {MAX_ATTEMPTS} times, and each time the server died."
             assert solves(opened) == 0
@@ -399,11 +395,11 @@ def store_state(url: str, key: str) -> str:
 
 def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
     async def test() -> None:
-        async with desk(settings(url)) as opened:
-            await answered(opened.gamma(ASKED))
-        async with desk(settings(url, solve="off")) as opened:
-            assert (await answered(opened.gamma(ASKED)))["cached"]
-            for asking in (opened.gamma, opened.submit):
+        async with service(settings(url)) as opened:
+            await answered(opened.design(ASKED))
+        async with service(settings(url, solve="off")) as opened:
+            assert (await answered(opened.design(ASKED)))["cached"]
+            for asking in (opened.design, opened.submit):
                 with pytest.raises(NotCached, match="solving is off"):
                     await asking(OTHER)
             assert solves(opened) == 0
@@ -416,20 +412,20 @@ def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
 
 def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str) -> None:
     async def test() -> None:
-        async with desk(settings(url, time_limit=1e-9)) as opened:
+        async with service(settings(url, time_limit=1e-9)) as opened:
             for _ in range(2):
-                answer = await answered(opened.gamma(ASKED))
+                answer = await answered(opened.design(ASKED))
                 assert (answer["status"], answer["cached"]) == ("time limit", False)
                 assert answer["gap"] > 0
                 assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
             assert solves(opened) == 1
             assert opened.store.get(answer["id"]) is None
-            job = await opened.job(answer["id"])
+            job = await opened.get_job(answer["id"])
             assert job is not None
-            assert (await opened.result(job) or {})["gap"] == answer["gap"]
-        async with desk(settings(url)) as opened:  # given more time, it is solved again
-            assert (await answered(opened.gamma(ASKED)))["status"] == "optimal"
-            assert opened.store.get(ASKED.request().key) is not None
+            assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
+        async with service(settings(url)) as opened:  # given more time, it is solved again
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            assert opened.store.get(ASKED.spec().key) is not None
 
     run(test)
 
@@ -449,19 +445,19 @@ def test_the_result_of_a_job_is_proved_when_it_is_read(
     url: str, tmp_path: Path, tamper: Callable[[dict[str, Any]], Any]
 ) -> None:
     async def test() -> None:
-        async with desk(settings(url, time_limit=1e-9)) as opened:
-            await answered(opened.gamma(ASKED))
+        async with service(settings(url, time_limit=1e-9)) as opened:
+            await answered(opened.design(ASKED))
         with sqlite3.connect(tmp_path / "store.sqlite") as database:
             [(text,)] = database.execute("SELECT result FROM darrm_jobs")
             told = json.loads(text)
             tamper(told)
             database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
         database.close()
-        async with desk(settings(url, time_limit=1e-9)) as opened:
-            job = await opened.job(ASKED.request().key)
+        async with service(settings(url, time_limit=1e-9)) as opened:
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
-            assert await opened.result(job) is None
-            answer = await answered(opened.gamma(ASKED))
+            assert await opened.load_result(job) is None
+            answer = await answered(opened.design(ASKED))
             assert solves(opened) == 1  # solved again
             assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
 
@@ -477,22 +473,22 @@ def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
 
     async def test() -> None:
-        async with desk(settings(url)) as opened:
-            asking = asyncio.create_task(opened.gamma(ASKED))
-            await running(opened, ASKED.request().key)
+        async with service(settings(url)) as opened:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
             pids = opened._solvers.processes
         with pytest.raises(ShuttingDown, match="ask again when it is back"):
             await asking
         for pid in pids:
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
-        async with desk(settings(url, solve="off")) as opened:
-            job = await opened.job(ASKED.request().key)
+        async with service(settings(url, solve="off")) as opened:
+            job = await opened.get_job(ASKED.spec().key)
             assert job is not None
             assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
         monkeypatch.undo()
-        async with desk(settings(url)) as opened:
-            news = [news async for news in opened.follow(job)]
+        async with service(settings(url)) as opened:
+            news = [news async for news in opened.subscribe(job)]
             assert (news[-1].job.state, news[-1].job.attempts) == ("done", 1)
 
     run(test)
@@ -500,10 +496,10 @@ def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
 
 def test_a_store_that_is_off_keeps_results_for_those_who_come_back() -> None:
     async def test() -> None:
-        async with desk(settings("off")) as opened:
-            answer = await answered(opened.gamma(ASKED))
-            job = await opened.job(answer["id"])
+        async with service(settings("off")) as opened:
+            answer = await answered(opened.design(ASKED))
+            job = await opened.get_job(answer["id"])
             assert job is not None
-            assert (await opened.result(job) or {})["gamma"] == answer["gamma"]
+            assert (await opened.load_result(job) or {})["gamma"] == answer["gamma"]
 
     run(test)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from api.cli.declared import Argument, Command, Parameter
-from api.cli.outcome import ExitCode
+from api.cli.output import ExitCode
+from api.cli.parser import Argument, Command, Parameter
 from api.cli.verbs import VERBS, load
 from tools.locked import ROOT
 

@@ -1,27 +1,26 @@
-"""The command line, ``darrm <verb>``.
+"""Command line, ``darrm <verb>``.
 
-    declared   how verbs declare their parameters
-    plain      plain command lines, read without Typer
-    app        the verbs as a Typer application: help, suggestions, messages
-    options    the options that verbs share, as two small nouns
-    outcome    one place that turns errors and statuses into a message and an exit code
-    obtaining  solve, through the cache where that pays
-    progress   what a long solve shows
-    report     answers in words, and as JSON
-    files      reading, and writing whole or not at all
+    parser         how verbs declare their parameters; words to values; help texts
+    parameters     the parameters that verbs share, as two small groups
+    output         answers and messages; the one place that turns errors and statuses into exit codes
+    cached_solve   solve, through the cache where that pays; the release that a verb is about
+    progress       what a long solve shows
+    report         answers in words, and as JSON
+    files          reading, and writing whole or not at all
 
 A verb is a function in ``api.cli.verbs``: it takes options, calls the core and prints.
 """
 
 import gc
 import sys
+from collections.abc import Callable
 
 
 def main() -> None:
     """Run ``darrm``: the console script.
 
     Raises:
-        SystemExit: always, with a code of `api.cli.outcome.ExitCode`.
+        SystemExit: always, with a code of `api.cli.output.ExitCode`.
     """
     # Importing makes objects that stay, and the collector walks through them again and again, most of all at the end:
     # a fifth of a small solve. It still runs, at a threshold that a server can live with, and frozen objects it skips.
@@ -35,19 +34,40 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
+    from api.cli.output import EXIT_CODES, ExitCode, answer, fail, reported, say
+    from api.cli.parser import Command, UsageError, parse, parse_verb, program_help, verb_help
     from api.cli.verbs import VERBS, load
 
-    if words and words[0] in VERBS:
-        from api.cli.declared import Command
-        from api.cli.outcome import reported
-        from api.cli.plain import read
+    with reported():
+        if not words or words[0] == "--help":
+            text = program_help(SUMMARY, {name: _summary(load(name)) for name in VERBS}, EXIT_CODES)
+            (answer if words else say)(text)
+            sys.exit(ExitCode.DONE if words else ExitCode.BAD_INPUT)
+        if words[0] == "--version":
+            from darrm_opt._version import __version__
 
-        command = Command.of(load(words[0]))
-        given = read(words[1:], command.parameters)
-        if given is not None:
-            with reported():
-                command.call(given)
-            sys.exit(0)
-    from api.cli.app import app
+            answer(f"darrm {__version__}")
+            sys.exit(ExitCode.DONE)
+        try:
+            name = parse_verb(words[0], VERBS)
+            command = Command.of(load(name))
+            if "--help" in words[1:]:
+                answer(verb_help(name, command, EXIT_CODES))
+                sys.exit(ExitCode.DONE)
+            values = parse(words[1:], command.parameters)
+        except UsageError as err:
+            fail(str(err), ExitCode.BAD_INPUT)
+        command.call(values)
+    sys.exit(ExitCode.DONE)
 
-    app(words, prog_name="darrm")
+
+SUMMARY = """Design, prove and use the optimal private majority vote.
+
+K voters, each (ε, Δ)-differentially private, answer 0 or 1; one bit is released, as close to their majority as
+(mε, δ)-differential privacy allows."""
+"""Head of the program's help."""
+
+
+def _summary(verb: Callable[..., None]) -> str:
+    """Return the first paragraph of a verb's docstring, on one line."""
+    return " ".join((verb.__doc__ or "").split("\n\n")[0].split())

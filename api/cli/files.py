@@ -60,22 +60,11 @@ def write_whole(path: str | Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; names ``path``.
     """
-    import tempfile
+    from darrm_opt.durable_file import replacing
 
-    path = Path(path)
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        beside = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.chmod(0o666 & ~_umask())  # mkstemp makes files for their owner alone
-            beside.replace(path)
-        except BaseException:  # ctrl-C too must leave nothing behind
-            beside.unlink(missing_ok=True)
-            raise
+        with replacing(path) as draft:
+            draft.write_bytes(content)
     except OSError as err:  # a full disk is told without any name, and ours is not that of the file beside it
         raise OSError(err.errno, err.strerror, str(path)) from err
 
@@ -91,10 +80,3 @@ def read_text(source: str) -> str:
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
         raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
-
-
-def _umask() -> int:
-    """Return the umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from api.cli.outcome import say
+from api.cli.output import say
 
 if TYPE_CHECKING:
     from darrm_opt.design.solution import Progress

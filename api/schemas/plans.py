@@ -1,4 +1,4 @@
-"""What should be released, of all ways: the question and the plan."""
+"""Planning: which release mechanism to use, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import PLAN_EXAMPLE
+from api.errors.accepted import ACCEPTED
+from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
 from api.schemas.comparison import DrawAnswer, VotersAnswer
-from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
-from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, Fresh, VoterDelta, VoterEpsilon, Voters, described
+from api.schemas.design import DesignRequest, ProblemAnswer, objective_of
+from api.schemas.fields import (
+    EXAMPLES,
+    Affected,
+    AnswerModel,
+    Fresh,
+    RequestModel,
+    VoterDelta,
+    VoterEpsilon,
+    Voters,
+    described,
+)
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
-class PlanRequest(Asked):
+class PlanRequest(RequestModel):
     """Voters, queries and a budget: what should be released?"""
 
     model_config = ConfigDict(
@@ -79,12 +90,12 @@ class PlanRequest(Asked):
         """Return how subsamples are drawn, as keyword arguments of `darrm_opt.planning.plan`."""
         return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
 
-    def question(self) -> Request:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:
             InvalidInput: a number is out of its range.
-            InField: the prior is none for this K.
+            FieldError: the prior is none for this K.
         """
         check_queries(self.queries)
         if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
@@ -94,19 +105,19 @@ class PlanRequest(Asked):
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
-        chosen = goal(self.prior, "prior")
+        chosen = objective_of(self.prior, "prior")
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
         try:
             chosen.aim(self.K)
         except InvalidInput as err:
-            raise InField("prior", err) from err
+            raise FieldError("prior", err) from err
         return DesignRequest(
             K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
-        ).request()
+        ).spec()
 
 
-class OptionAnswer(Answer):
+class OptionAnswer(AnswerModel):
     """One way of releasing, as far as the total allows."""
 
     way: str = Field(
@@ -130,7 +141,7 @@ class OptionAnswer(Answer):
     why: str = Field(description="In words.")
 
 
-class RemedyAnswer(Answer):
+class RemedyAnswer(AnswerModel):
     """A change with which an option would be of use; proved."""
 
     change: Literal["queries", "total"] = Field(description="What would be changed.")
@@ -140,10 +151,10 @@ class RemedyAnswer(Answer):
     words: str = Field(description="The same in words.")
 
 
-class PlanAnswer(Answer):
+class PlanAnswer(AnswerModel):
     """What to do, and every way that was weighed."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PLAN_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
 
     voters: VotersAnswer
     fresh: bool = Field(description="Whether the voters were taken to be fresh.")

@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from darrm_opt.accounting.closed import closed_best_slack
 from darrm_opt.accounting.optimal import composed
 from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, LedgerUnreadable, TooMuchWork
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
+from darrm_opt.durable_file import replacing
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
@@ -188,17 +188,8 @@ class Ledger:
             "budget": _written(self._budget),
             "events": [{**_written(event), "count": count} for event, count in self._events.items()],
         }
-        descriptor, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1, allow_nan=False)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(beside).replace(target)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
-        _flush_folder(target.parent)
+        with replacing(target, 0o600) as draft, draft.open("w", encoding="utf-8") as file:
+            json.dump(record, file, indent=1, allow_nan=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -308,14 +299,3 @@ def _written(privacy: Privacy) -> dict[str, Any]:
 
 def _read(record: dict[str, Any]) -> Privacy:
     return Privacy(record["epsilon"], record["delta"])
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the replacement itself durable, where the system lets a folder be flushed."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

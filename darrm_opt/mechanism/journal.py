@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from darrm_opt.accounting.refusals import LedgerUnreadable
+from darrm_opt.durable_file import flush_folder
 from darrm_opt.mechanism.refusals import LedgerDamaged
 
 Record = dict[str, Any]
@@ -178,15 +179,6 @@ def create(path: str | os.PathLike[str], first: Record) -> None:
     finally:
         beside.unlink(missing_ok=True)
     flush_folder(target.absolute().parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make what was created or renamed in a folder last."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _line(chain: str, record: Record) -> bytes:

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 from typing import Literal
 
 import pytest
-from support.paths import DATA
+from support.golden import GOLDEN, Row, name, problem_of
 
-from darrm_opt import Problem, solve, verify
+from darrm_opt import solve, verify
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.program import Status
-
-Row = dict[str, str]
-
-GOLDEN: list[Row] = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="utf-8").splitlines()))
 
 ENUMERATED = 200_000
 """Most rows of a program that is built whole."""
 
 HEAVY = 100_000
 """Rows from which building it whole takes seconds."""
-
-
-def problem_of(row: Row) -> Problem:
-    m = float(row["m"]) if row["m"] else None
-    return Problem.from_allowance(
-        K=int(row["K"]),
-        m=m,
-        epsilon=float(row["epsilon"]),
-        Delta=float(row["Delta"]),
-        delta=float(row["delta"]),
-        affected=int(row["affected"]),
-        target_epsilon=None if m is not None else float(row["target_epsilon"]),
-    )
-
-
-def name(row: Row) -> str:
-    return f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']} r={row['affected']} {row['objective']}"
 
 
 def meets(row: Row, method: Literal["auto", "cuts", "enumerate"], backend: str = "highs") -> None:

@@ -24,7 +24,7 @@ from support import docstrings
 from support.documented import HERE, Block, blocks_of, served, session, shell_in
 from support.paths import ROOT
 
-from api.cli.declared import Command, Option
+from api.cli.parser import Command, Option
 from api.cli.verbs import VERBS, load
 from api.settings import PREFIX, Settings
 from darrm_opt.design.program import Status
@@ -45,7 +45,7 @@ PUBLIC = (
     "darrm_opt.mechanism",
     "darrm_opt.learning",
     "solver_cache",
-    "api.client",
+    "darrm_client",
 )
 """Packages whose ``__all__`` is a promise."""
 
@@ -156,7 +156,7 @@ def test_every_verb_is_shown_at_work() -> None:
 
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
-    from api.cli.options import DesignOptions
+    from api.cli.parameters import DesignOptions
     from api.schemas import DesignRequest
     from darrm_opt.design.backends import BACKENDS
     from darrm_opt.design.objective import OBJECTIVES
@@ -347,7 +347,7 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
 
 
 def test_fresh_means_the_same_everywhere() -> None:
-    from api.cli.options import FRESH as TYPED
+    from api.cli.parameters import FRESH as TYPED
     from darrm_opt.problem import FRESH
 
     assert TYPED == FRESH

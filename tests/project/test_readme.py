@@ -99,7 +99,7 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
 def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_CACHE_URL")
     settings = Settings()
-    assert (settings.most_voters, settings.time_limit) == (101, 60.0)
+    assert (settings.max_voters, settings.time_limit) == (101, 60.0)
     assert "more than 101 voters and stops a solve after a minute" in " ".join(README.split())
 
 
@@ -117,7 +117,7 @@ def test_every_link_leads_somewhere() -> None:
 def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
     from dataclasses import fields
 
-    from api.cli.options import ProblemOptions
+    from api.cli.parameters import ProblemOptions
 
     for option in fields(ProblemOptions):
         assert f"| `{option.name}` |" in README

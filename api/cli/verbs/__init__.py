@@ -1,4 +1,4 @@
-"""One file a verb; the function has the verb's name."""
+"""Verbs, by topic; the function has the verb's name."""
 
 from __future__ import annotations
 
@@ -29,8 +29,19 @@ VERBS = (
 """Names of the verbs, in the order of the help."""
 
 
+_MODULES = {
+    "verify": "solve",
+    "profile": "curve",
+    "gnmax": "bagging",
+    "keys": "serve",
+    "export": "cache",
+    "import": "cache",
+}
+"""Modules of the verbs that share one with another."""
+
+
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
     word = f"{name}_" if keyword.iskeyword(name) else name
-    verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{word}"), word)
+    verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, word)}"), word)
     return verb

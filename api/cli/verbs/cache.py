@@ -1,13 +1,20 @@
-"""``darrm cache``."""
+"""Verbs about stored answers: ``darrm cache``, ``darrm export`` and ``darrm import``."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from contextlib import closing
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, StoreUrl, number
-from api.cli.outcome import ExitCode, answer, end
+from api.cli.output import ExitCode, answer, end, say
+from api.cli.parameters import AsJson, StoreUrl, TableFormat, number
+from api.cli.parser import Argument, Option
+
+if TYPE_CHECKING:
+    from solver_cache import Store
+
 
 ACTIONS = ("ls", "stats", "check", "prune", "migrate")
 
@@ -28,7 +35,6 @@ def cache(
     anything is wrong. prune forgets answers that would be misses anyway, and old jobs. migrate brings the tables of an
     earlier release up to date; every other use that may write does so too.
     """
-    from api.cli import caching
     from api.cli.report import as_json
     from darrm_opt.errors import InvalidInput
 
@@ -36,22 +42,22 @@ def cache(
         raise InvalidInput("ACTION", action, "one of " + ", ".join(ACTIONS))
     found: Any
     reading = action in {"ls", "stats", "check"}
-    with closing(caching.opened(url, reading=reading)) as store:
+    with closing(open_cache(url, reading=reading)) as store:
         if action == "ls":
-            found = caching.listed(store, number(limit), after)
+            found = list_answers(store, number(limit), after)
             text = _rows(found)
         elif action == "stats":
-            found = caching.counted(store)
+            found = count_answers(store)
             text = "\n".join(f"{name:8s} {_plain(value)}" for name, value in found.items())
         elif action == "check":
-            found = caching.checked(store)
+            found = check_answers(store)
             text = "\n".join(f"{each['key'] or store.url}: {each['trouble']}" for each in found)
             text = text or "Nothing is wrong: every answer was proved again."
         elif action == "prune":
-            found = caching.pruned(store, number(days), prove=prove)
+            found = prune(store, number(days), prove=prove)
             text = f"Forgotten: {found['answers']:,} answers, {found['jobs']:,} jobs."
         else:
-            found = caching.migrated(store)
+            found = migrate(store)
             text = f"Schema {found['from']} -> {found['to']}; {found['filled']:,} rows filled in."
     answer(as_json(found) if json else text)
     if action == "check" and found:
@@ -77,3 +83,173 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{number} {state}" for state, number in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def export(
+    output: Annotated[str | None, Option("--output", "The table to be written.", "FILE")] = None,
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Write every kept answer to one file, with its certificate, to be shipped beside the jobs that use it.
+
+    The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
+    when it is used; `darrm import` brings it into another store. Rows of another version are left out.
+    """
+    from api.cli.files import check_writable
+    from api.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.tables.formats import exportable_rows, format_of, write_table
+
+    if output is None:
+        raise InvalidInput("output", None, "a file to be written")
+    check_writable(output, "output")
+    chosen = format_of(output, format)
+    with closing(open_cache(url, reading=True)) as store:
+        many = write_table(output, exportable_rows(store.rows()), chosen.name)
+        left = store.stats().rows - many
+    if left > 0:
+        say(f"Warning: {left:,} rows are of another version or damaged, and left out (`darrm cache check` names them).")
+    told = {"file": output, "format": chosen.name, "rows": many, "left_out": max(0, left)}
+    answer(as_json(told) if json else f"Written: {many:,} answers to {output} ({chosen.name}).")
+
+
+def import_(
+    file: Annotated[str, Argument("FILE", "A table that `darrm export` wrote.")],
+    format: TableFormat = None,  # noqa: A002 — the option's name
+    url: StoreUrl = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Bring a table into the store: every row is proved again, and each that is not is refused with its reason.
+
+    An answer that is kept already stands. Rows that are refused are listed, the others are kept, and the exit code says so.
+    """
+    from api.cli.report import as_json
+    from solver_cache.tables.formats import format_of, import_rows, read_table
+
+    chosen = format_of(file, format)
+    counts = {"new": 0, "known": 0, "refused": 0}
+    refused = []
+    with closing(open_cache(url, reading=False)) as store:
+        for row in import_rows(read_table(file, chosen.name), store):
+            counts[row.became] += 1
+            if row.became == "refused":
+                refused.append({"row": row.number, "id": row.key, "reason": row.reason})
+                say(f"Row {row.number} is refused: {row.reason}")
+    told = {"file": file, "format": chosen.name, **counts, "rows_refused": refused}
+    text = f"New: {counts['new']:,}; known already: {counts['known']:,}; refused: {counts['refused']:,}."
+    answer(as_json(told) if json else text)
+    if refused:
+        end(ExitCode.SOME_FAILED)
+
+
+DAY = 86_400
+"""Seconds in a day."""
+
+
+def open_cache(url: str | None, *, reading: bool) -> Store:
+    """Open a store; to look at a database, for reading only: so that looking makes and migrates nothing.
+
+    Args:
+        url: of the store; None for that of the environment, or the user's own.
+        reading: whether it is only looked at.
+
+    Raises:
+        CacheError: it cannot be used.
+    """
+    import os
+
+    from solver_cache import cache_url, open_store
+
+    url = url or cache_url(os.environ)
+    if reading and "://" in url and "mode=" not in url:
+        url += ("&" if "?" in url else "?") + "mode=ro"
+    return open_store(url)
+
+
+def list_answers(store: Store, limit: Any, after: str) -> list[dict[str, Any]]:
+    """Return kept answers by key, as their records describe them; nothing is proved.
+
+    Raises:
+        InvalidInput: ``limit`` is no whole number of at least 1.
+    """
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.model import search_columns
+
+    if not isinstance(limit, int) or limit < 1:
+        raise InvalidInput("limit", limit, "a whole number, at least 1")
+    found = []
+    for row in itertools.islice(store.rows(after), limit):
+        asked = search_columns(row.record)
+        said = {} if asked is None else asdict(asked)
+        names = {
+            "K": "voters",
+            "epsilon": "voter_epsilon",
+            "Delta": "voter_delta",
+            "affected": "affected",
+            "target_epsilon": "target_epsilon",
+            "delta": "target_delta",
+            "objective": "objective",
+            "shape": "shape",
+            "utility": "utility",
+        }
+        values = {name: said.get(column) for name, column in names.items()}
+        found.append({"id": row.key, "core": row.core, **values, "epsilon": _finite(values["epsilon"])})
+    return found
+
+
+def count_answers(store: Store) -> dict[str, Any]:
+    """Return what is kept, counted."""
+    return {"url": store.url, **asdict(store.stats())}
+
+
+def check_answers(store: Store) -> list[dict[str, str]]:
+    """Return everything that is wrong with a store: every answer is proved again."""
+    from solver_cache import check
+
+    return [asdict(finding) for finding in check(store)]
+
+
+def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
+    """Forget answers that would be misses, and jobs that were over so many days ago; return how many.
+
+    Args:
+        store: where they are.
+        days: age of the jobs that go [days], at least 0.
+        prove: whether each answer is proved again to find out; else only its hash, version and form are looked at.
+
+    Raises:
+        InvalidInput: ``days`` is not such a number.
+        CacheError: the store cannot be written.
+    """
+    from darrm_opt.errors import InvalidInput
+    from solver_cache import validate
+    from solver_cache.validate import InvalidRow, read_row
+
+    if not isinstance(days, int | float) or not 0 <= days < float("inf"):
+        raise InvalidInput("days", days, "a number of days, at least 0")
+    answers = 0
+    for row in store.rows():
+        if prove:
+            bad = validate(row).decision != "hit"
+        else:
+            try:
+                read_row(row)
+                bad = False
+            except InvalidRow:
+                bad = True
+        answers += bad and store.remove(row)
+    return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}
+
+
+def migrate(store: Store) -> dict[str, Any]:
+    """Return from which schema a store that was opened came to which, and how many rows were filled in after."""
+    schema = store.stats().schema
+    filled = store.fill() if hasattr(store, "fill") else 0
+    return {"url": store.url, "from": getattr(store, "found_schema", schema), "to": schema, "filled": filled}
+
+
+def _finite(number: float | None) -> float | str | None:
+    return "inf" if number == float("inf") else number

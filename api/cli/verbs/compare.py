@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, Fresh, ProblemOptions, number
-from api.cli.outcome import answer
+from api.cli.output import answer
+from api.cli.parameters import AsJson, Fresh, ProblemOptions, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.ensembles.bags import Bags
@@ -71,7 +71,7 @@ def compare(
     """
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
-    from api.comparing import compared
+    from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.ensembles.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
@@ -103,7 +103,7 @@ def compare(
 
         write_whole(plot, render(ways_figure(found), picture_format(plot)))
     if json:
-        answer(as_json(compared(found)))
+        answer(as_json(comparison_to_dict(found)))
         return
     head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {queries} releases, {guarantee(found.total)} in all."
     heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]
@@ -138,7 +138,7 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
     from darrm_opt.errors import InvalidInput
 
     if votes is not None:
-        from api.cli.votes import blocks
+        from api.cli.vote_files import blocks
         from darrm_opt.ensembles.measured import measured
 
         if text is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import PROBLEM, AsJson, DesignOptions, Fresh, ProblemOptions, number
-from api.cli.outcome import answer
+from api.cli.output import answer
+from api.cli.parameters import PROBLEM, AsJson, DesignOptions, Fresh, ProblemOptions, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.release import Release
@@ -57,10 +57,10 @@ def compose(
     once (no --fresh) are taken as not private, and what their models cost together is an account beside the others.
     """
     from api.cli.report import as_json, columns, guarantee, trained_text
-    from api.composing import composed
+    from darrm_opt.answers.accounting import composition_to_dict
 
     each, release = _release(asked, design, solution)
-    table = composed(each, number(queries), number(slack), number(total_delta), release, fresh=fresh)
+    table = composition_to_dict(each, number(queries), number(slack), number(total_delta), release, fresh=fresh)
     if json:
         answer(as_json(table))
         return
@@ -80,7 +80,7 @@ def _release(asked: ProblemOptions, design: DesignOptions, solution: str | None)
     from darrm_opt.problem import Privacy
 
     if asked.K is not None or solution is not None:
-        from api.cli.releasing import release_of
+        from api.cli.cached_solve import release_of
 
         release = release_of(asked, design, solution)
         return release.privacy, release

@@ -1,17 +1,18 @@
-"""``darrm curve``."""
+"""Verbs that tabulate: ``darrm curve``, errors of a release, and ``darrm profile``, its privacy."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, DesignOptions, ProblemOptions, number
-from api.cli.outcome import answer, end, ended, say
+from api.cli.output import answer, end, exit_code_of, say
+from api.cli.parameters import AsJson, DesignOptions, ProblemOptions, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from darrm_opt import Problem, Solution
+
 
 MOST_ALLOWANCES = 25
 """Allowances that ``--over m`` tries unless told which."""
@@ -57,40 +58,40 @@ def curve(
     for warning in dict.fromkeys(warning for solution in solutions for warning in solution.warnings):
         say(f"Warning: {warning}")
     answer(as_json(curves) if json else _text(solutions, curves))
-    end(max(ended(solution.status) for solution in solutions))
+    end(max(exit_code_of(solution.status) for solution in solutions))
 
 
 _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
 def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
-    from api.curves import over_p, shared_p
+    from darrm_opt.answers.curves import error_curves_over_p, p_grid
 
-    p = shared_p(number(points))
+    p = p_grid(number(points))
     solution = _solved(asked.problem(), design)
-    return [solution], over_p(solution, p)
+    return [solution], error_curves_over_p(solution, p)
 
 
 def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
-    from api.curves import allowances, over_m
+    from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
     for name in ("m", "target_epsilon"):
         if (value := getattr(asked, name)) is not None:
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
     first = asked.problem(m=1)  # says what is wrong with the other options
-    wanted = allowances(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
+    wanted = allowance_grid(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
     problems = [asked.problem(m=m) for m in wanted]
     solutions = [_solved(problem, design) for problem in problems]
-    return solutions, over_m(solutions)
+    return solutions, error_curves_over_m(solutions)
 
 
 def _solved(problem: Problem, design: DesignOptions) -> Solution:
-    from api.cli.obtaining import obtain, takes_long
+    from api.cli.cached_solve import cached_solution, takes_long
     from api.cli.progress import Display
 
     with Display(long=takes_long(problem, design)) as display:
-        return obtain(problem, design, display)
+        return cached_solution(problem, design, display)
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
@@ -120,3 +121,59 @@ def _text(solutions: list[Solution], curves: dict[str, Any]) -> str:
 
 def _number(error: float | None) -> str:
     return "-" if error is None else f"{error:.6f}"
+
+
+WIDER = 1.5
+"""The table reaches this far beyond the target ε, unless told which ε to show."""
+
+
+def profile(
+    asked: ProblemOptions,
+    design: DesignOptions,
+    solution: Annotated[
+        str | None, Option("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
+    ] = None,
+    points: Annotated[str, Option("--points", "Values of ε, from 0 to beyond the target.", "COUNT")] = "16",
+    epsilons: Annotated[
+        str | None, Option("--epsilons", "Values of ε, as in 0,0.1,0.3, instead of --points.", "NATS")
+    ] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Tabulate how private one release really is: the least δ that is proved, at each ε.
+
+    The problem's target is one point of that curve. Many releases are accounted by all of it: see `darrm compose`.
+    """
+    import numpy as np
+
+    from api.cli.cached_solve import release_of
+    from api.cli.report import as_json, columns, problem_text
+    from darrm_opt.design.profile import privacy_profile
+    from darrm_opt.problem import real_number, whole_number
+    from darrm_opt.record import problem_record
+
+    count = whole_number(number(points), "points", "a whole number of points, at least 2", least=2)
+    wanted = (
+        None
+        if epsilons is None
+        else [real_number(number(text), "epsilons", "numbers of nats, as in 0,0.1") for text in epsilons.split(",")]
+    )
+    release = release_of(asked, design, solution)
+    if wanted is None:
+        wanted = np.linspace(0.0, WIDER * max(release.privacy.epsilon, 1e-3), count).tolist()
+    found = privacy_profile(release.noise, release.problem, wanted)
+    if json:
+        answer(
+            as_json(
+                {
+                    "problem": problem_record(release.problem),
+                    "gamma": release.noise.values.tolist(),
+                    "epsilon": wanted,
+                    "delta": found.deltas.tolist(),
+                    "attained": found.attained.tolist(),
+                }
+            )
+        )
+        return
+    rows = [[f"{epsilon:.6g}", f"{delta:.6e}"] for epsilon, delta in zip(wanted, found.deltas.tolist(), strict=True)]
+    answer("\n".join([problem_text(release.problem), "", columns(["ε", "δ"], rows)]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Annotated
 
-from api.cli.declared import Argument, Option
-from api.cli.options import FRESH, AsJson, number
-from api.cli.outcome import answer, say
+from api.cli.output import answer, say
+from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
@@ -55,10 +55,10 @@ def label(
     Each label is charged to the ledger before it leaves. After ctrl-C or a crash, the same command goes on where it
     stopped: what was released is not charged again. Votes are never printed or logged.
     """
+    from api.cli.cached_solve import release_of
     from api.cli.files import check_writable
-    from api.cli.labelling import label_file
-    from api.cli.options import DesignOptions, ProblemOptions
-    from api.cli.releasing import release_of
+    from api.cli.label_job import label_file
+    from api.cli.parameters import DesignOptions, ProblemOptions
     from api.cli.report import as_json
     from darrm_opt.mechanism import PrivateMajority
     from darrm_opt.problem import whole_number

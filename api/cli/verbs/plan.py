@@ -6,9 +6,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import FRESH, AsJson, number
-from api.cli.outcome import answer, say
+from api.cli.output import answer, say
+from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as Way
@@ -85,7 +85,7 @@ def plan(
     many voters a record reaches.
     """
     from api.cli.report import as_json
-    from api.planning import planned
+    from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy, real_number
@@ -119,7 +119,7 @@ def plan(
         **drawn,
     )
     if json:
-        answer(as_json(planned(found)))
+        answer(as_json(plan_to_dict(found)))
         return
     for warning in found.warnings:
         say(f"Warning: {warning}")

@@ -1,13 +1,24 @@
-"""``darrm precompute``."""
+"""Verb ``darrm precompute``: the γ of a whole grid, on this machine or a cluster."""
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import Annotated, Any
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, StoreUrl, number
-from api.cli.outcome import ExitCode, answer, end, say
+from api.cli.output import ExitCode, answer, end, fail, say
+from api.cli.parameters import AsJson, StoreUrl, number
+from api.cli.parser import Argument, Option
+
+if TYPE_CHECKING:
+    from solver_cache import Store
+    from solver_cache.precompute.executor import Executor
+    from solver_cache.precompute.plan import Plan
+    from solver_cache.precompute.progress import Progress, RunOutcome, Watcher
+    from solver_cache.precompute.scheduler import RunOptions
+
 
 _WHERE = "Where"
 
@@ -48,17 +59,16 @@ def precompute(
     """
     import os
 
-    from api.cli.precomputing import described_plan, display, executor, options, outcome_text, planned, store_of
     from api.cli.report import as_json
-    from api.estimating import seconds_of
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache import cache_url
-    from solver_cache.precompute.run import run
+    from solver_cache.precompute.scheduler import run
 
     place = url or cache_url(os.environ)
-    how = options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
-    with closing(store_of(place, dry_run=dry_run)) as store:
-        plan = planned(grid, store)
-        said = described_plan(plan, store.url)
+    how = run_options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
+    with closing(open_target(place, dry_run=dry_run)) as store:
+        plan = read_plan(grid, store)
+        said = plan_to_dict(plan, store.url)
         if dry_run:
             answer(as_json({"plan": said}) if json else plan_text(said))
             return
@@ -67,11 +77,11 @@ def precompute(
             answer(as_json({"plan": said, "outcome": None}) if json else "Nothing is left to be done.")
             return
         with (
-            closing(executor(number(workers), scheduler, dask)) as workforce,
+            closing(make_executor(number(workers), scheduler, dask)) as workforce,
             display() as watcher,
         ):
-            outcome = run(plan, store, workforce, seconds_of, how, watcher)
-    told = outcome_text(outcome)
+            outcome = run(plan, store, workforce, solve_seconds, how, watcher)
+    told = outcome_to_dict(outcome)
     for line in told["failures"]:
         say(f"Failed: {line['text']}")
     answer(as_json({"plan": said, "outcome": told}) if json else told["text"])
@@ -86,3 +96,190 @@ def plan_text(said: dict[str, Any]) -> str:
         f"{said['problems']:,} problems: {said['kept']:,} are kept already{again}, {said['missing']:,} to be solved in "
         f"{said['batches']:,} batches.\nExpected work: {said['work']}. Store: {said['store']}"
     )
+
+
+FIRST_LINE = 2.0
+"""Seconds after which a log (stderr is no terminal) gets its first line; each next one at one and a half times the time."""
+
+
+def run_options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> RunOptions:
+    """Return how a run goes about it.
+
+    Raises:
+        InvalidInput: naming the option, its value and what is accepted.
+    """
+    from darrm_opt.design.backends import BACKENDS
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import real_number, whole_number
+    from solver_cache.jobs import MAX_LEASE_SECONDS
+    from solver_cache.precompute.scheduler import RunOptions
+
+    if backend not in BACKENDS:
+        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
+    if time_limit is not None and not real_number(time_limit, "time_limit", "seconds above 0") > 0:
+        raise InvalidInput("time_limit", time_limit, "seconds above 0")
+    attempts = whole_number(attempts, "attempts", "a whole number, at least 1")
+    seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
+    if not 0 < real_number(lease, "lease", seconds) <= MAX_LEASE_SECONDS:
+        raise InvalidInput("lease", lease, seconds)
+    if place in {"memory", "off"}:
+        raise InvalidInput("direct", place, "a database that workers can reach", "Let them return answers.")
+    return RunOptions(backend, time_limit, float(lease), attempts, place)
+
+
+def open_target(url: str, *, dry_run: bool) -> Store:
+    """Open the store; for a dry run one that is not there yet is taken as empty, and is not made.
+
+    Raises:
+        CacheError: it cannot be used.
+        InvalidInput: nothing would be kept.
+    """
+    from api.cli.verbs.cache import open_cache
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.location import parse_url
+    from solver_cache.memory.store import MemoryStore
+    from solver_cache.store import NoStore
+
+    if url in {NoStore.url, MemoryStore.url} and not dry_run:
+        raise InvalidInput("url", url, "a store that lasts", "A table that is not kept is of no use.")
+    if dry_run and url not in {NoStore.url, MemoryStore.url}:
+        place, _ = parse_url(url)
+        if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
+            return MemoryStore()
+    return open_cache(url, reading=dry_run)
+
+
+def read_plan(grid: str, store: Store) -> Plan:
+    """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
+    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.precompute.grid import read_grid
+    from solver_cache.precompute.plan import make_plan
+
+    try:
+        return make_plan(read_grid(grid).specs(), store, solve_seconds)
+    except InvalidInput as err:
+        fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
+
+
+def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Executor:
+    """Return what solves.
+
+    Raises:
+        InvalidInput: options that do not go together.
+        BackendUnavailable: Dask is not installed.
+        ExecutorLost: no scheduler answers.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import whole_number
+
+    many = None if workers is None else whole_number(workers, "workers", "a whole number of processes, at least 1")
+    if scheduler is not None and (dask is not None or many is not None):
+        raise InvalidInput("scheduler", scheduler, "neither --dask nor --workers beside it", "Its workers solve.")
+    if scheduler is None and dask is None:
+        from solver_cache.precompute.processes import Processes
+
+        return Processes(many)
+    from solver_cache.precompute.cluster import Cluster
+
+    if dask is None:
+        return Cluster(scheduler)
+    where, colon, count = dask.partition(":")
+    if where != "local" or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
+        raise InvalidInput("dask", dask, "local, or local:COUNT")
+    return Cluster(None, int(count) if colon else many)
+
+
+def plan_to_dict(plan: Plan, url: str) -> dict[str, Any]:
+    """Return what is to be done, as plain data."""
+    return {
+        "problems": plan.problems,
+        "kept": plan.kept,
+        "repeated": plan.repeated,
+        "missing": plan.missing,
+        "batches": len(plan.batches),
+        "seconds": plan.seconds,
+        "work": f"{duration(plan.seconds)} of one processor",
+        "store": url,
+    }
+
+
+def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
+    """Return what came of a run, as plain data, with one text for all of it."""
+    from darrm_opt.record import problem_record
+    from solver_cache.precompute.scheduler import failure_lines
+
+    at = outcome.progress
+    elsewhere = f", {at.elsewhere:,} by others" if at.elsewhere else ""
+    lost = f", {at.losses:,} batches lost and tried again" if at.losses else ""
+    failed = f", {at.failed:,} failed" if at.failed else ""
+    limited = f" Of {at.limited:,} nothing better than their gap can be proved." if at.limited else ""
+    text = (
+        f"Solved: {at.solved:,} in {duration(at.seconds)} ({at.rate:.3g} a second){elsewhere}{lost}{failed}. "
+        f"Worst gap: {at.worst_gap:.1e}.{limited}"
+    )
+    failures = [
+        {
+            "id": failure.key,
+            "problem": problem_record(failure.spec.problem),
+            "objective": str(failure.spec.objective),
+            "shape": failure.spec.shape,
+            "reason": failure.reason,
+            "text": line,
+        }
+        for failure, line in zip(outcome.failures, failure_lines(outcome.failures), strict=True)
+    ]
+    counted = {name: getattr(at, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")}
+    return {**counted, "worst_gap": at.worst_gap, "seconds": at.seconds, "failures": failures, "text": text}
+
+
+def duration(seconds: float) -> str:
+    """Return a time [s] as people say it.
+
+    >>> duration(0.25), duration(75), duration(9000), duration(1e6)
+    ('0.25 s', '1.2 min', '2.5 h', '12 days')
+    """
+    for unit, size, least in (("days", 86400, 172800), ("h", 3600, 5400), ("min", 60, 60)):
+        if seconds >= least:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def progress_line(at: Progress) -> str:
+    """Return where a run stands, in one line."""
+    left = "?" if at.remaining is None else duration(at.remaining)
+    trouble = "".join(f", {many:,} {what}" for many, what in ((at.failed, "failed"), (at.losses, "lost")) if many)
+    return f"{at.over:,} of {at.planned:,}: {at.rate:.1f} a second, {left} left, worst gap {at.worst_gap:.1e}{trouble}"
+
+
+@contextmanager
+def display() -> Iterator[Watcher]:
+    """Yield what shows where a run stands: a bar on a terminal, ever rarer lines in a log."""
+    if not sys.stderr.isatty():
+        yield _Log()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with RichProgress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("", total=None)
+
+        def watch(at: Progress) -> None:
+            told = progress_line(at).partition(": ")[2]
+            shown.update(task, total=at.planned, completed=at.over, description=told)
+
+        yield watch
+
+
+class _Log:
+    """Says where a run stands, ever more rarely."""
+
+    def __init__(self) -> None:
+        self._after = FIRST_LINE
+
+    def __call__(self, at: Progress) -> None:
+        if at.seconds >= self._after and at.over < at.planned:
+            say(progress_line(at))
+            self._after = 1.5 * at.seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, number
-from api.cli.outcome import answer, say
+from api.cli.output import answer, say
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from darrm_opt.paper.result import Reproduction

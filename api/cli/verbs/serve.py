@@ -1,15 +1,18 @@
-"""``darrm serve``."""
+"""Verbs about the service: ``darrm serve`` and ``darrm keys``."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, number
-from api.cli.outcome import answer, say
+from api.cli.output import answer, say
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from api.settings import Settings
+
 
 HOST = "127.0.0.1"
 """Where the API is served unless told otherwise: this machine alone."""
@@ -46,11 +49,11 @@ def serve(
 
         answer(_shown(read_settings(**given), as_json=json))
         return
-    from api.serving import address, listen, prepared
-    from api.serving import serve as serve_at
+    from api.server.run import listen, prepare, url_of
+    from api.server.run import serve as serve_at
 
     with listen(host, number(port)) as listening:
-        settings, url = prepared(listening, **given), address(listening)
+        settings, url = prepare(listening, **given), url_of(listening)
         if json:
             from json import dumps
 
@@ -61,15 +64,69 @@ def serve(
 
 
 def _shown(settings: Settings, *, as_json: bool) -> str:
-    from api.settings import shown
+    from api.settings import list_settings
 
     if as_json:
         from json import dumps
 
-        return dumps({setting.variable: setting._asdict() for setting in shown(settings)}, indent=2, ensure_ascii=False)
+        return dumps(
+            {setting.variable: setting._asdict() for setting in list_settings(settings)}, indent=2, ensure_ascii=False
+        )
     lines = []
-    for setting in shown(settings):
+    for setting in list_settings(settings):
         value = ",".join(setting.value) if isinstance(setting.value, list) else setting.value
         told = "(not set)" if value in {None, ""} else str(value)
         lines.append(f"{setting.variable}={told}  [{setting.origin}]\n    {setting.description}")
     return "\n".join(lines)
+
+
+KEYS_VARIABLE = "DARRM_KEYS"
+"""The setting that names the file."""
+
+
+def keys(
+    action: Annotated[str, Argument("new|ls|revoke", "What to do.")],
+    key: Annotated[str, Argument("NAME|ID", "new: whose key it is; revoke: its id, as ls shows it.")] = "",
+    file: Annotated[str | None, Option("--file", "The keys file.", "FILE", otherwise=KEYS_VARIABLE)] = None,
+    *,
+    json: AsJson = False,
+) -> None:
+    """Make, list and revoke the API keys that `darrm serve` asks for.
+
+    A key is shown once, on stdout, when it is made; the file has hashes only. A running server follows changes of the
+    file within a second.
+    """
+    import os
+
+    from api.access.keys import create_key, list_keys, revoke_key
+    from darrm_opt.errors import InvalidInput
+
+    place = (file or os.environ.get(KEYS_VARIABLE, "")).strip()
+    if not place:
+        raise InvalidInput("file", None, "the file that the keys are kept in", f"Give it, or set {KEYS_VARIABLE}.")
+    path = Path(place)
+    if action == "ls" and key:
+        raise InvalidInput("KEY", key, "nothing after ls")
+    if action == "new":
+        made, text = create_key(path, key)
+        _print({"id": made.id, "name": made.name, "created": made.created, "key": text}, text, as_json=json)
+        say(f"Key {made.id} of {made.name!r}: keep it now, it cannot be shown again.")
+    elif action == "ls":
+        found = list_keys(path)
+        lines = "\n".join(f"{each.id}  {each.created}  {each.name}" for each in found)
+        told = [{name: value for name, value in asdict(each).items() if name != "digest"} for each in found]
+        _print(told, lines or "No keys: nobody is let in.", as_json=json)
+    elif action == "revoke":
+        gone = revoke_key(path, key)
+        told_one = {"id": gone.id, "name": gone.name, "created": gone.created}
+        _print(told_one, f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
+    else:
+        raise InvalidInput("ACTION", action, "one of new, ls and revoke")
+
+
+def _print(told: object, text: str, *, as_json: bool) -> None:
+    if as_json:
+        from json import dumps
+
+        text = dumps(told, ensure_ascii=False)
+    answer(text)

@@ -1,12 +1,16 @@
-"""``darrm solve``."""
+"""Verbs about one γ: ``darrm solve`` and ``darrm verify``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from api.cli.declared import Option
-from api.cli.options import AsJson, DesignOptions, ProblemOptions
-from api.cli.outcome import answer, end, ended, say
+from api.cli.output import ExitCode, answer, end, exit_code_of, fail, option_of, say
+from api.cli.parameters import AsJson, DesignOptions, ProblemOptions
+from api.cli.parser import Argument, Option
+
+if TYPE_CHECKING:
+    from darrm_opt import NoiseFunction, Problem
 
 
 def solve(
@@ -26,7 +30,7 @@ def solve(
     Prints γ(l), the probability of releasing the true majority when l voters say 1; otherwise a fair coin is
     released. It is private exactly as printed with --json or --output.
     """
-    from api.cli.obtaining import obtain, takes_long
+    from api.cli.cached_solve import cached_solution, takes_long
     from api.cli.progress import Display
     from api.cli.report import solution_json, solution_text
 
@@ -37,7 +41,7 @@ def solve(
         check_plot(plot)
     problem = asked.problem()
     with Display(long=takes_long(problem, design)) as display:
-        solution = obtain(problem, design, display)
+        solution = cached_solution(problem, design, display)
     if output is not None:
         write_whole(output, f"{solution_json(solution)}\n".encode())
     if plot is not None:
@@ -48,4 +52,122 @@ def solve(
     for warning in solution.warnings:
         say(f"Warning: {warning}")
     answer(solution_json(solution) if json else solution_text(solution))
-    end(ended(solution.status))
+    end(exit_code_of(solution.status))
+
+
+def verify(
+    file: Annotated[str, Argument("FILE", "An answer of `darrm solve`, or a JSON list γ(0), …, γ(K); - is stdin.")],
+    asked: ProblemOptions,
+    arithmetic: Annotated[
+        str,
+        Option(
+            "--arithmetic",
+            "Doubles with a proven error bound, or ball arithmetic (slower; the extra `exact`).",
+            "float|ball",
+        ),
+    ] = "float",
+    checker: Annotated[
+        str,
+        Option(
+            "--checker",
+            "This program's own search, or the checker that is extracted from a Coq proof (`make formal` builds it).",
+            "own|formal",
+        ),
+    ] = "own",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Prove from γ alone that a release is private, or show where it is not.
+
+    An answer names its problem; for a bare list give the problem's options (--K follows from the list).
+    """
+    from api.cli.files import read_text
+    from api.cli.report import as_json, certificate_text, problem_text
+    from darrm_opt import NotPrivate, NotProven
+    from darrm_opt import verify as prove
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.record import problem_record
+
+    problem, gamma = _question(file, _parsed(read_text(file), file), asked)
+    proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
+    if checker not in ("own", "formal"):
+        raise InvalidInput("checker", checker, "'own' or 'formal'")
+    if checker == "formal":
+        if arithmetic != "float":
+            raise InvalidInput(
+                "arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic"
+            )
+        _verify_formally(problem, gamma, proof, json=json)
+        return
+    try:
+        certificate = prove(problem, gamma, arithmetic=arithmetic)  # type: ignore[arg-type]  # checked there
+    except NotPrivate as err:
+        if json:
+            proof["private"] = None if isinstance(err, NotProven) else False
+            answer(as_json(proof | {"message": str(err), "excess": err.excess, "worst_corners": err.worst}))
+        fail(str(err), ExitCode.NOT_PRIVATE)
+    for warning in problem.warnings:
+        say(f"Warning: {warning}")
+    if json:
+        answer(as_json(proof | {"certificate": asdict(certificate)}))
+    else:
+        answer(f"{problem_text(problem)}\n\n{certificate_text(certificate)}")
+
+
+def _verify_formally(problem: Problem, gamma: NoiseFunction, proof: dict[str, Any], *, json: bool) -> None:
+    """Answer with what the formal checker says."""
+    from api.cli.formal import formally_private
+    from api.cli.report import as_json, problem_text
+
+    proof |= {"checker": "formal", "private": formally_private(problem, gamma) or None}
+    if not proof["private"]:
+        message = (
+            "The formal checker does not prove gamma private for these very numbers. "
+            "Without --checker formal, `darrm verify` says where it fails."
+        )
+        if json:
+            answer(as_json(proof | {"message": message}))
+        fail(message, ExitCode.NOT_PRIVATE)
+    for warning in problem.warnings:
+        say(f"Warning: {warning}")
+    said = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
+    answer(as_json(proof) if json else f"{problem_text(problem)}\n\n{said}")
+
+
+def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem, NoiseFunction]:
+    """Return the problem and the γ to be proved private for it."""
+    from darrm_opt.errors import DarrmError
+    from darrm_opt.noise import NoiseFunction
+
+    if isinstance(content, list):
+        problem = asked.problem() if asked.K is not None else asked.problem(K=max(1, len(content) - 1))
+    elif asked.given:
+        options = ", ".join(map(option_of, asked.given))
+        fail(f"{source} names its problem itself: leave out {options}, or give a bare list.", ExitCode.BAD_INPUT)
+    try:
+        if isinstance(content, list):
+            return problem, NoiseFunction(content, problem.K)
+        return _recorded(content)
+    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+        fail(f"{source}: {err}", ExitCode.BAD_INPUT)  # any step may break on a file that anyone wrote
+
+
+def _recorded(content: Any) -> tuple[Problem, NoiseFunction]:
+    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.reprove import check_utility, read_solution
+
+    solution = read_solution(content)
+    check_utility(solution.utility, solution.noise, DesignSpec.of(solution))
+    return solution.problem, solution.noise
+
+
+def _parsed(text: str, source: str) -> Any:
+    from json import JSONDecodeError, loads
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number of JSON")
+
+    try:
+        return loads(text, parse_constant=refuse)
+    except (JSONDecodeError, ValueError, RecursionError) as err:
+        fail(f"{source} is not JSON: {err}.", ExitCode.BAD_INPUT)

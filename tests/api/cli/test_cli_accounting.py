@@ -13,7 +13,7 @@ import pytest
 from support.darrm_runner import SMALL, refused, run
 from support.paths import DATA
 
-from api.cli.outcome import ExitCode
+from api.cli.output import ExitCode
 from darrm_opt.accounting.optimal import optimal
 from darrm_opt.ensembles.bagging import bagging_guarantee
 

@@ -15,9 +15,9 @@ from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, start
 
-from api.cli import labelling
-from api.cli.outcome import ExitCode
-from api.cli.votes import blocks, count_rows
+from api.cli import label_job
+from api.cli.output import ExitCode
+from api.cli.vote_files import blocks, count_rows
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanism import ReleaseLedger
@@ -306,7 +306,7 @@ def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, 
             raise _StopError
 
     with monkeypatch.context() as patch:
-        patch.setattr(labelling.Counted, "add", add)
+        patch.setattr(label_job.RowCounter, "add", add)
         with pytest.raises(_StopError):
             label(name, "labels.csv", "--queries", "100", "--block", "10", *more)
 

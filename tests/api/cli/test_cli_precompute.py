@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.darrm_runner import refused, run
 
-from api.cli.precomputing import duration, line, outcome_text
+from api.cli.verbs.precompute import duration, outcome_to_dict, progress_line
 from solver_cache import open_store
-from solver_cache.precompute.progress import Outcome, Progress
+from solver_cache.precompute.progress import Progress, RunOutcome
 
 GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
 
@@ -92,14 +92,14 @@ def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url
 
 def test_where_a_run_stands_in_one_line() -> None:
     at = Progress(100, 40, 5, 0, 1, 2, 3e-10, 90.0, 30.0, 20.0)
-    assert line(at) == "46 of 100: 2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
-    assert line(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0 of 100: 0.0 a second, ? left")
+    assert progress_line(at) == "46 of 100: 2.0 a second, 40 s left, worst gap 3.0e-10, 1 failed, 2 lost"
+    assert progress_line(Progress(100, 0, 0, 0, 0, 0, 0.0, 90.0, 0.0, 0.0)).startswith("0 of 100: 0.0 a second, ? left")
     assert duration(90000) == "25 h"
 
 
 def test_what_came_of_a_run_in_words() -> None:
     at = Progress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
-    text = outcome_text(Outcome(at, ()))["text"]
+    text = outcome_to_dict(RunOutcome(at, ()))["text"]
     assert text == (
         "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "
         "Of 2 nothing better than their gap can be proved."

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.darrm_runner import SMALL, refused, run
 
-from api.cli.obtaining import QUICK_K
-from api.cli.outcome import EXIT_CODES, ExitCode, ended
+from api.cli.cached_solve import MAX_QUICK_K
+from api.cli.output import EXIT_CODES, ExitCode, exit_code_of
 from darrm_opt import Problem, solve, verify
 from darrm_opt.design.program import Status
 from darrm_opt.record import solution_from_record
@@ -173,9 +173,9 @@ def test_the_cache_is_asked_where_someone_asked_for_it(monkeypatch: pytest.Monke
 def test_the_cache_is_asked_where_a_solve_takes_longer_than_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_CACHE_URL")
     opened = counted_stores(monkeypatch)
-    run("solve", "--K", str(QUICK_K), "--m", "3", "--epsilon", "0.1")
+    run("solve", "--K", str(MAX_QUICK_K), "--m", "3", "--epsilon", "0.1")
     assert opened == []
-    run("solve", "--K", str(QUICK_K + 1), "--m", "3", "--epsilon", "0.1")
+    run("solve", "--K", str(MAX_QUICK_K + 1), "--m", "3", "--epsilon", "0.1")
     run("solve", *SMALL, "--method", "enumerate")
     assert len(opened) == 2
 
@@ -343,7 +343,7 @@ def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -
 
 
 def test_every_status_has_an_exit_code() -> None:
-    codes = {status: ended(status) for status in Status}
+    codes = {status: exit_code_of(status) for status in Status}
     assert codes.pop(Status.OPTIMAL) is ExitCode.DONE
     assert set(codes.values()) == {ExitCode.NOT_OPTIMAL}
 

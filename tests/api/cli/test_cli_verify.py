@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import SMALL, refused, run
 
-from api.cli.outcome import ExitCode
+from api.cli.output import ExitCode
 
 PROBLEM = ("--m", "2", "--epsilon", "0.5")
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_answer_is_refused(content: str) -> None:
     ("change", "message"),
     [
         ({"format": 2}, "format = 2 is not valid: expected 1. Written by another version of darrm-opt; solve again."),
-        ({"utility": 0.99}, "utility = 0.99 is not valid: expected 0."),
+        ({"utility": 0.99}, "its utility is 0.901"),
         ({"utility": "high"}, "utility = 'high' is not valid: expected a number."),
         ({"gamma": [1.0, 1.0]}, "gamma = [1.0, 1.0] is not valid: expected K+1 = 6 numbers. Received 2."),
         ({"problem": {"K": "5"}}, "epsilon is missing: expected a value. The record lacks this field."),

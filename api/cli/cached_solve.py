@@ -1,0 +1,114 @@
+"""Cached solve: a solution through the cache where that pays, and the release that a verb is about."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from api.cli.output import ExitCode, fail, option_of, say
+from api.cli.parameters import DesignOptions, ProblemOptions, number
+from darrm_opt import solve
+from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from api.cli.parameters import DesignOptions
+    from darrm_opt import Problem, Solution
+    from darrm_opt.accounting.release import Release
+    from darrm_opt.design.solution import Watcher
+
+
+MAX_QUICK_K = 61
+"""Up to this K a solve by cuts with HiGHS (0.01 to 0.9 s, measured for Δ from 0 to 1e-2) mostly takes less time than
+opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
+
+
+def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
+    """Return the certified γ_opt, from the cache if it is there and it pays to look.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted.
+        BackendUnavailable: the solver cannot be used here.
+        CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
+    """
+    how: dict[str, Any] = {
+        "objective": _objective(design.objective),
+        "shape": design.shape,
+        "method": design.method,
+        "backend": design.backend,
+        "time_limit": _seconds(design.time_limit),
+        "progress": progress,
+    }
+    wanted = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
+    if design.cache is False or not (wanted or takes_long(problem, design)):
+        return solve(problem, **how)
+
+    from solver_cache import CacheError, NoStore, cache_url, cached_solve, open_store
+
+    try:
+        store = open_store(cache_url(os.environ))
+    except CacheError as err:
+        if wanted:
+            raise
+        say(f"Warning: {err}")
+        store = NoStore()
+    try:
+        return cached_solve(problem, store=store, **how).solution
+    finally:
+        store.close()
+
+
+def takes_long(problem: Problem, design: DesignOptions) -> bool:
+    """Say whether a solve is expected to take longer than opening the store: see `MAX_QUICK_K`."""
+    return problem.K > MAX_QUICK_K or design.method == "enumerate" or design.backend == "cvxpy"
+
+
+def _objective(text: str) -> AnyObjective:
+    try:
+        return as_objective(text)
+    except InvalidInput as err:  # which names a parameter of the objective, and that is no option
+        fail(f"--objective: {err}", ExitCode.BAD_INPUT)
+
+
+def _seconds(text: str | None) -> float | None:
+    value = number(text)
+    if isinstance(value, str):
+        raise InvalidInput("time_limit", value, "seconds above 0")
+    return value if value is None else float(value)
+
+
+def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) -> Release:
+    """Return the release, proved private.
+
+    Raises:
+        InvalidInput: an option is outside what is accepted, or the file cannot be read.
+        NotPrivate: the saved γ is not private for its problem.
+    """
+    from darrm_opt.accounting.release import Release
+
+    if saved is None:
+        solution = cached_solution(asked.problem(), design)
+        release = Release.of(solution)
+    else:
+        release = _saved(saved, asked)
+    for warning in release.problem.warnings:
+        say(f"Warning: {warning}")
+    return release
+
+
+def _saved(source: str, asked: ProblemOptions) -> Release:
+    from json import loads
+
+    from api.cli.files import read_text
+    from darrm_opt.accounting.release import Release
+    from darrm_opt.reprove import ReproofFailed, read_solution
+
+    if asked.given:
+        options = ", ".join(map(option_of, asked.given))
+        fail(f"{source} names its problem itself: leave out {options}.", ExitCode.BAD_INPUT)
+    text = read_text(source)
+    try:
+        solution = read_solution(loads(text))
+    except (ReproofFailed, ValueError, RecursionError) as err:
+        fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
+    return Release.of((solution.gamma, solution.problem))

@@ -1,0 +1,232 @@
+"""A labelling job: a file of votes through a `PrivateMajority` into a file of labels, across crashes.
+
+Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows is
+released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits that
+left already and pays for the others alone. The labels are gathered in ``.NAME.part`` and moved to the output when all are
+there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from api.cli.output import say
+from api.cli.vote_files import blocks, check_format, count_rows, labels
+from darrm_opt.durable_file import flush_folder
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
+from darrm_opt.mechanism.ledger import checked_id
+
+ROWS = 65_536
+"""Rows of a block: charged and written together."""
+
+MAX_JOB_ID = 150
+"""Most characters of a job's release id: blocks add their number."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job is, so that going on with another one by mistake is refused.
+
+    Attributes:
+        release_id: its name in the ledger.
+        rows: rows of a block.
+        votes: path of the votes.
+        size: their size [bytes].
+        changed: when they were last changed [ns].
+        ledger: path of the ledger.
+    """
+
+    release_id: str
+    rows: int
+    votes: str
+    size: int
+    changed: int
+    ledger: str
+
+
+@dataclass(frozen=True)
+class LabelResult:
+    """What a job came to.
+
+    Attributes:
+        labels: labels in the output.
+        resumed: labels that an earlier run had released already.
+        release_id: the job's name in the ledger.
+    """
+
+    labels: int
+    resumed: int
+    release_id: str
+
+
+def label_file(
+    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLedger, *, release_id: str | None, rows: int
+) -> LabelResult:
+    """Release a label for each row of a file of votes.
+
+    Args:
+        votes: path of the votes, see `api.cli.vote_files.blocks`.
+        output: path of the labels, a CSV, Parquet or npy file that does not exist yet.
+        release: the mechanism, whose budget is ``ledger``.
+        ledger: what is charged.
+        release_id: names the job in the ledger; None: a new one, or that of the job that is to go on.
+        rows: rows of a block.
+
+    Raises:
+        InvalidInput: a file is not what is accepted, or the output belongs to another job.
+        BudgetSpent: the ledger has less left than there are rows; nothing was charged.
+    """
+    suffix = check_format(output, "output")
+    K = release.problem.K
+    count = count_rows(votes, K, rows)  # all of it is looked at before anything is charged
+    with _job(votes, output, ledger, release_id, rows) as job:
+        missing = _missing(ledger, job, count)
+        if missing > ledger.left:
+            raise BudgetSpent(ledger.in_words, ledger.limit, ledger.spent, missing)
+        if missing < count:
+            say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
+        part = _beside(output, "part")
+        progress = RowCounter(count)
+        with labels(part, suffix) as file:
+            for number, block in enumerate(blocks(votes, K, job.rows)):
+                file.write(release.release_many(block, _block_id(job, number)))
+                progress.add(len(block))
+        part.replace(output)
+        flush_folder(part.parent)
+    progress.end()
+    return LabelResult(count, count - missing, job.release_id)
+
+
+class RowCounter:
+    """Rows done, shown on stderr: a line that moves on a terminal, ever rarer lines in a log."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._done = 0
+        self._terminal = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._next = self._began + (0.2 if self._terminal else 1.0)
+
+    def add(self, rows: int) -> None:
+        """Count rows, and say so if it is time to."""
+        self._done += rows
+        now = time.monotonic()
+        if now < self._next:
+            return
+        text = f"{self._done:,} of {self._rows:,} rows"
+        if self._terminal:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)  # noqa: T201 — a line that moves
+            self._next = now + 0.2
+        else:
+            say(text)
+            self._next = now + (now - self._began)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._terminal and self._next > self._began + 0.2:
+            say("")
+
+
+def _missing(ledger: ReleaseLedger, job: Job, count: int) -> int:
+    """Return how many of a job's rows are not released yet."""
+    known = ledger.ids
+    return sum(
+        min(job.rows, count - start)
+        for number, start in enumerate(range(0, count, job.rows))
+        if _block_id(job, number) not in known
+    )
+
+
+def _block_id(job: Job, number: int) -> str:
+    return f"{job.release_id}/{number}"
+
+
+def _beside(output: str, what: str) -> Path:
+    path = Path(output).absolute()
+    return path.with_name(f".{path.name}.{what}")
+
+
+@contextmanager
+def _job(votes: str, output: str, ledger: ReleaseLedger, release_id: str | None, rows: int) -> Iterator[Job]:
+    """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
+    if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
+        raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
+    place = _beside(output, "job")
+    going_on = place.exists()
+    if Path(output).exists() and not going_on:
+        raise InvalidInput(
+            "output",
+            output,
+            "a file that does not exist yet",
+            "Labels that were released stay released: labelling again costs again, so choose another name for it.",
+        )
+    with place.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput("output", output, "a file that no other job is writing") from None
+        state = Path(votes).stat()
+        present = Job(
+            release_id or secrets.token_hex(16),
+            rows,
+            str(Path(votes).absolute()),
+            state.st_size,
+            state.st_mtime_ns,
+            str(ledger.path.absolute()),
+        )
+        before = _read(file)
+        if before is None:
+            _write(file, present)  # on the disk before anything is charged under its name
+            flush_folder(place.parent)
+        job = present if before is None else _same(before, present, place, release_id)
+        try:
+            yield job
+        except BudgetSpent:
+            if not any(known.startswith(f"{job.release_id}/") for known in ledger.ids):
+                place.unlink()  # nothing to go on with
+            raise
+        place.unlink()
+
+
+def _same(before: Job, present: Job, place: Path, release_id: str | None) -> Job:
+    """Return the job that goes on, or refuse if this is not the same one."""
+    now = asdict(present) | {"rows": before.rows}
+    if release_id is None:
+        now["release_id"] = before.release_id
+    other = [name for name, value in asdict(before).items() if now[name] != value]
+    if other:
+        raise InvalidInput(
+            "output",
+            place.name,
+            "the same job as before",
+            f"A job that was interrupted differs in {', '.join(other)}. Finish that one, or remove {place} to give it up: "
+            "what it released stays charged.",
+        )
+    return before
+
+
+def _read(file: IO[str]) -> Job | None:
+    """Return the job in a file; None where its writing was cut short, so that nothing was released under its name."""
+    file.seek(0)
+    try:
+        return Job(**json.loads(file.read()))
+    except (ValueError, TypeError):
+        return None
+
+
+def _write(file: IO[str], job: Job) -> None:
+    file.truncate(0)
+    json.dump(asdict(job), file)
+    file.flush()
+    os.fsync(file.fileno())

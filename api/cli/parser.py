@@ -1,0 +1,249 @@
+"""Command-line parser: how verbs declare their parameters, how words become values, and the help texts.
+
+A verb is a function; each parameter is annotated with an `Option` or an `Argument`, or with the type of a *group*, a
+dataclass whose fields are annotated so (``asked: ProblemOptions``). All values are text or truth values: what the text
+means is for the core to say, in the same words for every way in.
+
+Why not argparse or Typer: parsing is fifty lines here, and importing either takes a noticeable part of the time that
+`darrm solve` needs for a small problem (see docs/dependencies.md).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+
+class Option(NamedTuple):
+    """Option: ``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``.
+
+    Args:
+        flag: how it is typed.
+        help: what it is for.
+        metavar: what the value is; none for a flag.
+        panel: heading under which the help shows it.
+        otherwise: what the help shows as default, if not the default itself.
+    """
+
+    flag: str
+    help: str
+    metavar: str = ""
+    panel: str = "Options"
+    otherwise: str = ""
+
+
+class Argument(NamedTuple):
+    """Positional argument; required, unless the parameter has a default."""
+
+    metavar: str
+    help: str
+
+
+class Parameter(NamedTuple):
+    """Parameter of a command.
+
+    Attributes:
+        name: as in Python.
+        declared: how it is typed.
+        default: its value where it is not typed; an argument that is needed has none.
+    """
+
+    name: str
+    declared: Option | Argument
+    default: Any
+
+    @property
+    def flags(self) -> list[str]:
+        """How it is typed: of a flag with two, the first means True; none for an argument."""
+        return self.declared.flag.split("/") if isinstance(self.declared, Option) else []
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return isinstance(self.declared, Option) and not self.declared.metavar
+
+
+class Command(NamedTuple):
+    """Verb with its groups of parameters spread out: `call` takes a value for each parameter.
+
+    >>> from api.cli.verbs import load
+    >>> [parameter.name for parameter in Command.of(load("verify")).parameters][:3]
+    ['file', 'K', 'm']
+    """
+
+    verb: Callable[..., None]
+    parameters: tuple[Parameter, ...]
+    groups: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, verb: Callable[..., None]) -> Command:
+        """Return the command of a verb."""
+        own = inspect.signature(verb, eval_str=True).parameters
+        groups: dict[str, Any] = {name: at.annotation for name, at in own.items() if is_dataclass(at.annotation)}
+        parameters = []
+        for name, each in own.items():
+            spread = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {name: each}
+            parameters += [Parameter(one, at.annotation.__metadata__[0], at.default) for one, at in spread.items()]
+        return cls(verb, tuple(parameters), groups)
+
+    def call(self, given: Mapping[str, Any]) -> None:
+        """Run the verb."""
+        left = dict(given)
+        built = {
+            name: group(**{field.name: left.pop(field.name) for field in fields(group)})
+            for name, group in self.groups.items()
+        }
+        self.verb(**built, **left)
+
+
+class UsageError(Exception):
+    """The words of a command line cannot be read; the text says why."""
+
+
+def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the value of each parameter.
+
+    An option is given in full, with its value in the same word or the next (``--K=11``, ``--K 11``), whatever the value
+    begins with; of an option given twice the last one counts. Behind ``--`` every word is an argument.
+
+    Raises:
+        UsageError: an unknown option, a value that is missing or not wanted, too many or too few arguments.
+
+    >>> count = Parameter("K", Option("--K", "Voters.", metavar="COUNT"), None)
+    >>> parse(["--K", "11"], [count])
+    {'K': '11'}
+    >>> parse(["--k", "11"], [count])
+    Traceback (most recent call last):
+    api.cli.parser.UsageError: No such option: --k. Did you mean --K?
+    """
+    options = {flag: each for each in parameters for flag in each.flags}
+    values = {each.name: each.default for each in parameters}
+    arguments = [each for each in parameters if isinstance(each.declared, Argument)]
+    left, only_arguments = list(reversed(words)), False
+    while left:
+        word = left.pop()
+        flag, equals, value = word.partition("=")
+        if only_arguments or word == "-" or not word.startswith("-"):
+            if not arguments:
+                raise UsageError(f"Got unexpected argument {word!r}.")
+            values[arguments.pop(0).name] = word
+        elif word == "--":
+            only_arguments = True
+        elif flag not in options:
+            raise UsageError(f"No such option: {flag}.{_suggestion(flag, options)}")
+        else:
+            option = options[flag]
+            values[option.name] = _value(option, flag, value if equals else None, left)
+    for each in arguments:
+        if each.default is inspect.Parameter.empty:
+            raise UsageError(f"Missing argument {each.declared.metavar!r}.")
+    return values
+
+
+def _value(option: Parameter, flag: str, joined: str | None, left: list[str]) -> str | bool:
+    """Return the value of an option: that of its own word (``joined``), or else the next word, taken from ``left``."""
+    if option.is_flag:
+        if joined is not None:
+            raise UsageError(f"Option {flag} takes no value.")
+        return flag == option.flags[0]
+    if joined is None and not left:
+        raise UsageError(f"Option {flag} needs a value.")
+    return left.pop() if joined is None else joined
+
+
+def parse_verb(word: str, verbs: Sequence[str]) -> str:
+    """Return the verb that a word names.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if word.startswith("-"):
+        raise UsageError(f"No such option: {word}.")
+    if word not in verbs:
+        raise UsageError(f"No such command {word!r}.{_suggestion(word, verbs)}")
+    return word
+
+
+def verb_help(name: str, command: Command, epilog: str) -> str:
+    """Return the help text of a verb, as wide as the terminal."""
+    arguments = [each for each in command.parameters if isinstance(each.declared, Argument)]
+    usage = " ".join(["Usage: darrm", name, "[OPTIONS]", *(_usage(each) for each in arguments)])
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for each in arguments:
+        panels.setdefault("Arguments", []).append((each.declared.metavar, each.declared.help))
+    for each in command.parameters:
+        if isinstance(each.declared, Option):
+            panels.setdefault(each.declared.panel, []).append((_typed(each.declared), _described(each)))
+    panels.setdefault("Options", []).append(("--help", "Show this message and exit."))
+    return "\n\n".join([usage, _wrapped(inspect.getdoc(command.verb) or ""), *_panels(panels), epilog]) + "\n"
+
+
+def program_help(summary: str, verbs: Mapping[str, str], epilog: str) -> str:
+    """Return the help text of the program: each verb with the first paragraph of its own."""
+    options = [("--version", "Print the version and exit."), ("--help", "Show this message and exit.")]
+    panels = {"Options": options, "Commands": list(verbs.items())}
+    usage = "Usage: darrm [OPTIONS] COMMAND [ARGS]..."
+    return "\n\n".join([usage, _wrapped(summary), *_panels(panels), epilog]) + "\n"
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known)
+    return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+def _usage(argument: Parameter) -> str:
+    metavar = argument.declared.metavar
+    return metavar if argument.default is inspect.Parameter.empty else f"[{metavar}]"
+
+
+def _typed(option: Option) -> str:
+    return f"{option.flag} {option.metavar}".rstrip()
+
+
+def _described(parameter: Parameter) -> str:
+    """Return an option's help with its default."""
+    option = parameter.declared
+    usual = option.otherwise if isinstance(option, Option) else ""
+    if not usual and not parameter.is_flag and parameter.default not in {None, ""}:
+        usual = parameter.default
+    return f"{option.help} [default: {usual}]" if usual else option.help
+
+
+def _panels(panels: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    """Yield each panel: its title, and two columns."""
+    import textwrap
+
+    for title, rows in panels.items():
+        indent = min(28, 4 + max(len(name) for name, _ in rows))
+        lines = [f"{title}:"]
+        for name, text in rows:
+            first = f"  {name}".ljust(indent)
+            if len(first) > indent:
+                lines.append(first)
+                first = " " * indent
+            lines.append(
+                textwrap.fill(
+                    text, _width(), initial_indent=first, subsequent_indent=" " * indent, break_on_hyphens=False
+                )
+            )
+        yield "\n".join(lines)
+
+
+def _wrapped(text: str) -> str:
+    """Return paragraphs as wide as the terminal: it, not the source, decides where lines break."""
+    import textwrap
+
+    return "\n\n".join(
+        textwrap.fill(" ".join(each.split()), _width(), break_on_hyphens=False, break_long_words=False)
+        for each in text.split("\n\n")
+    )
+
+
+def _width() -> int:
+    import shutil
+
+    return max(60, min(110, shutil.get_terminal_size().columns))

@@ -1,0 +1,250 @@
+"""Votes in files: CSV, Parquet and npy, read a block at a time; and labels, written the same way.
+
+What a file holds that is not a vote is refused by its place, never by its content.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.mechanism.majority import checked_votes
+
+Table = NDArray[np.uint8]
+
+FORMATS = (".csv", ".parquet", ".npy")
+"""Names that files of votes and labels may end in."""
+
+_VOTE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
+
+_NPY_HEADER = 128
+"""Bytes of the header of an .npy file of one flat array: it is padded, so that the length can be filled in at the end."""
+
+
+def check_format(path: str, argument: str) -> str:
+    """Return what a file's name ends in.
+
+    Raises:
+        InvalidInput: in none of `FORMATS`.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise InvalidInput(argument, path, "a name ending in " + ", ".join(FORMATS))
+    if suffix == ".parquet":
+        _parquet()
+    return suffix
+
+
+def blocks(path: str, K: int, rows: int) -> Iterator[Table]:
+    """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked.
+
+    Args:
+        path: a file; its name ends in one of `FORMATS`. CSV: a line for each release, 0 and 1 separated by commas, with
+            or without a line of names. Parquet: a column for each voter. npy: an array of shape (N, K).
+        K: voters, the columns that are needed.
+        rows: rows of a block.
+
+    Raises:
+        InvalidInput: the file cannot be read, has other columns, or holds something that is neither 0 nor 1.
+        BackendUnavailable: Parquet needs pyarrow, and it is not there.
+    """
+    read = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
+    try:
+        yield from _reblocked(read(path, K, rows), rows)
+    except OSError as err:
+        raise InvalidInput("VOTES", path, "a readable file", f"{err.strerror or 'It cannot be read'}.") from err
+
+
+def count_rows(path: str, K: int, rows: int) -> int:
+    """Return the number of rows in a file of votes, once all of it is found to be votes; raises as `blocks`."""
+    return sum(len(block) for block in blocks(path, K, rows))
+
+
+def _csv(path: str, K: int, rows: int) -> Iterator[Table]:
+    with Path(path).open("rb") as file:
+        first = file.readline()
+        if first.startswith(b"\xef\xbb\xbf"):
+            first = first[3:]
+        number = 1
+        pending = [first] if first.strip() else []
+        if pending and not any(_is_number(cell) for cell in _cells(first, path, 1)):
+            if len(_cells(first, path, 1)) != K:
+                raise _wrong_width(path, 1, K)
+            pending, number = [], 2
+        while lines := pending + list(islice(file, rows - len(pending))):
+            pending = []
+            votes = _parsed(lines, path, number, K)
+            if len(votes):
+                yield votes
+            number += len(lines)
+
+
+def _parsed(lines: list[bytes], path: str, number: int, K: int) -> Table:
+    """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be."""
+    raw = b"".join(lines).replace(b"\r\n", b"\n")
+    if not raw.endswith(b"\n"):
+        raw += b"\n"
+    text = np.frombuffer(raw, dtype=np.uint8)
+    if text.size == 2 * K * len(lines):
+        table = text.reshape(len(lines), 2 * K)
+        digits = table[:, ::2] - np.uint8(ord("0"))
+        if (table[:, 1:-1:2] == ord(",")).all() and (table[:, -1] == ord("\n")).all() and (digits <= 1).all():
+            return digits
+    votes = []
+    for at, line in enumerate(lines, number):
+        if not line.strip():
+            continue
+        cells = _cells(line, path, at)
+        if len(cells) != K:
+            raise _wrong_width(path, at, K)
+        row = [_VOTE.get(cell.strip().lower(), 2) for cell in cells]
+        if 2 in row:
+            raise InvalidInput("VOTES", path, "0 and 1 alone", f"Line {at} holds something else.")
+        votes.append(row)
+    return np.array(votes, dtype=np.uint8).reshape(len(votes), K)
+
+
+def _cells(line: bytes, path: str, number: int) -> list[str]:
+    try:
+        return next(csv.reader([line.decode("utf-8")]), [])
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInput("VOTES", path, "CSV as UTF-8 text", f"Line {number} is not.") from None
+
+
+def _is_number(cell: str) -> bool:
+    if cell.strip().lower() in _VOTE:
+        return True
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _wrong_width(path: str, number: int, K: int) -> InvalidInput:
+    return InvalidInput(
+        "VOTES", path, f"{K} votes on each line, one of each voter", f"Line {number} has another number."
+    )
+
+
+def _npy(path: str, K: int, rows: int) -> Iterator[Table]:
+    accepted = f"an array of shape (N, {K}), in C order, of whole numbers, truth values or floats"
+    with Path(path).open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = reader(file)
+        except ValueError:
+            raise InvalidInput("VOTES", path, "a file as numpy.save writes it") from None
+        if len(shape) != 2 or shape[1] != K or fortran or dtype.kind not in "biuf":
+            raise InvalidInput("VOTES", path, accepted, f"It has shape {shape} and type {dtype}.")
+        for start in range(0, shape[0], rows):
+            count = min(rows, shape[0] - start)
+            raw = file.read(count * K * dtype.itemsize)
+            if len(raw) != count * K * dtype.itemsize:
+                raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
+            yield checked_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), K)
+
+
+def _parquet_columns(path: str, K: int, rows: int) -> Iterator[Table]:
+    arrow = _parquet()
+    try:
+        file = arrow.ParquetFile(path)
+    except ValueError:  # pyarrow's own errors derive from it
+        raise InvalidInput("VOTES", path, "a Parquet file") from None
+    with file:
+        if len(file.schema_arrow) != K:
+            raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", f"It has {len(file.schema_arrow)}.")
+        for batch in file.iter_batches(batch_size=rows):
+            if any(column.null_count for column in batch.columns):
+                raise InvalidInput("VOTES", path, "0 and 1 alone", "It has missing values.")
+            yield checked_votes(np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]), K)
+
+
+def _parquet() -> Any:
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError as err:
+        raise BackendUnavailable(
+            'Parquet needs pyarrow: pip install "darrm-opt[parquet]", or use .csv or .npy.'
+        ) from err
+
+
+def _reblocked(pieces: Iterable[Table], rows: int) -> Iterator[Table]:
+    """Yield the same rows in blocks of ``rows``, wherever the pieces were cut."""
+    held: list[Table] = []
+    count = 0
+    for piece in pieces:
+        start = 0
+        while count + len(piece) - start >= rows:
+            end = start + rows - count
+            yield np.concatenate([*held, piece[start:end]]) if held else piece[start:end]
+            held, count, start = [], 0, end
+        if start < len(piece):
+            held.append(piece[start:])
+            count += len(piece) - start
+    if held:
+        yield np.concatenate(held)
+
+
+class Labels:
+    """A file of labels that is being written."""
+
+    def __init__(self, file: BinaryIO, suffix: str) -> None:
+        self._file = file
+        self._suffix = suffix
+        self._count = 0
+        self._parquet: Any = None
+        if suffix == ".csv":
+            file.write(b"label\n")
+        elif suffix == ".npy":
+            file.write(bytes(_NPY_HEADER))
+        else:
+            self._arrow = import_module("pyarrow")
+            self._schema = self._arrow.schema([("label", self._arrow.uint8())])
+            self._parquet = _parquet().ParquetWriter(file, self._schema)
+
+    def write(self, bits: Table) -> None:
+        """Add labels, each 0 or 1."""
+        self._count += len(bits)
+        if self._suffix == ".csv":
+            text = np.full((len(bits), 2), ord("\n"), dtype=np.uint8)
+            text[:, 0] = bits + np.uint8(ord("0"))
+            self._file.write(text.tobytes())
+        elif self._suffix == ".npy":
+            self._file.write(bits.tobytes())
+        else:
+            self._parquet.write_table(self._arrow.table([self._arrow.array(bits)], schema=self._schema))
+
+    def finish(self) -> None:
+        """Write what can only be known at the end."""
+        if self._parquet is not None:
+            self._parquet.close()
+        if self._suffix == ".npy":
+            header = io.BytesIO()
+            described = {"descr": "|u1", "fortran_order": False, "shape": (self._count,)}
+            np.lib.format.write_array_header_1_0(header, described)
+            self._file.seek(0)
+            self._file.write(header.getvalue())
+
+
+@contextmanager
+def labels(path: Path, suffix: str) -> Iterator[Labels]:
+    """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
+    with path.open("wb") as file:
+        writing = Labels(file, suffix)
+        yield writing
+        writing.finish()
+        file.flush()
+        os.fsync(file.fileno())

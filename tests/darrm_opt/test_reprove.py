@@ -1,0 +1,159 @@
+"""Re-proof of answers that were read: one rule for every reader, held by changing one thing at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, solve, verify
+from darrm_opt._version import __version__
+from darrm_opt.design.program import Status
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import BackendUnavailable, DarrmError
+from darrm_opt.record import solution_record
+from darrm_opt.reprove import TOLERANCE, ReproofFailed, check_utility, read_solution, reprove, reprove_implied
+from solver_cache import CacheError, ReadOnlyCache
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+SPEC = DesignSpec(PROBLEM)
+SOLUTION = solve(PROBLEM)
+RECORD = json.loads(json.dumps(solution_record(SOLUTION)))
+
+
+def edited(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(json.dumps(RECORD))
+    change(record)
+    return record
+
+
+def test_a_good_answer_comes_back_bit_for_bit_under_a_proof_of_this_process() -> None:
+    again = reprove(read_solution(RECORD), SPEC)
+    assert again.gamma.tobytes() == SOLUTION.gamma.tobytes()
+    assert again.certificate == verify(PROBLEM, SOLUTION.noise)
+    assert (again.utility, again.upper_bound, again.status) == (SOLUTION.utility, SOLUTION.upper_bound, SOLUTION.status)
+
+
+def test_whole_numbers_stand_for_real_ones() -> None:
+    """A proxy in another language may write 1.0 as 1."""
+    again = reprove(read_solution(edited(lambda record: record.update(upper_bound=1))), SPEC)
+    assert type(again.upper_bound) is float
+    assert again.upper_bound == 1.0
+
+
+def beyond(value: float) -> float:
+    return value + 3 * TOLERANCE * max(1.0, abs(value))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda record: record.update(utility=beyond(record["utility"])), "utility"),
+        (lambda record: record.update(utility=record["utility"] - 3 * TOLERANCE), "utility"),
+        (lambda record: record.update(upper_bound=record["utility"] - 3 * TOLERANCE), "bound"),
+        (lambda record: record.update(upper_bound=1 + 3 * TOLERANCE), "bound"),
+        (lambda record: record["certificate"].update(limit=beyond(record["certificate"]["limit"])), "certificate"),
+        (lambda record: record["certificate"].update(bound=beyond(record["certificate"]["bound"])), "certificate"),
+        (lambda record: record["certificate"].update(margin=beyond(record["certificate"]["margin"])), "certificate"),
+        (lambda record: record["certificate"].update(worst_value=9.0), "certificate"),
+        (lambda record: record["certificate"].update(method="ball"), "certificate"),
+        (lambda record: record["certificate"].update(version="0.0", limit=0.5), "certificate"),
+        (lambda record: record["problem"].update(delta=record["problem"]["delta"] * 2), "question"),
+        (lambda record: record.update(objective="uniform"), "question"),
+        (lambda record: record.update(shape="monotone"), "question"),
+        (lambda record: record.update(format=99), "record"),
+        (lambda record: record.update(utility=math.inf), "record"),
+        (lambda record: record.update(utility=True), "record"),
+        (lambda record: record["statistics"].update(seconds={"total": math.inf}), "record"),
+        (lambda record: record["statistics"].update(rows=1.5), "record"),
+        (lambda record: record.update(gamma=[str(value) for value in record["gamma"]]), "record"),
+        (lambda record: record.update(gamma=[True, *record["gamma"][1:-1], True]), "record"),
+        (lambda record: record.update(gamma=record["gamma"][:-1]), "record"),
+        (lambda record: record.pop("certificate"), "record"),
+        (lambda record: record.update(status="splendid"), "record"),
+    ],
+)
+def test_one_claim_that_does_not_fit_is_enough(change: Callable[[dict[str, Any]], Any], reason: str) -> None:
+    with pytest.raises(ReproofFailed) as failed:
+        reprove(read_solution(edited(change)), SPEC)
+    assert failed.value.reason == reason
+
+
+@pytest.mark.parametrize("content", [None, [], "text", {}, {"format": 1}, 3.0])
+def test_what_is_no_record_is_refused(content: Any) -> None:
+    with pytest.raises(ReproofFailed, match="its record cannot be read"):
+        read_solution(content)
+
+
+def test_another_version_may_have_bounded_less_tightly() -> None:
+    def change(record: dict[str, Any]) -> None:
+        assert record["certificate"]["version"] == __version__
+        record["certificate"].update(version="0.0", method="complete", bound=0.5, margin=0.25, worst_value=0.125)
+
+    again = reprove(read_solution(edited(change)), SPEC)
+    assert again.certificate == verify(PROBLEM, SOLUTION.noise)
+
+
+def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
+    record = edited(lambda record: record.update(gamma=[1.0] * 12, utility=1.0, upper_bound=1.0))
+    with pytest.raises(NotPrivate) as refused:
+        reprove(read_solution(record), SPEC)
+    assert refused.value.excess > 0
+    assert refused.value.worst
+
+
+def test_dents_are_refused_where_the_shape_is_monotone() -> None:
+    dented = replace(
+        SOLUTION,
+        shape="monotone",
+        noise=type(SOLUTION.noise)([*[0.1, 0.2, 0.3, 0.2, 0.1, 0.0] * 1, *[0.0, 0.1, 0.2, 0.3, 0.2, 0.1]]),
+    )
+    spec = DesignSpec(PROBLEM, shape="monotone")
+    utility = spec.objective.aim(11).utility(dented.gamma[6:])
+    told = replace(dented, utility=utility, upper_bound=1.0, certificate=verify(PROBLEM, dented.noise))
+    with pytest.raises(ReproofFailed, match="not monotone"):
+        reprove(told, spec)
+
+
+def test_the_answer_to_a_stricter_question_is_one_to_this_and_claims_no_optimum() -> None:
+    looser = DesignSpec(Problem(11, Privacy(0.08, 1e-5), Privacy(0.3, 1e-3), affected=5))
+    again = reprove_implied(SOLUTION, looser)
+    assert (again.problem, again.upper_bound, again.status) == (looser.problem, 1.0, Status.NEAREST)
+    assert verify(looser.problem, again.noise).margin >= 0
+    assert again.utility == pytest.approx(SOLUTION.utility, abs=TOLERANCE)
+
+
+def test_the_answer_to_a_looser_question_is_refused() -> None:
+    stricter = DesignSpec(Problem(11, Privacy(0.5), Privacy(0.1)))
+    with pytest.raises(ReproofFailed, match="its utility is"):  # γ had to be scaled down
+        reprove_implied(SOLUTION, stricter)
+    with pytest.raises(ReproofFailed, match="another question"):
+        reprove_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
+
+
+def test_a_utility_may_differ_by_rounding_alone() -> None:
+    assert check_utility(SOLUTION.utility + TOLERANCE / 2, SOLUTION.noise, SPEC) == pytest.approx(SOLUTION.utility)
+    with pytest.raises(ReproofFailed, match="its utility is"):
+        check_utility(SOLUTION.utility + 3 * TOLERANCE, SOLUTION.noise, SPEC)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInput("K", 0, "at least 1", "Count again."),
+        NotPrivate("No.", {"xy": 3}, 0.25),
+        NotProven("Perhaps.", {}, 0.0),
+        BackendUnavailable("Not here."),
+        ReproofFailed("utility", "It differs."),
+        CacheError("memory", "it is full", "Make room."),
+        ReadOnlyCache("memory"),
+    ],
+)
+def test_errors_can_be_pickled_with_what_they_say(error: DarrmError) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
+    assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))

@@ -1,0 +1,31 @@
+"""Golden set: problems with their optimal utilities, computed by an independent program (tests/data/README.md)."""
+
+from __future__ import annotations
+
+import csv
+
+from darrm_opt import Problem
+from support.paths import DATA
+
+Row = dict[str, str]
+
+GOLDEN: list[Row] = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def problem_of(row: Row) -> Problem:
+    """Return the problem of a row."""
+    m = float(row["m"]) if row["m"] else None
+    return Problem.from_allowance(
+        K=int(row["K"]),
+        m=m,
+        epsilon=float(row["epsilon"]),
+        Delta=float(row["Delta"]),
+        delta=float(row["delta"]),
+        affected=int(row["affected"]),
+        target_epsilon=None if m is not None else float(row["target_epsilon"]),
+    )
+
+
+def name(row: Row) -> str:
+    """Return what a test of this row is called."""
+    return f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']} r={row['affected']} {row['objective']}"

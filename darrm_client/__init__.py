@@ -1,4 +1,4 @@
-"""Certified noise functions from a service or from a table file; each γ is proved again before it is returned.
+"""Client of a darrm-opt service, or of a table file: certified noise functions, each re-proved before it is returned.
 
 >>> from darrm_client import DarrmClient
 >>> DarrmClient("ftp://host")

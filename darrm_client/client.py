@@ -1,4 +1,4 @@
-"""The client: designs, curves and jobs from a service or from a table file, each γ proved again before it is returned."""
+"""Client: designs, curves and jobs from a service or a table file, each γ re-proved before it is returned."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ KEY_VARIABLE = "DARRM_KEY"
 SECONDS = "None, or seconds above 0"
 
 TIMEOUT = 120.0
-"""How long a call may take unless told otherwise [s]."""
+"""Default time limit of a call [s]."""
 
 RETRIES = 6
-"""How often a request is sent again unless told otherwise: some ten seconds of a service that restarts."""
+"""Default number of retries: enough for the ten seconds or so in which a service restarts."""
 
 
 class DarrmClient:
-    """Asks a service, or a table file, for certified noise functions. Safe to use from several threads.
+    """Client of a service or a table file, for certified noise functions. Safe to use from several threads.
 
     Args:
         url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes

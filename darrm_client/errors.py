@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a service, named for what the caller can do about it.
+"""Errors of the client, named for what the caller can do about them.
 
 Where the core has a name for it (a field out of range, a γ that is not private, a solver that is not installed), the
 core's own error is raised, with the service's words. The rest is here.
@@ -13,7 +13,7 @@ from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPr
 
 
 class ClientError(DarrmError):
-    """No answer that can be used came back.
+    """No usable answer came back.
 
     Attributes:
         status: HTTP status of the refusal; None where there was no answer at all.
@@ -35,7 +35,7 @@ class DeadlineExceeded(ClientError):
 
 
 class VerificationFailed(ClientError):
-    """What came back does not stand up to proof, or is no answer to what was asked; nothing of it was used."""
+    """The answer fails verification, or answers another question; nothing of it was used."""
 
 
 class AccessDenied(ClientError):
@@ -75,7 +75,7 @@ class ServiceBusy(ClientError):
 
 
 class AnswerNotFound(ClientError):
-    """There is no such answer or job, and none is made here."""
+    """There is no such answer or job, and none is computed here."""
 
 
 class JobFailed(ClientError):

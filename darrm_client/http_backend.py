@@ -1,4 +1,4 @@
-"""A service as a backend: requests over HTTP, waiting for the jobs that it names."""
+"""HTTP backend: the REST interface of a service, waiting for the jobs that it names."""
 
 from __future__ import annotations
 

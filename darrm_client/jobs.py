@@ -1,4 +1,4 @@
-"""Jobs: designs that can be submitted now, watched, and had later."""
+"""Jobs of a service: designs that are submitted now, watched, and fetched later."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FINAL_STATES = ("done", "failed", "cancelled")
 """States in which nothing happens any more."""
 
 FIRST_POLL_INTERVAL = 0.1
-"""How soon a job is looked at again [s]; each look is half as much later again."""
+"""First interval between two polls of a job [s]; each is half as long again as the one before."""
 
 MAX_POLL_INTERVAL = 5.0
-"""Longest time between two looks [s]."""
+"""Longest interval between two polls [s]."""
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job, as it stood when it was looked at.
+    """Status of a job.
 
     Attributes:
         id: of the job, and content key of the γ to come.

@@ -1,4 +1,4 @@
-"""A table file as a source: what a service would answer, from the answers that it holds; nothing is designed.
+"""Table backend: a service's answers from a table file; nothing is solved.
 
 What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service uses.
 """

@@ -1,4 +1,4 @@
-"""Requests that arrive: retried with back-off, never longer than they may take, never more than can be held.
+"""HTTP transport: requests with retries and back-off, a deadline, and a limit on the size of answers.
 
 What the service answers is the same however often it is asked (the same problem has the same id), so every request may
 be sent again: after a connection that failed or broke, and after 429, 502, 503 and 504. Between tries the client waits
@@ -37,10 +37,10 @@ MAX_BACK_OFF = 10.0
 """Longest wait between two tries [s] that the client chooses by itself."""
 
 CONNECT_SECONDS = 5.0
-"""How long a connection may take to be made [s]."""
+"""Time limit for connecting [s]."""
 
 TRY_SECONDS = 75.0
-"""How long one try may take [s]: a service is told at most 60 s to be patient before it names a job instead."""
+"""Time limit of one try [s]: a service is told at most 60 s to be patient before it names a job instead."""
 
 MAX_ANSWER_BYTES = 2**28
 """Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
@@ -48,7 +48,7 @@ MAX_ANSWER_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in time by which a call is over.
+    """Deadline of a call.
 
     Attributes:
         at: by the monotonic clock [s]; inf for never.

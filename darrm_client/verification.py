@@ -28,7 +28,7 @@ from darrm_opt.reprove import ReproofFailed, read_solution, reprove
 
 @dataclass(frozen=True)
 class VerifiedAnswer(Solution):
-    """A solution that came from elsewhere and was proved here, with where it came from.
+    """Solution that came from elsewhere and was proved by this process, with its origin.
 
     Attributes:
         id: content key of what was asked.

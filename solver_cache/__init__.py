@@ -1,4 +1,4 @@
-"""Solved once, kept, and proved again whenever it is read.
+"""Cache of solutions: solved once, stored, and re-proved whenever they are read.
 
 Importing this package is cheap: SQLAlchemy is imported by `open_store`, and only for a database.
 

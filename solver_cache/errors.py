@@ -1,4 +1,4 @@
-"""What a caller of the cache can act on."""
+"""Errors of the cache, with advice on what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from darrm_opt.errors import DarrmError
 
 
 class CacheError(DarrmError):
-    """The place where solutions are kept cannot be used; nothing was half-written there.
+    """The store cannot be used; nothing was half-written there.
 
     Attributes:
         url: the place, without its password.
@@ -22,7 +22,7 @@ class CacheError(DarrmError):
 
 
 class ReadOnlyCache(CacheError):
-    """Something was to be written to a place that was opened for reading only."""
+    """Write to a store that was opened for reading only."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, "it is opened for reading only", "Take ?mode=ro off its URL to write to it.")

@@ -1,4 +1,4 @@
-"""Jobs: work that can be waited for, and that outlives whoever does it.
+"""Jobs: a durable queue with leases; work that can be waited for, and that outlives its worker.
 
 A job is queued once, claimed by one owner at a time, and ends done, failed or cancelled. A claim is a *lease*: who
 holds it renews it while working; who dies lets it run out, and another takes over. So each job is done at least once,
@@ -26,7 +26,7 @@ from darrm_opt.errors import InvalidInput
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
 ClaimResult = Literal["taken", "held", "done"]
-"""What became of a job that was asked for by `Jobs.take`."""
+"""Outcome of `Jobs.take` for one job."""
 
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -42,7 +42,7 @@ PAGE_SIZE = 100
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work, as it stood when it was read.
+    """Job: one piece of work, as it stood when it was read.
 
     Attributes:
         id: content key of what is asked; for kind "gamma" it is `darrm_opt.design_spec.DesignSpec.key`.
@@ -79,7 +79,7 @@ class Job:
 
 
 class Jobs(Protocol):
-    """Where jobs are kept. Safe to use from several threads; in a database also from several processes.
+    """Job queue. Safe to use from several threads; in a database also from several processes.
 
     Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
     (its job is then done twice) or late (at most by `MAX_LEASE_SECONDS`); no job and no result is lost by it.

@@ -1,4 +1,4 @@
-"""The nearest valid answer: a kept γ whose guarantee implies the one that is asked.
+"""Nearest valid answer: a stored γ whose guarantee implies the one asked for.
 
 For when nothing can be solved, or not in time. A γ that is private for voters who are *less* private than those asked
 about, of whom a record reaches *more*, and whose release is *more* private than asked, answers the question: it is
@@ -30,7 +30,7 @@ MAX_CANDIDATES = 16
 
 @dataclass(frozen=True)
 class Nearest:
-    """A kept answer to the question that was asked, or to a stricter one.
+    """Nearest answer: a stored answer to the question, or to a stricter one.
 
     Attributes:
         solution: γ certified, by this process, for the problem that was *asked*; its utility is the asked objective's.

@@ -1,4 +1,4 @@
-"""Where rows are kept: a database, this process's memory, or nowhere.
+"""Stores of rows: the protocol, the store that keeps nothing, and `open_store`.
 
 A store keeps text under keys and knows nothing of privacy. What it must do is in `Store`, and one test module holds
 every store to it.
@@ -17,7 +17,7 @@ from solver_cache.model import Completion, HitCounter, Row, Stats
 
 
 class Store(Protocol):
-    """A place for rows. Safe to use from several threads; a database also from several processes.
+    """Store of rows. Safe to use from several threads; a database also from several processes.
 
     Attributes:
         tally: how often this store had the answer, since it was opened.
@@ -88,7 +88,7 @@ class Store(Protocol):
         """Return what is kept, counted."""
 
     def candidates(self, spec: DesignSpec) -> Iterator[Row]:
-        """Yield rows that say they answer ``spec``, or a question whose answers answer it too; unexamined.
+        """Yield candidates: rows that say they answer ``spec`` or a stricter question; not validated.
 
         The same objective and number of voters; a shape as asked or stronger; voters no more private than asked, of
         whom a record reaches no fewer; a release no less private than asked. The best utility first, as recorded.
@@ -105,11 +105,11 @@ class Store(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the place."""
+        """Close the store."""
 
 
 class NoStore:
-    """Keeps nothing: every spec is solved."""
+    """Null store: keeps nothing, so everything is solved."""
 
     url = "off"
 

@@ -1,4 +1,4 @@
-"""Reading and writing files: whole or not at all, and refused before the work rather than after it."""
+"""Files: read and written whole or not at all, and checked before the work rather than after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A labelling job: a file of votes through a `PrivateMajority` into a file of labels, across crashes.
+"""Labelling job: a file of votes through a `PrivateMajority` into a file of labels, resumable after a crash.
 
 Beside the output stands ``.NAME.job`` while the job lasts: the release id, and what it belongs to. Each block of rows is
 released under an id of its own, ``<release id>/<block>``, so a job that was killed, asked again, is given the bits that
@@ -36,7 +36,7 @@ MAX_JOB_ID = 150
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is, so that going on with another one by mistake is refused.
+    """Labelling job on disk: what it is, so that resuming a different one by mistake is refused.
 
     Attributes:
         release_id: its name in the ledger.
@@ -57,7 +57,7 @@ class Job:
 
 @dataclass(frozen=True)
 class LabelResult:
-    """What a job came to.
+    """Result of a labelling job.
 
     Attributes:
         labels: labels in the output.
@@ -109,7 +109,7 @@ def label_file(
 
 
 class RowCounter:
-    """Rows done, shown on stderr: a line that moves on a terminal, ever rarer lines in a log."""
+    """Row counter on stderr: a moving line on a terminal, ever rarer lines in a log."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

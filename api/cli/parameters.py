@@ -1,4 +1,4 @@
-"""The options that verbs share: a problem, how it is designed, and what to do with the cache.
+"""Shared parameters of the verbs: a problem, how it is designed, and the use of the cache.
 
 A verb asks for a group by the type of one parameter, ``asked: ProblemOptions``. All are text until the core reads them:
 so the core says what is wrong with a number, in the same words as everywhere.
@@ -39,7 +39,7 @@ TableFormat = Annotated[
 
 @dataclass(frozen=True)
 class ProblemOptions:
-    """What is asked, as typed."""
+    """Problem options, as typed."""
 
     K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT", PROBLEM)] = None
     m: Annotated[
@@ -91,7 +91,7 @@ class ProblemOptions:
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """How γ is designed, as typed, and whether the cache is asked."""
+    """Design options, as typed, and whether the cache is used."""
 
     objective: Annotated[
         str,

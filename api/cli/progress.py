@@ -1,4 +1,4 @@
-"""What a long solve shows on stderr while it goes on."""
+"""Progress display of a long solve, on stderr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers for people: in words and columns. For programs: as JSON."""
+"""Reports: answers in words and columns for people, as JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Votes in files: CSV, Parquet and npy, read a block at a time; and labels, written the same way.
+"""Vote files: CSV, Parquet and npy, read a block at a time; and label files, written the same way.
 
 What a file holds that is not a vote is refused by its place, never by its content.
 """

@@ -26,7 +26,7 @@ from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
 from solver_cache.location import parse_url, redacted
 
 OPENING_SECONDS = 60
-"""How long an opener waits for another process that is making or migrating the file."""
+"""Longest wait for another process that creates or migrates the file [s]."""
 
 
 class Database:
@@ -127,7 +127,7 @@ class Database:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn a database's complaint into one that a stranger can act on."""
+        """Turn a database error into a `CacheError` that says what to do."""
         try:
             yield
         except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged

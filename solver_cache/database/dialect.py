@@ -1,4 +1,4 @@
-"""Dialects: what SQLite and PostgreSQL do in different words: engines, inserts, the clock, sizes and integrity checks."""
+"""Dialects: where SQLite and PostgreSQL differ: engines, inserts, the clock, sizes and integrity checks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import ColumnElement
 
 BUSY_SECONDS = 30
-"""How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
+"""Longest wait of a writer for another one [s]. A write takes milliseconds; 30 s mean that something is stuck."""
 
 CONNECTING_SECONDS = 10
-"""How long a connection to PostgreSQL may take to come about. Without this a host that is gone holds a request for
+"""Time limit for connecting to PostgreSQL [s]. Without this a host that is gone holds a request for
 minutes."""
 
 SILENT_MILLISECONDS = 30_000
-"""How long PostgreSQL's machine may leave what was sent without any sign of life (Linux)."""
+"""Longest silence of PostgreSQL's machine after something was sent [ms] (Linux)."""
 
 
 def create_database_engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:

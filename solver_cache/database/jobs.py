@@ -1,4 +1,4 @@
-"""Jobs in a database: the claims are its transactions, the time is its server's.
+"""Job queue in a database: claims are its transactions, time is its server's, one job or many at once.
 
 `DatabaseJobs.claim` looks up two index entries, however many jobs there are: the lease that ran out first, and the job
 that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a time.
@@ -43,10 +43,10 @@ QUEUED: dict[str, Any] = {
     "reason": "",
     "result": "",
 }
-"""A job that was submitted just now, but for its id, kind, request and times."""
+"""Columns of a job that was just submitted, without its id, kind, request and times."""
 
 RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
-"""A job that nobody holds."""
+"""Columns of a job without an owner."""
 
 _DONE: dict[str, Any] = {"state": "done", **RELEASED}
 

@@ -1,4 +1,4 @@
-"""The database's tables, and how an older database becomes this one.
+"""Schema of the database: its tables, and the migrations from older versions.
 
 The version is the number of migrations done. A migration is one function, written for the tables as they were then,
 never changed once released; all that are missing run in one transaction, which both databases extend to the tables
@@ -60,7 +60,7 @@ JOBS = Table(
 
 
 class DamagedSchema(Exception):
-    """What the database says of its schema makes no sense."""
+    """The schema of the database is damaged."""
 
 
 def _first(connection: Connection) -> None:

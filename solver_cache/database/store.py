@@ -1,4 +1,4 @@
-"""Rows in a database, through SQLAlchemy Core: a SQLite file, or PostgreSQL."""
+"""Database store: rows in SQLite or PostgreSQL, through SQLAlchemy Core."""
 
 from __future__ import annotations
 

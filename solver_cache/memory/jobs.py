@@ -1,4 +1,4 @@
-"""Jobs in this process's memory: for stores that keep nothing beyond it."""
+"""In-memory job queue, for stores that keep nothing beyond the process."""
 
 from __future__ import annotations
 

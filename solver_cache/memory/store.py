@@ -1,4 +1,4 @@
-"""What rows in memory say was asked, sorted, so that the nearest answer is found among a million without reading them.
+"""In-memory store, and its index: sorted columns that find the nearest answer among a million without reading them.
 
 Rows are kin when they have K and objective in common. Kin stand in columns, the best utility first; which of them answer a
 question is then six comparisons of whole columns. Columns are made when kin are first asked for, and again after a change.
@@ -21,7 +21,7 @@ Kin = tuple[int, str]
 
 
 class MemoryStore:
-    """Keeps rows until the process ends."""
+    """In-memory store: keeps rows until the process ends."""
 
     url = "memory"
 

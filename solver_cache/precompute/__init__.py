@@ -1,14 +1,14 @@
-"""Tables by the thousand: every γ of a grid, designed before it is needed, on one machine or on many.
+"""Precomputation: every γ of a grid, designed before it is needed, on one machine or many.
 
-    expression  formulas that link one quantity of a grid to others, such as δ = 1−(1−Δ)^m
+    formula     formulas that link one quantity of a grid to others, such as δ = 1−(1−Δ)^m
     axes        values, lists and ranges, read from plain data
     grid        a grid file: from TOML or JSON to the problems that it stands for
-    plan        what is to be done: what is kept already, and batches of what is not, dear ones first
-    work        what a worker does with a batch; a generator of events
-    claims      who solves what: leases on jobs, so that no two runs solve one key
-    executor    what runs batches: one protocol; `processes` of this machine, or a Dask `cluster`
-    run         the loop that gives batches out, keeps what comes back and tries again what was lost
-    progress    where a run stands, and what came of it
+    plan        what is stored already, and batches of the rest, expensive ones first
+    worker      solves a batch; a generator of events
+    claims      leases on jobs, so that no two runs solve one key
+    executor    the protocol of what runs batches: local `processes`, or a Dask `cluster`
+    scheduler   the loop that hands out batches, stores answers and retries what was lost
+    progress    progress of a run, and its outcome
 
 The store is the state: what a run keeps is there for the next one, however the run ended.
 """

@@ -1,4 +1,4 @@
-"""One quantity of a grid: the values that it takes, read from a value, a list, a range or a formula.
+"""Axis of a grid: the values of one quantity, from a value, a list, a range or a formula.
 
 K = 11                                        one value
 K = [11, 35, 101]                             a list; a text in it is a formula

@@ -1,4 +1,4 @@
-"""Who solves what: a lease on a job for each key, so that no two runs solve one key, and a dead one's keys come free.
+"""Claims: a lease on a job for each key, so that no two runs solve one key, and the keys of a dead run come free.
 
 The job of a key has the id ``precompute:KEY`` and the kind `KIND`, which no service claims. It is "done" in the moment in
 which its answer is kept, and says by whom; or "failed" with the reason, which a later run tries again. Keys are claimed,
@@ -23,11 +23,11 @@ from solver_cache.validate import validate
 KIND = "precompute"
 
 LEASE = 30.0
-"""How long a claim is held without a sign of life [s]: what a killed run leaves waits so long. It must outlast whatever
+"""Lease of a claim [s]: how long the keys of a killed run stay claimed. It must outlast whatever
 keeps a live one from renewing, such as a database that starts again."""
 
 RETRY_SECONDS = 60.0
-"""How long a store that does not answer is asked again [s]."""
+"""Time limit for retries while the store does not answer [s]."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -37,13 +37,13 @@ _TAKEN: dict[str, Taken] = {"taken": "taken", "kept": "kept", "held": "held", "d
 
 
 class Claims:
-    """The keys that one owner solves. Not safe to share between threads, but for `renew`.
+    """Claims of one owner. Not safe to share between threads, but for `renew`.
 
     Args:
         store: where answers and jobs are kept.
         owner: a name that nobody else uses, in any process on any machine.
         lease: how long a claim is held unless renewed [s].
-        retry_seconds: how long to try a store that does not answer [s].
+        retry_seconds: how long to retry while the store does not answer [s].
 
     Every method raises CacheError where the store cannot be used for longer than that.
     """

@@ -1,4 +1,4 @@
-"""A Dask cluster: workers here or on other machines, through a scheduler.
+"""Dask cluster: workers on this or other machines, through a scheduler.
 
 Dask itself gives a task to another worker when one dies. What it gives up (a task that took several workers with it, a
 scheduler that is gone) comes back as lost, and the run decides. A scheduler that comes back at its address is joined again.
@@ -18,13 +18,13 @@ from solver_cache.precompute.executor import ExecutorEvent, ExecutorLost, TaskEn
 from solver_cache.precompute.worker import Event, Task, perform
 
 RETRY_SECONDS = 60.0
-"""How long a scheduler that does not answer is waited for [s]."""
+"""Longest wait for a Dask scheduler that does not answer [s]."""
 
 TASKS_PER_THREAD = 2
 """Tasks that a cluster is given for each of its threads: one at work, one on its way."""
 
 SHUTDOWN_SECONDS = 30.0
-"""How long a scheduler and workers that were started here may take to end [s]."""
+"""Time limit for ending a scheduler and workers that were started here [s]."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 

@@ -1,4 +1,4 @@
-"""What runs batches: one protocol for this machine's processes and for a cluster."""
+"""Executor protocol: runs tasks on this machine's processes or on a cluster, and reports events."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from darrm_opt.errors import DarrmError
 from solver_cache.precompute.worker import Event, Task
 
 Work = Callable[[Task], Iterator[Event]]
-"""What a worker does: `solver_cache.precompute.worker.perform`, or what a test puts around it. At the top of a module."""
+"""Work function: `solver_cache.precompute.worker.perform`, or a test's wrapper; at the top level of a module."""
 
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """A task is over: every event of it was told."""
+    """End of a task: all its events were reported."""
 
 
 @dataclass(frozen=True)
 class TaskLost:
-    """A task is over before its end: its worker was killed, or can no longer be reached."""
+    """Loss of a task: its worker was killed, or can no longer be reached."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ExecutorEvent:
-    """Something happened to a task."""
+    """Event of a task."""
 
     number: int
     what: Event | TaskEnded | TaskLost
 
 
 class ExecutorLost(DarrmError):
-    """There is nothing left to run batches; what was kept is kept, and running again continues."""
+    """No worker is left; what was stored stays, and running again continues."""
 
 
 class Executor(Protocol):
     """Runs tasks.
 
     Attributes:
-        streams: whether events are told at once: then a lost worker was at the first problem that is not told of. Else
-            they are told when the task ends.
+        streams: whether events are reported at once: then a lost worker was at the first problem without one. Else
+            they are reported when the task ends.
     """
 
     streams: bool

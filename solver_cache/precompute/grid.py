@@ -1,4 +1,4 @@
-"""A grid file: the problems whose γ are wanted.
+"""Grid file: the problems whose γ are to be precomputed.
 
     objective = ["rectangular", "shared(1,1) agreement"]     # what stands at the top is for every part
 
@@ -62,7 +62,7 @@ class Part:
     where: Expression | None
 
     def specs(self) -> Iterator[DesignSpec]:
-        """Yield every spec, those that differ in their target only one after another.
+        """Yield every specification, those that differ in their target only one after another.
 
         Raises:
             InvalidInput: a combination is no problem; the message names the part and the combination.
@@ -112,7 +112,7 @@ class Grid:
     parts: tuple[Part, ...]
 
     def specs(self) -> Iterator[DesignSpec]:
-        """Yield every spec of every part."""
+        """Yield every specification of every part."""
         for part in self.parts:
             yield from part.specs()
 

@@ -1,9 +1,9 @@
-"""What is to be done: which problems of a grid are kept already, and batches of those that are not.
+"""Plan of a run: which problems of a grid are stored already, and batches of the others.
 
-*Batches.* Cheap problems go together, so that handing them out costs little; dear ones go alone, and first, so that no
+*Batches.* Cheap problems go together, so that handing them out costs little; expensive ones go alone, and first, so that no
 worker is left with one at the end.
 
-*Warm starts.* Problems that differ in their target only share their constraints. Where it warm_start_pays (`warm_start_pays`) they are solved in
+*Warm starts.* Problems that differ in their target only share their constraints. Where a warm start pays (`warm_start_pays`) they are solved in
 groups of `GROUP_SIZE` neighbours: the *lead*, the one in the middle, by itself, and the others starting from the lead's rows.
 So what a problem starts from, and with it every bit of its γ, depends on the grid alone: not on who solved what before,
 on which worker, or on what was lost and solved again. A chain in which each starts from the one before would be a little
@@ -44,7 +44,7 @@ Cost = Callable[[DesignSpec], float]
 
 @dataclass(frozen=True)
 class Batch:
-    """Work for one worker.
+    """Batch: work for one worker.
 
     Attributes:
         specs: what is to be solved, in this order.
@@ -59,7 +59,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do.
+    """Plan of a run.
 
     Attributes:
         problems: size of the grid.

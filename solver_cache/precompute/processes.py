@@ -1,4 +1,4 @@
-"""This machine's processes: a pipe to each, so that a process that dies takes nothing with it but what it was doing.
+"""Local processes: a pipe to each, so that a process that dies loses only the task it was at.
 
 (`concurrent.futures` gives up a whole pool when one of its processes dies, and does not say which task it was at.)
 """
@@ -18,7 +18,7 @@ from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost,
 from solver_cache.precompute.worker import Task, perform
 
 SHUTDOWN_SECONDS = 5.0
-"""How long a process may take to end when it is events to [s]."""
+"""Time limit for a process to end [s]."""
 
 
 def processors() -> int:

@@ -1,4 +1,4 @@
-"""Where a run stands, and what came of it."""
+"""Progress of a run, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from darrm_opt.design_spec import DesignSpec
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes:
         planned: problems that were missing when it began.
@@ -54,7 +54,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """A problem that was given up.
+    """Problem that was given up.
 
     Attributes:
         spec: what was asked.
@@ -69,7 +69,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What came of a run.
+    """Outcome of a run.
 
     Attributes:
         progress: where it stood at its end.

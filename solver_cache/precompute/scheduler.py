@@ -1,4 +1,4 @@
-"""A run: give batches out, keep what comes back, try again what was lost, and give up what keeps failing.
+"""Scheduler of a run: hand out batches, store the answers, retry what was lost, and give up what keeps failing.
 
 Where workers return their answers, the run claims the keys of a batch before it hands it out, and keeps the answers that
 came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store themselves, they do
@@ -37,7 +37,7 @@ from solver_cache.precompute.worker import (
 from solver_cache.store import Store
 
 MAX_ATTEMPTS = 5
-"""How often a problem may take its worker with it, or break, before it is given up."""
+"""Attempts at a problem that kills its worker, or fails, before it is given up."""
 
 BACK_OFF = 0.5
 """Pause before the second attempt [s]; twice as long before each further one, up to `MAX_BACK_OFF`."""
@@ -45,10 +45,10 @@ BACK_OFF = 0.5
 MAX_BACK_OFF = 30.0
 
 POLL_SECONDS = 0.25
-"""How long to wait for event at a time [s]."""
+"""Longest wait for events at a time [s]."""
 
 REPORT_SECONDS = 0.1
-"""How often a watcher is told where the run stands [s]."""
+"""Interval between progress reports [s]."""
 
 MAX_UNSAVED = 64
 """Answers that are kept at a time."""
@@ -58,7 +58,7 @@ _LOG = logging.getLogger("solver_cache.precompute")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run goes about it.
+    """Options of a run.
 
     Attributes:
         backend: the LP solver.
@@ -66,7 +66,7 @@ class RunOptions:
         lease: how long a claim outlives its owner [s].
         attempts: how often a problem may fail before it is given up.
         store_url: URL of the store that workers write to; empty: they return their answers.
-        retry_seconds: how long a store that does not answer is asked again [s].
+        retry_seconds: how long to retry while the store does not answer [s].
     """
 
     backend: str = "highs"
@@ -122,7 +122,7 @@ def run(
         executor: what solves; whoever made it closes it.
         cost: expected time to solve one problem [s], for the time that remains.
         options: how.
-        watcher: told where the run stands, a few times a second.
+        watcher: called with the progress, a few times a second.
 
     Guarantees:
         Whatever it kept stays kept, however it ends. What it keeps depends on the grid alone, bit for bit: not on the

@@ -1,7 +1,7 @@
-"""What a worker does with a batch: solve each problem and say what came of it, at once.
+"""Worker: solves the problems of a batch, and reports each result at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task that names a *store_url* is done against a store that workers share: claimed at once, solved one by one, and kept
+A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and kept
 together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
 
 What is kept holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
@@ -42,7 +42,7 @@ class Task:
         number: unique within a run.
         specs: what is to be solved, in this order.
         lead: the problem whose rows they start from; None: each by itself.
-        start: those rows, pack_rows (`pack_rows`); empty: find them.
+        start: those rows, packed (`pack_rows`); empty: find them.
         backend: the LP solver.
         time_limit: for one problem [s]; None: no limit. What it cuts short fails.
         store_url: URL of the store to write to; empty: the answers are returned.
@@ -105,7 +105,7 @@ class ClaimedElsewhere:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """It was not solved. ``transient``: it may go better another time."""
+    """The problem was not solved. ``transient``: another attempt may succeed."""
 
     key: str
     reason: str
@@ -115,7 +115,7 @@ class AttemptFailed:
 Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
 SAVE_SECONDS = 0.25
-"""What a worker loses at most that was solved already [s of work], if it is killed."""
+"""Interval between saves [s]: the most solved work that a killed worker loses."""
 
 
 def perform(task: Task) -> Iterator[Event]:
@@ -185,7 +185,7 @@ class _Solver:
         self.start_from(task.start)
 
     def start_from(self, start: str) -> None:
-        """Start from pack_rows rows, if they are some."""
+        """Start from packed rows, if they are valid."""
         if self._task.lead is not None and start:
             self._rows = unpack_rows(start, self._task.lead.problem)
 
@@ -204,7 +204,7 @@ class _Solver:
         return Answer(row.key, row, solution.gap, solution.status is not Status.OPTIMAL, start)
 
     def _solve_from_lead(self, spec: DesignSpec) -> tuple[Solution, str]:
-        """Return a solution, and pack_rows rows if others start from it."""
+        """Return a solution, and its packed rows if others start from it."""
         lead = self._task.lead
         if lead is None:
             return self._cold(spec), ""

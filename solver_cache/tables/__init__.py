@@ -1,9 +1,8 @@
 """Tables as files: answers with their certificates, to be shipped beside the jobs that use them.
 
-    check                          what a row of a table says, and whether it says it in one voice
+    entry                          the columns of a row, and the check that they agree with its record
     jsonl, csv, parquet, sqlite    one file a format: write, read
-    formats                        which format a file has; `write_table` and `read_table`
-    importing                      from a table into a store, row by row, each proved again
+    formats                        which format a file has; writing, reading, and import into a store
 
 A table holds each row's record to the letter, with its SHA-256, and beside it columns to search by, which say the same
 once more: reading holds one against the other. Nothing in it depends on when or where it was written, so the same answers

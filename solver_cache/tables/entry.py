@@ -1,4 +1,4 @@
-"""What a row of a table says, and whether it says it in one voice.
+"""Entries of a table: the columns of a row, and the check that they all agree with its record.
 
 The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this program.
 Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is

@@ -1,4 +1,4 @@
-"""Which format a file has, and the two things to do with it."""
+"""Table files: their formats, writing and reading, and import into a store."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What became of a row.
+    """Import result of a row.
 
     Attributes:
         number: its place in the table, from 1.

@@ -32,7 +32,7 @@ _FIELDS = ", ".join(
     + ["core", "digest AS sha256", "record"]
 )
 VIEW = f"CREATE VIEW darrm_answers AS SELECT key AS id, {_FIELDS} FROM darrm_solutions"  # noqa: S608 — our own names
-"""What the file shows to whoever opens it without this program."""
+"""View for readers that open the file without this program."""
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:

@@ -93,7 +93,7 @@ def test_what_is_no_record_is_refused(content: Any) -> None:
 def test_another_version_may_have_bounded_less_tightly() -> None:
     def change(record: dict[str, Any]) -> None:
         assert record["certificate"]["version"] == __version__
-        record["certificate"].update(version="0.0", method="complete", bound=0.5, margin=0.25, worst_value=0.125)
+        record["certificate"].update(version="0.0", method="another", bound=0.5, margin=0.25, worst_value=0.125)
 
     again = reprove(read_solution(edited(change)), SPEC)
     assert again.certificate == verify(PROBLEM, SOLUTION.noise)
@@ -136,7 +136,18 @@ def test_the_answer_to_a_looser_question_is_refused() -> None:
         reprove_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
 
 
+def test_a_stricter_answer_with_dents_is_none_to_a_monotone_question() -> None:
+    noise = type(SOLUTION.noise)([0.1, 0.2, 0.3, 0.2, 0.1, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1])
+    spec = DesignSpec(PROBLEM, shape="monotone")
+    utility = spec.objective.aim(11).utility(noise.values[6:])
+    with pytest.raises(ReproofFailed, match="not monotone"):
+        reprove_implied(replace(SOLUTION, noise=noise, utility=utility), spec)
+
+
 def test_a_utility_may_differ_by_rounding_alone() -> None:
+    assert TOLERANCE == 1e-9
+    told = edited(lambda record: record.update(utility=record["utility"] + TOLERANCE / 2))
+    assert reprove(read_solution(told), SPEC).utility == SOLUTION.utility  # its own, not the one stated
     assert check_utility(SOLUTION.utility + TOLERANCE / 2, SOLUTION.noise, SPEC) == pytest.approx(SOLUTION.utility)
     with pytest.raises(ReproofFailed, match="its utility is"):
         check_utility(SOLUTION.utility + 3 * TOLERANCE, SOLUTION.noise, SPEC)

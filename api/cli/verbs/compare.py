@@ -1,4 +1,4 @@
-"""``darrm compare``."""
+"""Verb ``darrm compare``: ways of releasing a majority within one budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``darrm compose``."""
+"""Verb ``darrm compose``: the total privacy of many releases."""
 
 from __future__ import annotations
 

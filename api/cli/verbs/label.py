@@ -1,4 +1,4 @@
-"""``darrm label``."""
+"""Verb ``darrm label``: private labels for a file of votes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``darrm plan``."""
+"""Verb ``darrm plan``: the most accurate release within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``darrm reproduce``."""
+"""Verb ``darrm reproduce``: figures and tables of the DaRRM paper."""
 
 from __future__ import annotations
 

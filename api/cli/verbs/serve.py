@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 HOST = "127.0.0.1"
-"""Where the API is served unless told otherwise: this machine alone."""
+"""Default address: this machine alone."""
 
 PORT = "8000"
-"""The port unless told otherwise."""
+"""Default port."""
 
 
 def serve(

@@ -1,4 +1,4 @@
-"""``darrm teach``."""
+"""Verb ``darrm teach``: teachers on real data, and their private labels."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ def test_a_method_that_is_not_there(client: TestClient, method: str) -> None:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Exception) -> None:
-    """Have every desk answer with this, or fail with it."""
+    """Have every service answer with this, or fail with it."""
 
     async def gamma(*_: object) -> dict[str, Any]:
         if isinstance(outcome, Exception):

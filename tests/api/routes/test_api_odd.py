@@ -99,7 +99,7 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 
         class Slow:
-            async def perform(self, task: Any, argument: Any) -> Any:
+            async def compute(self, task: Any, argument: Any) -> Any:
                 assert task is no_op
                 begun.set()
                 try:
@@ -111,13 +111,13 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
             await begun.wait()
             return next(messages)
 
-        desk: Any = Slow()
+        service: Any = Slow()
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
         with pytest.raises(ClientDisconnected):
-            await compute(Request({"type": "http"}, receive), desk, no_op, "slow")
+            await compute(Request({"type": "http"}, receive), service, no_op, "slow")
         assert stopped.is_set()
         begun.clear()
-        assert await compute(Request({"type": "http"}, forever), desk, no_op, "quick") == "done"
+        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick") == "done"
 
     async def forever() -> dict[str, Any]:
         await asyncio.Event().wait()

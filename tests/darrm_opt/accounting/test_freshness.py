@@ -20,7 +20,6 @@ from support.exact import distribution
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import (
     FRESH,
-    BelowLeakFloor,
     Release,
     best,
     best_sequence,
@@ -212,8 +211,9 @@ def test_models_with_a_Delta_together() -> None:
         total = best(solution, 50, delta).best
         assert total.delta == delta
         assert optimal_delta(0.3, 1e-4, 2, total.epsilon) <= delta
-    with pytest.raises(BelowLeakFloor):
-        _ = best(solution, 50, 1e-4).best  # two models may leak 2e-4, and γ for them shows all if they do
+    total = best(solution, 50, 1e-4)  # two models may leak 2e-4, and γ for them shows nearly all if they do
+    assert total.method == "bits"
+    assert total.best.epsilon > 500
 
 
 def test_releases_for_other_voters_are_of_other_models() -> None:

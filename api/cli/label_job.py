@@ -24,8 +24,8 @@ from api.cli.output import say
 from api.cli.vote_files import blocks, check_format, count_rows, labels
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
-from darrm_opt.mechanism.ledger import checked_id
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
+from darrm_opt.mechanism.release_log import checked_id
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
@@ -71,7 +71,7 @@ class LabelResult:
 
 
 def label_file(
-    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLedger, *, release_id: str | None, rows: int
+    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLog, *, release_id: str | None, rows: int
 ) -> LabelResult:
     """Release a label for each row of a file of votes.
 
@@ -138,7 +138,7 @@ class RowCounter:
             say("")
 
 
-def _missing(ledger: ReleaseLedger, job: Job, count: int) -> int:
+def _missing(ledger: ReleaseLog, job: Job, count: int) -> int:
     """Return how many of a job's rows are not released yet."""
     known = ledger.ids
     return sum(
@@ -158,7 +158,7 @@ def _beside(output: str, what: str) -> Path:
 
 
 @contextmanager
-def _job(votes: str, output: str, ledger: ReleaseLedger, release_id: str | None, rows: int) -> Iterator[Job]:
+def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, rows: int) -> Iterator[Job]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
     if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
         raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")

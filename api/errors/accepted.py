@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import get_args
 
+from darrm_opt.comparison.baselines import BASELINES, FURTHER
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.solver import Method, Shape
-from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER
 from solver_cache.jobs import State
 
 MAX_POINTS = 1001

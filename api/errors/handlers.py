@@ -18,7 +18,7 @@ from api.errors.accepted import ACCEPTED, field_of
 from api.errors.exceptions import FieldError, TooManyJobs, WorkLimitExceeded
 from api.errors.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
 from api.errors.problem_types import PROBLEM_TYPES, URN, problem_type_of
-from darrm_opt.accounting.refusals import BelowLeakFloor
+from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
 
 _LOG = logging.getLogger("api")
@@ -52,7 +52,7 @@ def _field_at_fault(err: DarrmError) -> str:
             return "backend"
         case NotPrivate():
             return "gamma"
-        case BelowLeakFloor():
+        case DeltaTooSmall():
             return "total_delta"
     return ""
 

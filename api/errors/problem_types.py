@@ -16,7 +16,7 @@ from api.errors.exceptions import (
     WorkLimitExceeded,
 )
 from api.process_pool.pool import MemoryExceeded, PoolClosed, TaskTimeout
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven
 from solver_cache.errors import CacheError
 
@@ -58,7 +58,7 @@ _TABLE = (
     ProblemType("backend-unavailable", 422, "The solver asked for cannot be used here.", (BackendUnavailable,)),
     ProblemType("not-private", 422, "The noise function is not private.", (NotPrivate,)),
     ProblemType("not-proven", 422, "The noise function can be neither proved private nor refuted.", (NotProven,)),
-    ProblemType("no-account", 422, "No finite privacy loss can be stated.", (BelowLeakFloor,)),
+    ProblemType("no-account", 422, "No finite privacy loss can be stated.", (DeltaTooSmall,)),
     ProblemType(
         "too-much-work",
         422,

@@ -26,7 +26,7 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
 MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""
@@ -96,8 +96,8 @@ class ComposeRequest(RequestModel):
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
         if self.Delta != 0:
             raise InvalidInput("Delta", self.Delta, "no Delta without K", "epsilon and delta are those of one release.")
-        if not 0 <= nats(self.epsilon) <= LARGEST_TARGET_EPSILON:
-            accepted = f"a number of nats from 0 to {LARGEST_TARGET_EPSILON:g}"
+        if not 0 <= nats(self.epsilon) <= MAX_TARGET_EPSILON:
+            accepted = f"a number of nats from 0 to {MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilon", self.epsilon, accepted)
         return nats(self.epsilon), probability(0.0 if self.delta is None else self.delta, "delta")
 

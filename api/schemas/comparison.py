@@ -25,7 +25,7 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
 
 class CompareRequest(RequestModel):
@@ -92,7 +92,7 @@ class CompareRequest(RequestModel):
             FieldError: the prior is not valid.
         """
         check_queries(self.queries)
-        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
         if self.prior is not None and not isinstance(objective_of(self.prior, "prior"), Objective):
@@ -121,7 +121,7 @@ class CompareRequest(RequestModel):
                 objective_of(self.prior, "prior").aim(self.K)
             except InvalidInput as err:
                 raise FieldError("prior", err) from err
-        from darrm_opt.ensembles.bags import checked_bags
+        from darrm_opt.bagging.bags import checked_bags
 
         drawn = checked_bags(spec.problem, **self.draw())
         if drawn is not None:

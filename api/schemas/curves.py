@@ -27,10 +27,10 @@ from api.schemas.fields import (
     one_of,
 )
 from darrm_opt.answers.curves import allowance_grid
+from darrm_opt.comparison.baselines import BASELINES
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.ensembles.private_baselines import BASELINES
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
 DEFAULT_ALLOWANCES = 25
 """Number of allowances of a trade-off, by default."""
@@ -265,8 +265,8 @@ class ProfileRequest(DesignRequest):
         """
         if not 2 <= self.points <= MAX_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
-        if any(abs(epsilon) > LARGEST_TARGET_EPSILON for epsilon in self.epsilons or ()):
-            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
+        if any(abs(epsilon) > MAX_TARGET_EPSILON for epsilon in self.epsilons or ()):
+            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilons", self.epsilons, accepted)
 
 

@@ -25,7 +25,7 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
 
 class PlanRequest(RequestModel):
@@ -98,7 +98,7 @@ class PlanRequest(RequestModel):
             FieldError: the prior is not valid for this K.
         """
         check_queries(self.queries)
-        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
         if not 0.5 <= self.least_accuracy < 1:

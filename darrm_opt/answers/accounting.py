@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from darrm_opt.accounting.composition import general, simple
-from darrm_opt.accounting.optimal import optimal
-from darrm_opt.accounting.pld import pld
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
+from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.pld.composition import pld_composition
 from darrm_opt.accounting.release import Release
-from darrm_opt.accounting.total import MOST_RELEASES, best, probability, total_delta_of
+from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.answers import Report
-from darrm_opt.ensembles.bags import Bags
-from darrm_opt.ensembles.compare import Comparison
-from darrm_opt.ensembles.teaching import Lesson, Taught
+from darrm_opt.bagging.bags import Bags
+from darrm_opt.comparison.compare import Comparison
 from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.record import problem_from_record, problem_record
 
@@ -38,11 +38,11 @@ def composition_to_dict(
 
     Args:
         each: (ε, δ) of one release, ε finite.
-        queries: Q, 1..`MOST_RELEASES`.
-        slack: δ′ of the closed form ``general`` [probability], in [0, 1).
-        total_delta: δ at which every account but ``simple`` and ``general`` is asked [probability]; None for that of
-            ``general``.
-        release: the γ that is released; with it also ``profile``, ``bits`` and ``best``, and ``models`` for voters that were
+        queries: Q, 1..`MAX_RELEASES`.
+        slack: δ′ of the closed form ``kov_composition`` [probability], in [0, 1).
+        total_delta: δ at which every account but ``basic_composition`` and ``kov_composition`` is asked [probability]; None for that of
+            ``kov_composition``.
+        release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for voters that were
             trained once, which the other accounts then take as not private.
         fresh: whether the voters of the release are (`darrm_opt.problem.FRESH`).
 
@@ -50,22 +50,22 @@ def composition_to_dict(
         InvalidInput: a number is outside its range.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    if queries > MOST_RELEASES:
-        raise InvalidInput("queries", queries, f"at most {MOST_RELEASES} releases")
+    if queries > MAX_RELEASES:
+        raise InvalidInput("queries", queries, f"at most {MAX_RELEASES} releases")
     if release is None and fresh:
         raise InvalidInput(
             "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
         )
     wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     answer = {
-        "simple": _account_to_dict(lambda: simple(each.epsilon, each.delta, queries)),
-        "general": _account_to_dict(lambda: general(each.epsilon, each.delta, queries, slack)),
+        "simple": _account_to_dict(lambda: basic_composition(each.epsilon, each.delta, queries)),
+        "general": _account_to_dict(lambda: kov_composition(each.epsilon, each.delta, queries, slack)),
     }
     if release is None:
-        answer["optimal"] = _account_to_dict(lambda: optimal(each.epsilon, each.delta, queries, wanted))
-        answer["pld"] = _account_to_dict(lambda: pld(each.epsilon, each.delta, queries, wanted).privacy)
+        answer["optimal"] = _account_to_dict(lambda: optimal_composition(each.epsilon, each.delta, queries, wanted))
+        answer["pld"] = _account_to_dict(lambda: pld_composition(each.epsilon, each.delta, queries, wanted).privacy)
         return answer
-    total = best(release, queries, wanted, fresh=fresh)
+    total = total_privacy(release, queries, wanted, fresh=fresh)
     names = ["optimal", "pld", "profile", "bits"]
     if release.counted(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
         names = ["simple", "general", *names, "models"]
@@ -83,7 +83,7 @@ def composition_to_dict(
 def _account_to_dict(account: Callable[[], Privacy]) -> dict[str, Any]:
     try:
         total = account()
-    except (BelowLeakFloor, TooMuchWork, BackendUnavailable) as err:
+    except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
         return _refusal_to_dict(err)
     if total.epsilon == float("inf"):
         return {"epsilon": None, "delta": None, "refused": "nothing is promised: the total delta reaches 1"}
@@ -100,8 +100,8 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return every way of releasing for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
+    from darrm_opt.comparison.compare import compare
     from darrm_opt.design.objective import Objective, as_objective
-    from darrm_opt.ensembles.compare import compare
 
     report(None)
     prior: Any = None if argument["prior"] is None else as_objective(argument["prior"])
@@ -243,7 +243,7 @@ def _privacy_to_dict(privacy: Privacy) -> dict[str, float]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta}
 
 
-def lesson_to_dict(lesson: Lesson) -> dict[str, Any]:
+def lesson_to_dict(lesson: AggregatorExperiment) -> dict[str, Any]:
     """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
     return {
         "data": lesson.data.name,
@@ -258,7 +258,7 @@ def lesson_to_dict(lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def _aggregator_to_dict(each: Taught) -> dict[str, Any]:
+def _aggregator_to_dict(each: AggregatorResult) -> dict[str, Any]:
     guarantee = each.guarantee
     told: dict[str, Any] = {
         "name": each.name,

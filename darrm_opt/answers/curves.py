@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
+from darrm_opt.comparison.baselines import BASELINES, FURTHER, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER, private_baselines
-from darrm_opt.error import disagreement, error_curve, tv_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import whole_number
@@ -114,7 +114,7 @@ MIN_PROFILE_EPSILON = 1e-3
 
 def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
-    from darrm_opt.ensembles.private_baselines import left_out
+    from darrm_opt.comparison.baselines import left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])

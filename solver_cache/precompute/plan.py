@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from darrm_opt.design.stages import dear
+from darrm_opt.design.schedule import is_expensive
 from darrm_opt.design_spec import DesignSpec
 from solver_cache.store import Store
 
@@ -116,7 +116,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
 def warm_start_pays(group: tuple[DesignSpec, ...]) -> bool:
     """Whether a group is solved from its lead's rows."""
     problem = group[0].problem
-    return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= MIN_WARM_K and not dear(problem)
+    return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= MIN_WARM_K and not is_expensive(problem)
 
 
 class _Batcher:

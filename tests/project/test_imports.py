@@ -26,16 +26,17 @@ PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "durable_file", "errors", "extras", "grid", "process"},
-    {"problem", "noise", "rounding", "priors", "baselines", "error"},
+    {"_version", "decimal_grid", "durable_file", "errors", "optional_packages", "process"},
+    {"problem", "noise", "rounding", "exact_rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},
-    {"design_spec", "reprove"},
-    {"accounting", "ensembles"},
-    {"mechanism", "planning", "learning"},
-    {"answers"},
-    {"figures"},
-    {"paper"},
+    {"design_spec", "reprove", "accounting"},
+    {"budgeting", "aggregators"},
+    {"bagging", "mechanism"},
+    {"comparison"},
+    {"planning", "figures"},
+    {"learning", "answers"},
+    {"literature"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )
 

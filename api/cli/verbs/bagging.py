@@ -30,7 +30,7 @@ def bagging(
     Holds for models that see their own subsample and nothing else. One model's privacy is that of a voter.
     """
     from api.cli.report import as_json, columns, guarantee
-    from darrm_opt.ensembles.bagging import bagging_guarantee
+    from darrm_opt.bagging.guarantee import bagging_guarantee
     from darrm_opt.errors import InvalidInput
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
@@ -75,7 +75,7 @@ def gnmax(
     By the Rényi privacy of noisy counts, as published. Two classes need less: see `darrm compare`.
     """
     from api.cli.report import as_json
-    from darrm_opt.ensembles.gnmax import gnmax_sigma
+    from darrm_opt.aggregators.gnmax import gnmax_sigma
     from darrm_opt.errors import InvalidInput
 
     try:

@@ -18,14 +18,14 @@ from solver_cache.key import Request
 WIDER = 1.5
 """A profile reaches this far beyond the target ε, unless told which ε to show."""
 
-LEAST_WIDTH = 1e-3
+MIN_WIDTH = 1e-3
 """And at least to this [nats], where the target is (nearly) 0."""
 
 
 def error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
     from api.curves import over_p, shared_p
-    from darrm_opt.ensembles.private_baselines import left_out
+    from darrm_opt.comparison.baselines import left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])
@@ -43,7 +43,7 @@ def profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]
     wanted = argument["epsilons"]
     if wanted is None:
-        furthest = WIDER * max(problem.target.epsilon, LEAST_WIDTH)
+        furthest = WIDER * max(problem.target.epsilon, MIN_WIDTH)
         wanted = np.linspace(0.0, min(furthest, 500.0), argument["points"]).tolist()
     found = privacy_profile(gamma, problem, wanted)
     return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}
@@ -94,8 +94,8 @@ def tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 def comparison(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return every way of releasing for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
     from api.comparing import compared
+    from darrm_opt.comparison.compare import compare
     from darrm_opt.design.objective import Objective, as_objective
-    from darrm_opt.ensembles.compare import compare
 
     report(None)
     prior: Any = None if argument["prior"] is None else as_objective(argument["prior"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from darrm_opt.ensembles.bags import Bags
-from darrm_opt.ensembles.compare import Comparison
+from darrm_opt.bagging.bags import Bags
+from darrm_opt.comparison.compare import Comparison
 from darrm_opt.record import problem_record
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from darrm_opt.accounting.composition import general, simple
-from darrm_opt.accounting.optimal import optimal
-from darrm_opt.accounting.pld import pld
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
+from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.pld.composition import pld_composition
 from darrm_opt.accounting.release import Release
-from darrm_opt.accounting.total import MOST_RELEASES, best, probability, total_delta_of
+from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 
@@ -28,11 +28,11 @@ def composed(
 
     Args:
         each: (ε, δ) of one release, ε finite.
-        queries: Q, 1..`MOST_RELEASES`.
-        slack: δ′ of the closed form ``general`` [probability], in [0, 1).
-        total_delta: δ at which every account but ``simple`` and ``general`` is asked [probability]; None for that of
-            ``general``.
-        release: the γ that is released; with it also ``profile``, ``bits`` and ``best``, and ``models`` for voters that were
+        queries: Q, 1..`MAX_RELEASES`.
+        slack: δ′ of the closed form ``kov_composition`` [probability], in [0, 1).
+        total_delta: δ at which every account but ``basic_composition`` and ``kov_composition`` is asked [probability]; None for that of
+            ``kov_composition``.
+        release: the γ that is released; with it also ``profile``, ``bits`` and ``total_privacy``, and ``models`` for voters that were
             trained once, which the other accounts then take as not private.
         fresh: whether the voters of the release are (`darrm_opt.accounting.FRESH`).
 
@@ -40,22 +40,22 @@ def composed(
         InvalidInput: a number is outside its range.
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    if queries > MOST_RELEASES:
-        raise InvalidInput("queries", queries, f"at most {MOST_RELEASES} releases")
+    if queries > MAX_RELEASES:
+        raise InvalidInput("queries", queries, f"at most {MAX_RELEASES} releases")
     if release is None and fresh:
         raise InvalidInput(
             "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
         )
     wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     answer = {
-        "simple": _told(lambda: simple(each.epsilon, each.delta, queries)),
-        "general": _told(lambda: general(each.epsilon, each.delta, queries, slack)),
+        "simple": _told(lambda: basic_composition(each.epsilon, each.delta, queries)),
+        "general": _told(lambda: kov_composition(each.epsilon, each.delta, queries, slack)),
     }
     if release is None:
-        answer["optimal"] = _told(lambda: optimal(each.epsilon, each.delta, queries, wanted))
-        answer["pld"] = _told(lambda: pld(each.epsilon, each.delta, queries, wanted).privacy)
+        answer["optimal"] = _told(lambda: optimal_composition(each.epsilon, each.delta, queries, wanted))
+        answer["pld"] = _told(lambda: pld_composition(each.epsilon, each.delta, queries, wanted).privacy)
         return answer
-    total = best(release, queries, wanted, fresh=fresh)
+    total = total_privacy(release, queries, wanted, fresh=fresh)
     names = ["optimal", "pld", "profile", "bits"]
     if release.counted(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
         names = ["simple", "general", *names, "models"]
@@ -73,7 +73,7 @@ def composed(
 def _told(account: Callable[[], Privacy]) -> dict[str, Any]:
     try:
         total = account()
-    except (BelowLeakFloor, TooMuchWork, BackendUnavailable) as err:
+    except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
         return _refused(err)
     if total.epsilon == float("inf"):
         return {"epsilon": None, "delta": None, "refused": "nothing is promised: the total delta reaches 1"}

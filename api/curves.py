@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from darrm_opt.accuracy import disagreement, error_curve, tv_error
+from darrm_opt.comparison.baselines import BASELINES, FURTHER, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
-from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER, private_baselines
-from darrm_opt.error import disagreement, error_curve, tv_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import whole_number

@@ -22,7 +22,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 from solver_cache.key import Request
 
-LARGEST_K = 100_000
+MAX_K = 100_000
 """Most voters for which an estimate is made: the count has 34 digits there."""
 
 WITHOUT = (-3.255, 1.414, -0.646, 0.0, 0.0)
@@ -66,7 +66,7 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
         method: as in `solve`.
 
     Raises:
-        InvalidInput: more than `LARGEST_K` voters, or more rows than can be enumerated.
+        InvalidInput: more than `MAX_K` voters, or more rows than can be enumerated.
 
     >>> from darrm_opt.problem import Problem
     >>> found = estimate(Request(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
@@ -74,8 +74,8 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
     (26978328, 'cuts', True)
     """
     problem = request.problem
-    if problem.K > LARGEST_K:
-        raise InvalidInput("K", problem.K, f"at most {LARGEST_K} voters")
+    if problem.K > MAX_K:
+        raise InvalidInput("K", problem.K, f"at most {MAX_K} voters")
     rows = constraints(problem)
     if method == "enumerate":
         if rows > ENUMERABLE_ROWS:

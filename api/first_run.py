@@ -42,7 +42,7 @@ def solve_settings() -> dict[str, Solution]:
 def draw(solution: Solution, path: Path) -> None:
     """Draw γ and its error beside the baselines."""
     from api.cli.files import write_whole
-    from darrm_opt.ensembles.private_baselines import private_baselines
+    from darrm_opt.comparison.baselines import private_baselines
     from darrm_opt.figures import comparison_figure, render
 
     path.parent.mkdir(parents=True, exist_ok=True)

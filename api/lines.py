@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 """Lines that may wait, a few megabytes; beyond them they are dropped."""
 
 TOGETHER = 0.02
@@ -37,7 +37,7 @@ class Lines:
         most: how many lines may wait.
     """
 
-    def __init__(self, descriptor: int, dropped: Callable[[int], str], most: int = MOST_LINES) -> None:
+    def __init__(self, descriptor: int, dropped: Callable[[int], str], most: int = MAX_LINES) -> None:
         self._descriptor, self._dropped, self._most = descriptor, dropped, most
         self._waiting: deque[str] = deque()
         self._lost = 0

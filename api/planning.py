@@ -16,15 +16,15 @@ DESIGNS = 60
 """About how many γ a plan designs until its budget is met."""
 
 QUERY_SECONDS = 0.03
-"""Time that the accounts of a plan take for one query more [s], up to `MOST_COUNTED`, from where on they are coarser."""
+"""Time that the accounts of a plan take for one query more [s], up to `MAX_COUNTED`, from where on they are coarser."""
 
-MOST_COUNTED = 1000
+MAX_COUNTED = 1000
 """Queries beyond which a plan takes no longer."""
 
 
 def expected_seconds(of_a_solve: float, queries: int, time_limit: float | None = None) -> float:
     """Return about how long a plan takes [s], from how long one solve does; with a limit, little longer than that."""
-    seconds = DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MOST_COUNTED)
+    seconds = DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MAX_COUNTED)
     return seconds if time_limit is None else min(seconds, time_limit + of_a_solve)
 
 

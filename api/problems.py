@@ -185,10 +185,10 @@ async def _refused(_: Request, err: Exception) -> JSONResponse:
     return _rendered(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
 
 
-MOST_TOLD = 20
+MAX_TOLD = 20
 """Faults of one request that are told; of more their number. An answer must not be many times what was asked."""
 
-LONGEST_FIELD = 80
+MAX_FIELD = 80
 """A longer name, which is none of a field, is told by its beginning [characters]."""
 
 
@@ -198,8 +198,8 @@ def malformed(err: RequestValidationError) -> ProblemDetails:
     for error in err.errors():
         field, detail = _told(error)
         found.setdefault(field, detail)  # a union complains once for each of its members
-    errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MOST_TOLD)]
-    more = [f"And {len(found) - MOST_TOLD} more faults."] if len(found) > MOST_TOLD else []
+    errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MAX_TOLD)]
+    more = [f"And {len(found) - MAX_TOLD} more faults."] if len(found) > MAX_TOLD else []
     return _details(422, "invalid-input", " ".join([*(error.detail for error in errors), *more]), errors)
 
 
@@ -216,12 +216,12 @@ def _told(error: dict[str, Any]) -> tuple[str, str]:
     if error["type"] == "json_invalid":
         return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
     if error["type"] == "coded":
-        return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:LONGEST_FIELD]}."
+        return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:MAX_FIELD]}."
     if not path:
         return str(where), f"The {where} must be a JSON object, sent as application/json."
     field = str(path[0])
-    if len(field) > LONGEST_FIELD:
-        field = f"{field[:LONGEST_FIELD]}…"
+    if len(field) > MAX_FIELD:
+        field = f"{field[:MAX_FIELD]}…"
     if error["type"] in _NAMED_WRONGLY:
         return field, f"{field} {_NAMED_WRONGLY[error['type']]}."
     accepted = ACCEPTED[field]

@@ -32,7 +32,7 @@ RENEW = 0.5
 IDLE = 1.0
 """How often the queue is looked at when nothing hints at a job in it [s]."""
 
-MOST_ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 """A job that was taken so often and never ended takes its server down with it, and is given up. Not to be confused with a
 solver process that crashes: that is noticed, and its task begun once more and no more (`api.pool`). Here nobody was left to
 notice, which on a machine that is restarted again and again is seldom the job's fault."""
@@ -124,7 +124,7 @@ class Runner:
     async def _do(self, job: Job, stopped: asyncio.Event) -> None:
         try:
             self._board.post(job)
-            if job.attempts > MOST_ATTEMPTS:
+            if job.attempts > MAX_ATTEMPTS:
                 await self._failed(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
             else:
                 await self._done(job, stopped)

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import MutableMapping, Sequence
 from typing import Any, NamedTuple
 
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """What the kept bodies and their names may take together [bytes]."""
 
-LONGEST_NAME = 1024
+MAX_NAME = 1024
 """A longer question is not remembered [characters]."""
 
 OVERHEAD = 400
@@ -52,7 +52,7 @@ class Served:
         most: bytes at most.
     """
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._size = 0
         self._bodies: OrderedDict[tuple[str, ...], Body] = OrderedDict()
@@ -66,7 +66,7 @@ class Served:
 
     def put(self, body: Body, *name: str) -> None:
         """Keep ``body`` under ``name``."""
-        if sum(map(len, name)) > LONGEST_NAME or name in self._bodies:
+        if sum(map(len, name)) > MAX_NAME or name in self._bodies:
             return
         self._bodies[name] = body
         self._size += _weight(name, body)

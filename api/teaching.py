@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.ensembles.teaching import Lesson, Taught
+from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult
 
 
-def taught(lesson: Lesson) -> dict[str, Any]:
+def taught(lesson: AggregatorExperiment) -> dict[str, Any]:
     """Return a lesson as plain data: the data, the budget, and a row for each aggregator."""
     return {
         "data": lesson.data.name,
@@ -24,7 +24,7 @@ def taught(lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def _aggregator(each: Taught) -> dict[str, Any]:
+def _aggregator(each: AggregatorResult) -> dict[str, Any]:
     guarantee = each.guarantee
     told: dict[str, Any] = {
         "name": each.name,

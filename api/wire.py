@@ -18,11 +18,11 @@ GRACE = 5.0
 """Seconds by which the application's own answer to a slow body may come later than its limit, before the cut."""
 
 
-LONGEST_TARGET = 2**16 - 1
+MAX_TARGET = 2**16 - 1
 """Longest path and query that the parser can tell apart [bytes]; to it, a longer one is no HTTP."""
 
 _INSTEAD = "Send a long objective by POST."
-_TARGET_TOO_LONG = f"Path and query may have {LONGEST_TARGET} bytes together. {_INSTEAD}"
+_TARGET_TOO_LONG = f"Path and query may have {MAX_TARGET} bytes together. {_INSTEAD}"
 
 
 class Limits(NamedTuple):
@@ -102,7 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if exact > self._limits.head_bytes:
                 self._denial = self._too_large()
                 raise _Denied
-        if len(self.url) > LONGEST_TARGET:
+        if len(self.url) > MAX_TARGET:
             self._denial = Denial(431, "head-too-large", _TARGET_TOO_LONG, closing=True)
             raise _Denied
         self._in_head = False

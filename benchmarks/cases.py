@@ -22,7 +22,7 @@ ALLOWANCES = (3, 10, 20, 50)
 OBJECTIVES = ("rectangular", "shared(1,1) agreement")
 
 
-LEAST_THROUGHPUT = 0.6
+MIN_THROUGHPUT = 0.6
 """Share of the bare route's throughput that the service should reach."""
 
 
@@ -187,7 +187,7 @@ def service() -> Iterator[Case]:
         name="`GET /v1/gamma` of a kept γ against a bare FastAPI route with the same bytes: time for a request",
         suite="service",
         job=Load(),
-        wanted=Wanted(within=1 / LEAST_THROUGHPUT),
+        wanted=Wanted(within=1 / MIN_THROUGHPUT),
         peer=Load("bare"),
         repeats=5,
         limit=120,

@@ -2,7 +2,7 @@
 
 Turn by turn on the same machine, each from an empty store: a loop in one process, the processes of this machine, Dask with
 local workers, and processes that write to the store themselves; then what a problem costs whose answer is kept already,
-with the memory that it takes. What is wanted: on two processors at least `LEAST_RATIO` times the loop's rate, Dask within
+with the memory that it takes. What is wanted: on two processors at least `MIN_RATIO` times the loop's rate, Dask within
 `DASK` of the processes, at most `OVERHEAD` a kept problem, and no more memory for many of them than for few.
 
 Starting this machine's processes counts. A Dask cluster is there before it is used: starting one is told by itself.
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from solver_cache import Request
 
-LEAST_RATIO = 1.7
+MIN_RATIO = 1.7
 DASK = 1.15
 OVERHEAD = 1e-3
 """Time for one kept problem [s]."""
@@ -182,7 +182,7 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
     ratios = [turn["loop"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     dask = [turn["dask"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     name = f"{workers} processes against the loop"
-    yield Row(name, f"{_spread(ratios)}×", f"≥ {LEAST_RATIO}×", median(ratios) >= LEAST_RATIO)
+    yield Row(name, f"{_spread(ratios)}×", f"≥ {MIN_RATIO}×", median(ratios) >= MIN_RATIO)
     yield Row(
         f"Dask, {workers} workers, against the processes",
         f"{_spread(dask)}× the time",

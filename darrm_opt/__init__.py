@@ -17,7 +17,7 @@ from darrm_opt.design.profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve
-from darrm_opt.design.tradeoff import Tradeoff, least_allowance, tradeoff
+from darrm_opt.design.sweep import Tradeoff, least_m, tradeoff
 from darrm_opt.errors import (
     BackendUnavailable,
     DarrmError,
@@ -54,7 +54,7 @@ __all__ = [
     "certify",
     "expected_error",
     "histogram",
-    "least_allowance",
+    "least_m",
     "minimax",
     "over_scenarios",
     "plan",

@@ -25,14 +25,14 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import real_number, whole_number
 
-SMALLEST_SHAPE, LARGEST_SHAPE = 1e-3, 1e4
+MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
 """Range of the parameters of a Beta prior: below, p is 0 or 1; above, p is a known number; in between the
 quadrature of `SharedBeta.gap` is tested to a relative 1e-12."""
 
 PANEL_NODES = 16
 """Gauss–Legendre nodes in a panel about two standard deviations wide: exact to rounding for a bell curve."""
 
-MOST_POINTS = 10**12
+MAX_POINTS = 10**12
 """Most points of a grid: its mean is that of the interval to 1e-12, and a larger number is not written out in full where an
 objective is kept as text."""
 
@@ -63,7 +63,7 @@ class IndependentVoters:
 
     Args:
         lower: a [probability], in [0, 1).
-        tau: grid points a + (1−a)·i/τ, i = 0..τ−1, at most `MOST_POINTS`; None for the continuous interval.
+        tau: grid points a + (1−a)·i/τ, i = 0..τ−1, at most `MAX_POINTS`; None for the continuous interval.
 
     Source: Algorithms 4 and 5 of the paper, in closed form.
     """
@@ -78,8 +78,8 @@ class IndependentVoters:
         object.__setattr__(self, "lower", lower + 0.0)
         if self.tau is not None:
             tau = whole_number(self.tau, "tau", "a whole number of grid points, at least 1")
-            if tau > MOST_POINTS:
-                raise InvalidInput("tau", tau, f"at most {MOST_POINTS} grid points", "`uniform` is what they tend to.")
+            if tau > MAX_POINTS:
+                raise InvalidInput("tau", tau, f"at most {MAX_POINTS} grid points", "`uniform` is what they tend to.")
             object.__setattr__(self, "tau", tau)
 
     @property
@@ -110,7 +110,7 @@ class SharedBeta:
     """All voters share one p ~ Beta(a, b): they agree on easy inputs. L is beta-binomial.
 
     Args:
-        a: first shape parameter, `SMALLEST_SHAPE` to `LARGEST_SHAPE`.
+        a: first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`.
         b: second shape parameter, in the same range.
     """
 
@@ -118,11 +118,11 @@ class SharedBeta:
     b: float
 
     def __post_init__(self) -> None:
-        accepted = f"a number from {SMALLEST_SHAPE:g} to {LARGEST_SHAPE:g}"
+        accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
         for argument in ("a", "b"):
             given = getattr(self, argument)
             number = real_number(given, argument, accepted)
-            if not SMALLEST_SHAPE <= number <= LARGEST_SHAPE:
+            if not MIN_SHAPE <= number <= MAX_SHAPE:
                 raise InvalidInput(argument, given, accepted)
             object.__setattr__(self, argument, number)
 

@@ -3,7 +3,7 @@
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
 
-Numbers are canonical (`darrm_opt.grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
+Numbers are canonical (`darrm_opt.decimal_grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
 the side of the stronger guarantee: voters less private, release more private. What the design proves, it proves for
 `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is promised more than
 was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a problem has a better one.
@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from darrm_opt.errors import InvalidInput
-from darrm_opt.grid import (
+from darrm_opt.decimal_grid import (
     DELTA_GRID,
     DOWN,
     EPSILON_NOISE,
-    LARGEST_DELTA,
+    MAX_DELTA,
     UP,
     delta_noise,
     delta_step,
@@ -30,8 +29,9 @@ from darrm_opt.grid import (
     grid_point,
     grid_step,
 )
+from darrm_opt.errors import InvalidInput
 
-LARGEST_TARGET_EPSILON = 500.0
+MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
 
 FRESH = (
@@ -158,7 +158,7 @@ class Problem:
         if delta is None:
             allowance = 1.0 if epsilon in (0.0, math.inf) else target_epsilon / epsilon
             power = allowance * math.log1p(-Delta)
-            delta = min(-math.expm1(power), LARGEST_DELTA)  # 1 − (1−Δ)^m without cancellation
+            delta = min(-math.expm1(power), MAX_DELTA)  # 1 − (1−Δ)^m without cancellation
         else:
             delta = _probability(delta, "delta")
         return cls(K, Privacy(epsilon, Delta), Privacy(target_epsilon, delta), affected)
@@ -283,7 +283,7 @@ def _canonical_voter(voter: Privacy) -> Privacy:
         raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
     if voter.epsilon == math.inf:
         return Privacy(math.inf, 0.0)
-    canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), LARGEST_DELTA))
+    canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), MAX_DELTA))
     if canonical.epsilon == 0 and canonical.delta == 0:
         raise InvalidInput(
             "epsilon",
@@ -303,11 +303,11 @@ def _canonical_target(target: Privacy) -> Privacy:
 
 
 def _protects(target_epsilon: float) -> float:
-    if target_epsilon > LARGEST_TARGET_EPSILON:
+    if target_epsilon > MAX_TARGET_EPSILON:
         raise InvalidInput(
             "target_epsilon",
             target_epsilon,
-            f"at most {LARGEST_TARGET_EPSILON:g} nats",
+            f"at most {MAX_TARGET_EPSILON:g} nats",
             "Such a target protects nobody: lower m or epsilon.",
         )
     return target_epsilon
@@ -317,7 +317,7 @@ def _strictest(problem: Problem) -> Problem:
     """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
     voter, target = problem.voter, problem.target
     if voter.epsilon != math.inf:
-        Delta = min(voter.delta + 2 * delta_noise(voter.delta), LARGEST_DELTA)
+        Delta = min(voter.delta + 2 * delta_noise(voter.delta), MAX_DELTA)
         voter = Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), Delta)
     delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
     return _beside_the_grid(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
@@ -332,7 +332,7 @@ def _loosest(problem: Problem) -> Problem:
         voter = Privacy(max(epsilon, 0.0), Delta)
     epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
     delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
-    return _beside_the_grid(problem, voter, Privacy(epsilon, min(delta, LARGEST_DELTA)))
+    return _beside_the_grid(problem, voter, Privacy(epsilon, min(delta, MAX_DELTA)))
 
 
 def _beside_the_grid(problem: Problem, voter: Privacy, target: Privacy) -> Problem:

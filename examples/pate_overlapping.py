@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from darrm_opt import Privacy, PrivateMajority, plan
-from darrm_opt.ensembles.bundled import bundled, teacher
-from darrm_opt.ensembles.partition import slot_partition
-from darrm_opt.ensembles.teachers import collect_votes, train_teachers
-from darrm_opt.mechanism import BudgetSpent, ReleaseLedger
+from darrm_opt.aggregators.teacher_layout import slot_partition
+from darrm_opt.aggregators.teachers import collect_votes, train_teachers
+from darrm_opt.literature.dpbag.datasets import load_dataset, teacher
+from darrm_opt.mechanism import BudgetSpent, ReleaseLog
 
 PARTS, PARTITIONS, LABELS = 17, 3, 20
 TOTAL = Privacy(10.0, 1e-4)
@@ -44,14 +44,14 @@ def main() -> None:
     if best is None or best.release is None:
         raise SystemExit("nothing to release")
 
-    data = bundled("digits", LABELS)  # fives against eights; the held-out points are the public pool
+    data = load_dataset("digits", LABELS)  # fives against eights; the held-out points are the public pool
     partition = slot_partition(len(data.y), PARTS, PARTITIONS)
     teachers = train_teachers(teacher("naive-bayes"), data.X, data.y, partition)
     votes = collect_votes(teachers, data.pool).reshape(K, LABELS).T  # a row for each label; private, never shown
     plain = 2 * votes.sum(axis=1) > K
 
     with tempfile.TemporaryDirectory() as folder:
-        ledger = ReleaseLedger.create(Path(folder, "labels.ledger"), best.release, queries=LABELS)
+        ledger = ReleaseLog.create(Path(folder, "labels.ledger"), best.release, queries=LABELS)
         release = PrivateMajority(best.release, ledger)
         labels = release.release_many(votes, "the pool")
         print(f"right: {np.mean(labels == data.truth):.2f} of the private labels")

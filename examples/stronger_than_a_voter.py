@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from darrm_opt import Privacy, PrivateMajority, Problem, plan, solve, verify
-from darrm_opt.error import disagreement
+from darrm_opt.accuracy import disagreement
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import IndependentVoters
 

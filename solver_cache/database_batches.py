@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, or_, select, update
 
 from solver_cache.inserting import insert_new
-from solver_cache.jobs import LONGEST_LEASE, OVER, State, Taken
+from solver_cache.jobs import MAX_LEASE, OVER, State, Taken
 from solver_cache.schema import JOBS
 from solver_cache.server_time import server_time
 
@@ -90,7 +90,7 @@ def _standing(connection: Connection, names: list[str], *, afresh: bool) -> tupl
     """Return the jobs that are not there, those to be done again as new, and those that wait to be claimed; locked."""
     again: tuple[State, ...] = OVER if afresh else ("failed", "cancelled")
     now = server_time(connection.dialect.name)
-    void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + LONGEST_LEASE)
+    void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE)
     there = select(JOBS.c.id, JOBS.c.state, void).where(JOBS.c.id.in_(names)).order_by(JOBS.c.id)
     over, free, known = list[str](), list[str](), set[str]()
     for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)):

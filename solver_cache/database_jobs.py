@@ -18,7 +18,7 @@ from solver_cache.database_batches import LET_GO, NEW
 from solver_cache.inserting import insert_new
 from solver_cache.jobs import (
     LISTED,
-    LONGEST_LEASE,
+    MAX_LEASE,
     OVER,
     STATES,
     Job,
@@ -179,7 +179,7 @@ class DatabaseJobs:
 
     def free(self, ids: Collection[str] | None = None, kind: str | None = None) -> Iterator[Select[tuple[str]]]:
         """Yield the queries for the id of a job that can be claimed, in the order in which they are asked."""
-        void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + LONGEST_LEASE)
+        void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE)
         abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void).order_by(JOBS.c.lease_until)
         waiting = select(JOBS.c.id).where(JOBS.c.state == "queued").order_by(JOBS.c.created, JOBS.c.id)
         for free in (abandoned, waiting):

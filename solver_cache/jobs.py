@@ -32,7 +32,7 @@ STATES: tuple[State, ...] = get_args(State)
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
 """States in which nothing happens any more, unless the job is submitted again."""
 
-LONGEST_LEASE = 3600.0
+MAX_LEASE = 3600.0
 """Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
 clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
 
@@ -82,7 +82,7 @@ class Jobs(Protocol):
     """Where jobs are kept. Safe to use from several threads; in a database also from several processes.
 
     Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
-    (its job is then done twice) or late (at most by `LONGEST_LEASE`); no job and no result is lost by it.
+    (its job is then done twice) or late (at most by `MAX_LEASE`); no job and no result is lost by it.
 
     Every method raises CacheError where the place cannot be used, and has then changed nothing.
     """
@@ -131,7 +131,7 @@ class Jobs(Protocol):
 
         Args:
             owner: who takes it: a name that nobody else uses, in any process on any machine.
-            lease_seconds: how long it is held unless renewed [s], in (0, `LONGEST_LEASE`].
+            lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE`].
             ids: only one of these.
             kind: only one of this kind.
 
@@ -169,7 +169,7 @@ class Jobs(Protocol):
         Args:
             id: of the job.
             owner: who holds it.
-            lease_seconds: for how long from now [s], in (0, `LONGEST_LEASE`].
+            lease_seconds: for how long from now [s], in (0, `MAX_LEASE`].
             progress: how far it is, as text; None leaves what was said.
         """
 
@@ -233,8 +233,8 @@ def check_claim(owner: str, lease_seconds: float) -> None:
     """Refuse what cannot be a claim."""
     if not owner:
         raise InvalidInput("owner", owner, "a name that is not empty")
-    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= LONGEST_LEASE):
-        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {LONGEST_LEASE:g}")
+    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= MAX_LEASE):
+        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {MAX_LEASE:g}")
 
 
 def check_list(state: str | None, limit: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from solver_cache.jobs import (
     LISTED,
-    LONGEST_LEASE,
+    MAX_LEASE,
     STATES,
     Job,
     State,
@@ -170,4 +170,4 @@ class MemoryJobs:
 
 def _free(job: Job, now: float) -> bool:
     """Whether a job can be claimed."""
-    return job.state == "queued" or (job.state == "running" and not 0 <= job.lease_until - now <= LONGEST_LEASE)
+    return job.state == "queued" or (job.state == "running" and not 0 <= job.lease_until - now <= MAX_LEASE)

@@ -28,8 +28,8 @@ from test_golden import GOLDEN, Row, name, problem_of
 from api.cli.formal import VARIABLE, checker_input, formally_private
 from api.cli.outcome import ExitCode
 from darrm_opt import BackendUnavailable, NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.record import problem_from_record, solution_record
 from examples.check_gamma import is_private
 

@@ -23,14 +23,14 @@ from typing import IO
 from api.cli.outcome import say
 from api.cli.votes import blocks, checked_format, count_rows, labels
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
 from darrm_opt.mechanism.journal import flush_folder
-from darrm_opt.mechanism.ledger import checked_id
+from darrm_opt.mechanism.release_log import checked_id
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
 
-LONGEST_JOB_ID = 150
+MAX_JOB_ID = 150
 """Most characters of a job's release id: blocks add their number."""
 
 
@@ -71,7 +71,7 @@ class Labelled:
 
 
 def label_file(
-    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLedger, *, release_id: str | None, rows: int
+    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLog, *, release_id: str | None, rows: int
 ) -> Labelled:
     """Release a label for each row of a file of votes.
 
@@ -138,7 +138,7 @@ class Counted:
             say("")
 
 
-def _missing(ledger: ReleaseLedger, job: Job, count: int) -> int:
+def _missing(ledger: ReleaseLog, job: Job, count: int) -> int:
     """Return how many of a job's rows are not released yet."""
     known = ledger.ids
     return sum(
@@ -158,10 +158,10 @@ def _beside(output: str, what: str) -> Path:
 
 
 @contextmanager
-def _job(votes: str, output: str, ledger: ReleaseLedger, release_id: str | None, rows: int) -> Iterator[Job]:
+def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, rows: int) -> Iterator[Job]:
     """Begin a job, or go on with the one whose output this is; nobody else may have it at the same time."""
-    if release_id is not None and len(checked_id(release_id)) > LONGEST_JOB_ID:
-        raise InvalidInput("release_id", release_id, f"at most {LONGEST_JOB_ID} characters")
+    if release_id is not None and len(checked_id(release_id)) > MAX_JOB_ID:
+        raise InvalidInput("release_id", release_id, f"at most {MAX_JOB_ID} characters")
     place = _beside(output, "job")
     going_on = place.exists()
     if Path(output).exists() and not going_on:

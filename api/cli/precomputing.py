@@ -31,7 +31,7 @@ def options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str
         InvalidInput: naming the option, its value and what is accepted.
     """
     from darrm_opt.design.backends import BACKENDS
-    from solver_cache.jobs import LONGEST_LEASE
+    from solver_cache.jobs import MAX_LEASE
     from solver_cache.precompute.run import Options
 
     if backend not in BACKENDS:
@@ -39,8 +39,8 @@ def options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str
     if time_limit is not None and not real_number(time_limit, "time_limit", "seconds above 0") > 0:
         raise InvalidInput("time_limit", time_limit, "seconds above 0")
     attempts = whole_number(attempts, "attempts", "a whole number, at least 1")
-    seconds = f"seconds above 0, at most {LONGEST_LEASE:g}"
-    if not 0 < real_number(lease, "lease", seconds) <= LONGEST_LEASE:
+    seconds = f"seconds above 0, at most {MAX_LEASE:g}"
+    if not 0 < real_number(lease, "lease", seconds) <= MAX_LEASE:
         raise InvalidInput("lease", lease, seconds)
     if place in {"memory", "off"}:
         raise InvalidInput("direct", place, "a database that workers can reach", "Let them return answers.")

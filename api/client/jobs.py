@@ -24,7 +24,7 @@ OVER = ("done", "failed", "cancelled")
 FIRST_LOOK = 0.1
 """How soon a job is looked at again [s]; each look is half as much later again."""
 
-LONGEST_LOOK = 5.0
+MAX_LOOK = 5.0
 """Longest time between two looks [s]."""
 
 
@@ -149,11 +149,11 @@ def finished(source: Source, job: JobSeen, deadline: Deadline, retry_after: floa
     """
     look = FIRST_LOOK
     while not job.over:
-        wait = look if retry_after is None else max(look, min(retry_after, LONGEST_LOOK))
+        wait = look if retry_after is None else max(look, min(retry_after, MAX_LOOK))
         if wait >= deadline.left:
             raise TimedOut(f"The job {job.id} is {job.state} after {deadline.given:g} s; wait for it again.")
         time.sleep(wait)
-        look, retry_after = min(1.5 * look, LONGEST_LOOK), None
+        look, retry_after = min(1.5 * look, MAX_LOOK), None
         job = seen(source.job(job.id, deadline))
     if job.state != "done":
         raise JobOver(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failed(job))

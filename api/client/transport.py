@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FIRST_WAIT = 0.1
 """Longest wait before the second try [s]; it doubles with each try."""
 
-LONGEST_WAIT = 10.0
+MAX_WAIT = 10.0
 """Longest wait between two tries [s] that the client chooses by itself."""
 
 CONNECT_SECONDS = 5.0
@@ -42,7 +42,7 @@ CONNECT_SECONDS = 5.0
 TRY_SECONDS = 75.0
 """How long one try may take [s]: a service is told at most 60 s to be patient before it names a job instead."""
 
-LARGEST_ANSWER = 2**28
+MAX_ANSWER = 2**28
 """Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
 
 
@@ -223,8 +223,8 @@ class Transport:
         size = 0
         for piece in response.iter_bytes():
             size += len(piece)
-            if size > LARGEST_ANSWER:
-                raise Distrusted(f"The answer has more than {LARGEST_ANSWER} bytes.", response.status_code)
+            if size > MAX_ANSWER:
+                raise Distrusted(f"The answer has more than {MAX_ANSWER} bytes.", response.status_code)
             deadline.check()
             yield piece
 
@@ -275,7 +275,7 @@ def waiting(tried: int, retry_after: float | None, share: float) -> float:
     >>> [waiting(tried, None, 1.0) for tried in (0, 1, 2, 20)], waiting(0, 7.0, 0.5)
     ([0.1, 0.2, 0.4, 10.0], 7.05)
     """
-    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tried, 30)) * share
+    own = min(MAX_WAIT, FIRST_WAIT * 2.0 ** min(tried, 30)) * share
     return own if retry_after is None else retry_after + own
 
 

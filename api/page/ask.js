@@ -23,8 +23,8 @@ export class Unreachable extends Error {
 }
 
 const BUSY = new Set([429, 503]);
-const MOST_TRIES = 5;
-const LONGEST_WAIT = 30; // seconds
+const MAX_TRIES = 5;
+const MAX_WAIT = 30; // seconds
 const KEY = "darrm-key";
 
 /**
@@ -36,12 +36,12 @@ const KEY = "darrm-key";
  */
 export async function ask(path, how = {}) {
   for (let tried = 1; ; tried += 1) {
-    const last = tried === MOST_TRIES;
+    const last = tried === MAX_TRIES;
     try {
       const answer = await fetch(path, request(how));
       if (answer.ok) return answer;
       const wait = Number(answer.headers.get("retry-after"));
-      if (last || !BUSY.has(answer.status) || !(wait > 0 && wait <= LONGEST_WAIT)) throw await refusal(answer);
+      if (last || !BUSY.has(answer.status) || !(wait > 0 && wait <= MAX_WAIT)) throw await refusal(answer);
       how.onWait?.(wait, "The server is busy");
       await pause(wait, how.signal);
     } catch (error) {

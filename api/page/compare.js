@@ -7,7 +7,7 @@ import { answered } from "./follow.js";
 import { guarantee, percent, plain } from "./numbers.js";
 
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
-const LEAST_DELTA = 1e-9;
+const MIN_DELTA = 1e-9;
 
 const KNOBS = { epsilon_each: "ε each", "1/sigma": "1/σ", gamma: "γ" };
 
@@ -39,7 +39,7 @@ export function offer(answer, state) {
   offered = { answer, state };
   const { target_epsilon: target, delta } = answer.problem;
   byId("total_epsilon").placeholder = plain(target);
-  byId("total_delta").placeholder = plain(delta || LEAST_DELTA, 3);
+  byId("total_delta").placeholder = plain(delta || MIN_DELTA, 3);
   const now = JSON.stringify(request());
   if (now === shown || (running && now === asking)) return;
   forget();
@@ -61,7 +61,7 @@ export function request() {
   const draw = Object.fromEntries(DRAW.filter((name) => given(name, "") !== "").map((name) => [name, given(name, "")]));
   return {
     K, epsilon, Delta, affected, objective: offered.state.objective,
-    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || LEAST_DELTA),
+    queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || MIN_DELTA),
     fresh: byId("fresh").checked, ...draw,
   };
 }

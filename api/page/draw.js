@@ -6,7 +6,7 @@ import { colour, label, look, ordered } from "./curves.js";
 import { make, scrolling, table } from "./elements.js";
 import { plain } from "./numbers.js";
 
-const MOST_MARKERS = 150; // beyond so many points a line reads better
+const MAX_MARKERS = 150; // beyond so many points a line reads better
 
 let loading;
 
@@ -86,7 +86,7 @@ function trace({ name, x, y }, { hidden, markers }) {
   const { colour: stroke, dash, symbol } = look(name);
   return {
     type: "scatter",
-    mode: markers && x.length <= MOST_MARKERS ? "lines+markers" : "lines",
+    mode: markers && x.length <= MAX_MARKERS ? "lines+markers" : "lines",
     name: label(name),
     x,
     y,

@@ -15,7 +15,7 @@ import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
 import { aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
 
-const MOST_KEPT = 50;
+const MAX_KEPT = 50;
 
 const form = byId("problem");
 const kept = new Map(); // answers of this visit by their query, so that going back is immediate
@@ -150,7 +150,7 @@ async function obtain(query, signal) {
 
 function remember(query, found) {
   kept.set(query, found);
-  if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+  if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value);
 }
 
 function say(text) {

@@ -35,8 +35,8 @@ def accounts_seconds(problem: Problem, asked: CompareRequest) -> float:
         TooMuchWork: it is refused anyway.
     """
     from darrm_opt.accounting.freshness import counted_voters
-    from darrm_opt.ensembles.bags import checked_bags
-    from darrm_opt.ensembles.comparable import check_comparable, drawn_steps
+    from darrm_opt.bagging.bags import checked_bags
+    from darrm_opt.comparison.compare import check_comparable, drawn_steps
 
     bags = checked_bags(problem, **asked.draw())
     reach, total = None if bags is None else bags.reach(problem.K), Privacy(asked.total_epsilon, asked.total_delta)

@@ -16,7 +16,7 @@ from api.routes.reading import both_ways, new_router
 from api.routes.rendering import ACCEPTED_LATER, form_of, later, tabled
 from api.schemas import (
     ACCEPTED,
-    LARGEST_POINTS,
+    MAX_POINTS,
     CurveRequest,
     ErrorCurveAnswer,
     ProfileAnswer,
@@ -47,7 +47,7 @@ router = new_router("curves")
 async def error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Response:
     """Compare γ_opt with every baseline that is as private, where all voters share one p."""
     form = form_of(request)
-    if not 2 <= asked.points <= LARGEST_POINTS:
+    if not 2 <= asked.points <= MAX_POINTS:
         raise InvalidInput("points", asked.points, ACCEPTED["points"])
     found = await desk.gamma(asked)
     if isinstance(found, Pending):

@@ -15,7 +15,7 @@ from api.schemas.curves import (
 )
 from api.schemas.design import CertificateAnswer, DesignRequest, GammaAnswer, InField, ProblemAnswer, ProblemRequest
 from api.schemas.estimates import EstimateAnswer
-from api.schemas.fields import ACCEPTED, LARGEST_POINTS, field_of
+from api.schemas.fields import ACCEPTED, MAX_POINTS, field_of
 from api.schemas.jobs import PendingAnswer
 from api.schemas.operating import HealthAnswer, ReadyAnswer
 from api.schemas.plans import PlanAnswer, PlanRequest
@@ -24,7 +24,7 @@ from api.schemas.query import from_query, query_parameters
 
 __all__ = [
     "ACCEPTED",
-    "LARGEST_POINTS",
+    "MAX_POINTS",
     "BatchAnswer",
     "BatchItem",
     "BatchRequest",

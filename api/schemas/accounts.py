@@ -26,12 +26,12 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
-MOST_QUERIES = 10**9
+MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""
 
-Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MOST_QUERIES)]
+Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
 
 
 class ComposeRequest(Asked):
@@ -96,8 +96,8 @@ class ComposeRequest(Asked):
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
         if self.Delta != 0:
             raise InvalidInput("Delta", self.Delta, "no Delta without K", "epsilon and delta are those of one release.")
-        if not 0 <= nats(self.epsilon) <= LARGEST_TARGET_EPSILON:
-            accepted = f"a number of nats from 0 to {LARGEST_TARGET_EPSILON:g}"
+        if not 0 <= nats(self.epsilon) <= MAX_TARGET_EPSILON:
+            accepted = f"a number of nats from 0 to {MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilon", self.epsilon, accepted)
         return nats(self.epsilon), probability(0.0 if self.delta is None else self.delta, "delta")
 
@@ -113,8 +113,8 @@ def check_queries(queries: int) -> None:
     Raises:
         InvalidInput: naming queries.
     """
-    if not 1 <= queries <= MOST_QUERIES:
-        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MOST_QUERIES}")
+    if not 1 <= queries <= MAX_QUERIES:
+        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MAX_QUERIES}")
 
 
 def probability(value: float, field: str) -> float:

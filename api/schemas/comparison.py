@@ -23,7 +23,7 @@ from api.schemas.fields import (
 )
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 from solver_cache.key import Request
 
 
@@ -91,7 +91,7 @@ class CompareRequest(Asked):
             InField: the text of the prior is none.
         """
         check_queries(self.queries)
-        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
         if self.prior is not None and not isinstance(goal(self.prior, "prior"), Objective):
@@ -120,7 +120,7 @@ class CompareRequest(Asked):
                 goal(self.prior, "prior").aim(self.K)
             except InvalidInput as err:
                 raise InField("prior", err) from err
-        from darrm_opt.ensembles.bags import checked_bags
+        from darrm_opt.bagging.bags import checked_bags
 
         drawn = checked_bags(question.problem, **self.draw())
         if drawn is not None:

@@ -11,8 +11,8 @@ from api.examples import CURVE_EXAMPLE, PROFILE_EXAMPLE, TRADEOFF_EXAMPLE
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
     ACCEPTED,
-    LARGEST_POINTS,
-    MOST_ALLOWANCES,
+    MAX_ALLOWANCES,
+    MAX_POINTS,
     Affected,
     Answer,
     Asked,
@@ -29,7 +29,7 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 from solver_cache.key import Request
 
 USUAL_ALLOWANCES = 25
@@ -51,7 +51,7 @@ class CurveRequest(DesignRequest):
     """An error curve to draw: γ_opt beside the baselines."""
 
     points: Annotated[
-        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=LARGEST_POINTS)
+        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=MAX_POINTS)
     ] = 101
     baselines: Baselines = None
 
@@ -116,7 +116,7 @@ class TradeoffRequest(Asked):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="Privacy allowances, each above 0."),
@@ -124,13 +124,13 @@ class TradeoffRequest(Asked):
     m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
     m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
     m_points: Annotated[
-        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MOST_ALLOWANCES)
+        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MAX_ALLOWANCES)
     ] = 25
     target_epsilons: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="ε of the release, instead of allowances [nats]."),
@@ -186,7 +186,7 @@ class TradeoffRequest(Asked):
         low, high, many = float(self.m_from or 0), float(self.m_to or 0), self.m_points
         if high < low:
             raise InvalidInput("m_to", high, ACCEPTED["m_to"])
-        if not 1 <= many <= MOST_ALLOWANCES:
+        if not 1 <= many <= MAX_ALLOWANCES:
             raise InvalidInput("m_points", many, ACCEPTED["m_points"])
         return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
 
@@ -243,7 +243,7 @@ class ProfileRequest(DesignRequest):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=LARGEST_POINTS),
+            Field(min_length=1, max_length=MAX_POINTS),
         ]
         | None,
         Field(description="Where δ is wanted [nats], of either sign; instead of points."),
@@ -253,7 +253,7 @@ class ProfileRequest(DesignRequest):
         described(
             "Number of ε′, evenly spaced from 0 to one and a half times the target ε [points].",
             minimum=2,
-            maximum=LARGEST_POINTS,
+            maximum=MAX_POINTS,
         ),
     ] = 16
 
@@ -263,10 +263,10 @@ class ProfileRequest(DesignRequest):
         Raises:
             InvalidInput: naming the field.
         """
-        if not 2 <= self.points <= LARGEST_POINTS:
+        if not 2 <= self.points <= MAX_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
-        if any(abs(epsilon) > LARGEST_TARGET_EPSILON for epsilon in self.epsilons or ()):
-            accepted = f"a list of 1 to {LARGEST_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
+        if any(abs(epsilon) > MAX_TARGET_EPSILON for epsilon in self.epsilons or ()):
+            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{MAX_TARGET_EPSILON:g}"
             raise InvalidInput("epsilons", self.epsilons, accepted)
 
 

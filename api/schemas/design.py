@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.estimating import LARGEST_K
+from api.estimating import MAX_K
 from api.examples import GAMMA_EXAMPLE, REQUEST_EXAMPLES
 from api.refusals import TooMuchAsked
 from api.schemas.fields import (
@@ -44,7 +44,7 @@ class InField(DarrmError):
         super().__init__(str(complaint))
 
 
-MOST_DRAWN = 100_000
+MAX_DRAWN = 100_000
 """Most scenarios times voters of an objective over scenarios: what drawing them may take before anything is queued, a
 tenth of a second."""
 
@@ -108,16 +108,16 @@ class DesignRequest(ProblemRequest):
         Raises:
             InvalidInput: naming K.
         """
-        if self.K > LARGEST_K:
-            raise InvalidInput("K", self.K, f"at most {LARGEST_K} voters")
+        if self.K > MAX_K:
+            raise InvalidInput("K", self.K, f"at most {MAX_K} voters")
 
 
 def _check_scenarios(chosen: AnyObjective, K: int) -> None:
     if isinstance(chosen, ScenarioObjective):
         asked = dict(chosen.parameters)
         many = int(asked.get("points", asked.get("scenarios", 0)))
-        if many * K > MOST_DRAWN:
-            told = f"objective = '{chosen}' is not valid: expected at most {MOST_DRAWN // K} scenarios or points for {K} voters."
+        if many * K > MAX_DRAWN:
+            told = f"objective = '{chosen}' is not valid: expected at most {MAX_DRAWN // K} scenarios or points for {K} voters."
             raise TooMuchAsked(told, field="objective")
 
 

@@ -13,13 +13,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat,
 from darrm_opt.design.objective import FORMS
 from darrm_opt.problem import FRESH
 
-LARGEST_POINTS = 1001
+MAX_POINTS = 1001
 """Most points of a curve: finer than any screen."""
 
-MOST_ALLOWANCES = 101
+MAX_ALLOWANCES = 101
 """Most allowances of one trade-off."""
 
-LONGEST_GAMMA = 100_001
+MAX_GAMMA = 100_001
 """Most entries of a posted γ that are read at all; the server's most_voters is far below."""
 
 ACCEPTED = {
@@ -34,14 +34,14 @@ ACCEPTED = {
     "shape": "'free' or 'monotone'",
     "method": "'auto', 'enumerate' or 'cuts'",
     "backend": "one of highs, gurobi, cvxpy",
-    "points": f"a whole number of points, from 2 to {LARGEST_POINTS}",
+    "points": f"a whole number of points, from 2 to {MAX_POINTS}",
     "baselines": "a list of names among subsampling, double_subsampling, randomized_response, gnmax, majority",
-    "ms": f"a list of 1 to {MOST_ALLOWANCES} allowances, real numbers above 0",
-    "target_epsilons": f"a list of 1 to {MOST_ALLOWANCES} numbers of nats, at least 0",
+    "ms": f"a list of 1 to {MAX_ALLOWANCES} allowances, real numbers above 0",
+    "target_epsilons": f"a list of 1 to {MAX_ALLOWANCES} numbers of nats, at least 0",
     "m_from": "a privacy allowance, a real number above 0",
     "m_to": "a privacy allowance, a real number above m_from",
-    "m_points": f"a whole number of allowances, from 1 to {MOST_ALLOWANCES}",
-    "epsilons": f"a list of 1 to {LARGEST_POINTS} numbers of nats",
+    "m_points": f"a whole number of allowances, from 1 to {MAX_ALLOWANCES}",
+    "epsilons": f"a list of 1 to {MAX_POINTS} numbers of nats",
     "gamma": "a list of K + 1 probabilities, symmetric",
     "arithmetic": "'float' or 'ball'",
     "fresh": "true (fresh randomness in every answer) or false (trained once)",
@@ -177,7 +177,7 @@ _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
 _Entries = Annotated[
     list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 1})]],
     InQueryNumbers,
-    Field(max_length=LONGEST_GAMMA, json_schema_extra={"minItems": 2}),
+    Field(max_length=MAX_GAMMA, json_schema_extra={"minItems": 2}),
 ]
 
 PostedGamma = Annotated[_Entries, Field(description=_GAMMA)]

@@ -14,7 +14,7 @@ from api.schemas.fields import Answer, Asked, described
 from darrm_opt.record import problem_from_record, problem_record
 from solver_cache.jobs import LISTED, Job
 
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 """Most jobs on one page."""
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -34,7 +34,7 @@ class ListRequest(Asked):
 
     state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
-        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MOST_LISTED), Field(ge=1, le=MOST_LISTED)
+        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
     ] = LISTED
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)

@@ -13,7 +13,7 @@ from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
 from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, Fresh, VoterDelta, VoterEpsilon, Voters, described
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.problem import MAX_TARGET_EPSILON
 from solver_cache.key import Request
 
 
@@ -87,7 +87,7 @@ class PlanRequest(Asked):
             InField: the prior is none for this K.
         """
         check_queries(self.queries)
-        if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
         if not 0.5 <= self.least_accuracy < 1:

@@ -18,9 +18,8 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from darrm_opt.accounting.optimal import optimal
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.sequence import optimal_sequence
+from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, Privacy, Problem
 from darrm_opt.rounding import as_written
@@ -85,12 +84,12 @@ def models_together(models: Mapping[Privacy, int], total_delta: float) -> Privac
     if sum(count * as_written(model.delta) for model, count in models.items()) <= as_written(total_delta):
         epsilon = sum((count * as_written(model.epsilon) for model, count in models.items()), Fraction(0))
         found.append(Privacy(_at_least(epsilon), total_delta))
-    with suppress(BelowLeakFloor, TooMuchWork):
+    with suppress(DeltaTooSmall, TooMuchWork):
         if len(models) == 1:
             ((model, count),) = models.items()
-            found.append(optimal(model.epsilon, model.delta, count, total_delta))
+            found.append(optimal_composition(model.epsilon, model.delta, count, total_delta))
         else:
-            found.append(optimal_sequence(models, total_delta))
+            found.append(optimal_composition_of_sequence(models, total_delta))
     return min(found, key=lambda privacy: privacy.epsilon, default=Privacy(math.inf, total_delta))
 
 

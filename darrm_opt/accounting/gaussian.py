@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from darrm_opt.accounting.optimal import least_epsilon, non_negative
+from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, up
@@ -90,7 +90,7 @@ def gaussian_epsilon_tail(mu: float, delta: float) -> float:
     return up(mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)), 16)
 
 
-def sampled(event: Privacy, rate: float) -> Privacy:
+def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     """Return the privacy of an (ε, δ)-DP step on a random batch: (ln(1 + q(e^ε − 1)), qδ).
 
     Args:

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.gaussian import positive_delta
-from darrm_opt.accounting.optimal import non_negative
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.problem import real_number

@@ -1,18 +1,274 @@
-"""One release: a γ and its voters (`NoisyMajority`), and the proof that it is private for a target (`Release`)."""
+"""All that one release of a γ can show a neighbour, for every ε at once.
+
+The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q) of
+the region of `bit_region`, each kink an edge of it. So a few searches know all of it: ask at two slopes, then where the
+two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; if something
+does, it is a new piece, with a crossing on either side. About two searches a vertex. The lines leave a region (outer), the
+pairs found span one (inner), and between two neighbouring lines the two differ by a triangle: the next search goes where
+that triangle matters most, until none matters more than a tolerance. A γ of the design has few vertices; one with smooth
+noise has about K, and the rule spends the lines where they count.
+
+What is returned is proved: each δ asked for is an upper bound (`ProfileSearch`), and between them the region that
+these bounds leave is used, not the pairs that were found. Voters that are not private need no search: all pairs are known
+(`open_votes`), and the region is spanned by them.
+
+One release: a γ and its voters (`NoisyMajority`), and the proof that it is private for a target (`Release`).
+"""
 
 from __future__ import annotations
 
+import heapq
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
+from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
+from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region
+from darrm_opt.accounting.composition.optimal import epsilon_above_floor
 from darrm_opt.accounting.freshness import counted_voters
-from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
+from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.design.certificate import Certificate, verify
+from darrm_opt.design.profile import WORTH, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import ArrayLike, NoiseFunction
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.noise import Array, ArrayLike, NoiseFunction
+from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.rounding import ULP, up
+
+MAX_LINES = 240
+"""Most slopes asked: beyond, the region stays larger than the tolerance says, and sound."""
+
+TOLERANCE = 3e-4
+"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many releases
+exceeds that of the inner region by a smaller share."""
+
+CLOSE = 1e-5
+"""The profile has ended where it is below this share of the flat end or of its last vertex."""
+
+FURTHEST = 30.0
+"""Largest ε at which the profile is asked while it still falls [nats]: at e^ε beyond, rounding is all that a search
+could find."""
+
+SLIVER = 1e-13
+"""What still falls beyond `ReleaseProfile.reach` is less than this (or a share of `CLOSE`) [probability]."""
+
+CELLS = 2000
+"""Cells of a PLD up to the target ε, where its length allows."""
+
+LONG_PLD = 1 << 21
+"""Cells of a composed PLD beyond which fewer `CELLS` are taken [cells]: about a second of work."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseProfile:
+    """What one release can show, as lines p ≤ δ + c·q that no pair of neighbouring datasets passes.
+
+    Attributes:
+        epsilons: ln c of the lines [nats], increasing, shape (lines,).
+        deltas: δ of the lines, proven [probability], shape (lines,).
+        pairs: a pair (Pr[1|D], Pr[1|D′]) on or next to each line, as computed, shape (lines, 2).
+        outer: the region inside all lines: contains every pair.
+        inner: the region that the pairs span: the optimistic end of a bracket, no guarantee.
+    """
+
+    epsilons: Array
+    deltas: Array
+    pairs: Array
+    outer: BitRegion
+    inner: BitRegion
+
+    def __call__(self, epsilons: ArrayLike) -> Array:
+        """Return δ, never below the exact one, at each ε [nats] of either sign, any shape."""
+        asked = np.asarray(epsilons, dtype=np.float64)
+        p, p_rest, q, q_rest = self.outer.moves.T
+        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        c = np.exp(np.minimum(asked, MAX_TARGET_EPSILON))[..., np.newaxis]
+        # p and c·q are within an ulp or two each, and where δ > 0 neither is above 1.
+        deltas = np.max(above - c * below, axis=-1) + 8 * ULP
+        return np.asarray(np.clip(deltas, 0.0, 1.0))
+
+    def delta(self, epsilon: float) -> float:
+        """Return a δ that holds at ``epsilon`` [nats], of either sign."""
+        return float(self(np.array(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an ε [nats] at which the release is (ε, δ)-DP for this ``delta`` [probability] in [0, 1).
+
+        Raises:
+            BelowLeakFloor: no finite ε is proved at this δ.
+        """
+        return epsilon_above_floor(self.delta, delta, self.reach, "that much one release may leak, rounding included")
+
+    @cached_property
+    def reach(self) -> float:
+        """An ε from where on the profile is flat but for `SLIVER` [nats]: the largest finite loss of a vertex."""
+        p, p_rest, q, q_rest = self.outer.moves.T
+        above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
+        # A vertex matters up to where it falls below the flat end, the pair with q = 0.
+        flat = float(np.max(above[below == 0.0], initial=0.0))
+        matters = (below > 0) & (above > flat * (1 + CLOSE) + SLIVER)
+        losses = np.log((above[matters] - flat) / below[matters])
+        return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
+
+    def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
+        """Return the region inside fewer lines: larger than ``outer``, so as sound, and with fewer vertices.
+
+        Args:
+            share: of itself by which δ may rise at the slope of a line that is left out.
+            spare: by which it may rise there in any case [probability].
+        """
+        lines = [(math.exp(float(ln)), float(delta)) for ln, delta in zip(self.epsilons, self.deltas, strict=True)]
+        kept = list(range(len(lines)))
+        while len(kept) > 2:
+            lost = [
+                _lost(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
+                for i in range(1, len(kept) - 1)
+            ]
+            least = int(np.argmin(lost))
+            if lost[least] > 1:
+                break
+            del kept[least + 1]
+        return outer_region(_slopes(self.epsilons[kept]), self.deltas[kept])
+
+    def pld(self, discretisation: float | None = None, *, count: int = 1) -> Pld:
+        """Return the privacy loss distribution of ``count`` releases.
+
+        Args:
+            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`, coarser for very many releases.
+            count: number of releases, ≥ 1, each chosen freely in view of the earlier answers.
+
+        Guarantees:
+            Its δ, guard included, is sound for every discretisation.
+
+        Raises:
+            InvalidInput: a number is outside its range.
+            TooMuchWork: the distribution would be too long.
+            BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
+        """
+        from darrm_opt.accounting.pld.composition import pld_from_profile
+
+        step = self.discretisation(count) if discretisation is None else discretisation
+        return pld_from_profile(self, discretisation=step, reach=self.reach).repeated(count)
+
+    def discretisation(self, count: int) -> float:
+        """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
+        if self.reach < SLIVER:  # 0, rounded up
+            return 1.0
+        affordable = LONG_PLD // (40 * math.isqrt(max(1, count)))
+        return self.reach / max(1, min(CELLS, affordable))
+
+
+def release_profile(
+    gamma: ArrayLike | NoiseFunction, problem: Problem, *, tolerance: float = TOLERANCE
+) -> ReleaseProfile:
+    """Return how private one release with ``gamma`` is at every ε.
+
+    Args:
+        gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
+        problem: its voters count (K, voter, affected); its target only says where to look first.
+        tolerance: by how much the outer region may exceed the inner one, as a share of p − q at its vertices.
+
+    Guarantees:
+        Sound at every ε, rounding included. Outer and inner region agree to the tolerance, or to rounding, unless that
+        takes more than `MAX_LINES` lines; for voters that are not private and K up to that, to rounding.
+
+    Raises:
+        InvalidInput: a γ that is none.
+
+    Source: the profile is ours (see `design.profile`); the search for all its pieces is the "sandwich" of supporting lines.
+
+    >>> from darrm_opt import Problem, solve
+    >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+    >>> profile = release_profile(solve(problem).gamma, problem)
+    >>> profile.delta(0.3) < 1e-12, round(profile.delta(0.0), 3)
+    (True, 0.111)
+    """
+    noise = NoiseFunction(gamma, problem.K)
+    votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
+    at = ProfileSearch(noise, problem).at if votes is None else votes.at
+    known = _searched(at, min(problem.target.epsilon, FURTHEST), tolerance)
+    epsilons = np.array(sorted(known))
+    deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
+    pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
+    if votes is not None and problem.K <= MAX_LINES:
+        return ReleaseProfile(epsilons, deltas, pairs, votes.region, votes.inner)
+    return ReleaseProfile(epsilons, deltas, pairs, outer_region(_slopes(epsilons), deltas), inner_region(pairs))
+
+
+_Found = tuple[float, float, float]
+"""(δ, P, Q) at one ε: no pair has a larger P − c·Q than δ, and (P, Q) attains about that."""
+
+_Known = dict[float, _Found]
+
+
+def _searched(at: Callable[[float], _Found], likely: float, tolerance: float) -> _Known:
+    """Return the profile at as many ε as the tolerance wants, the widest gap between the two regions first."""
+    known = {epsilon: at(epsilon) for epsilon in sorted({0.0, likely})}
+    while (end := _further(known)) is not None:
+        known[end] = at(end)
+    gaps = [gap for low, high in pairwise(sorted(known)) if (gap := _gap(known, low, high, tolerance)) is not None]
+    heapq.heapify(gaps)
+    while gaps and len(known) < MAX_LINES:
+        _, low, epsilon, high = heapq.heappop(gaps)
+        known[epsilon] = at(epsilon)
+        for ends in ((low, epsilon), (epsilon, high)):
+            if (gap := _gap(known, *ends, tolerance)) is not None:
+                heapq.heappush(gaps, gap)
+    return known
+
+
+def _gap(known: _Known, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
+    """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
+
+    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
+    lines meet, higher by the gap. The gap counts in units of what is allowed.
+    """
+    (delta, p, q), (delta_high, p_high, q_high) = known[low], known[high]
+    if not (p > p_high and q > q_high):
+        return None
+    c = (p - p_high) / (q - q_high)
+    c_low, c_high = math.exp(low), math.exp(high)
+    if not c_low < c < c_high or (epsilon := math.log(c)) in known:
+        return None
+    above = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)  # of the outer region, linear between lines
+    vertex_q = (delta - delta_high) / (c_high - c_low)
+    vertex_p = delta + c_low * vertex_q
+    # Never less than twice what `design.profile` leaves open at that slope.
+    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * WORTH * c)
+    return (-gap, low, epsilon, high) if gap > 1 else None
+
+
+_Line = tuple[float, float]
+"""(slope, δ)."""
+
+
+def _lost(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
+    """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
+    (low, low_delta), (slope, delta), (high, high_delta) = before, line, after
+    between = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
+    allowed = max(share * delta, spare)
+    return (between - delta) / allowed if allowed > 0 else math.inf
+
+
+def _slopes(epsilons: Array) -> list[float]:
+    """Return e^ε rounded up: a bound at ε is one at every larger slope."""
+    return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
+
+
+def _further(known: _Known) -> float | None:
+    """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
+    last = max(known)
+    _, p, q = known[last]
+    c = math.exp(last)
+    if last >= FURTHEST or c * q <= CLOSE * p or p - c * q <= 16 * WORTH * c:
+        return None  # flat from here on, or lost in rounding
+    return min(max(math.log(p / q), last + 0.25) + CLOSE, FURTHEST)
+
 
 Released = Solution | tuple[ArrayLike | NoiseFunction, Problem]
 """A certified γ, or a γ and the problem for which `verify` proves it."""

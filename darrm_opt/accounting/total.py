@@ -1,4 +1,16 @@
-"""What many releases of a γ cost together, by every sound account there is (`accounts`), and the least of them.
+"""The accounts of many releases: each a sound total (ε, δ) of releases counted by γ, or a refusal.
+
+    simple    the sums of mε and δ
+    general   the closed form, all of the total δ that the releases' own δ leave as slack
+    optimal   the exact optimum over all (mε, δ)-DP mechanisms
+    pld       their privacy loss distribution: the same, plus a guard for rounding
+    profile   the privacy loss distribution of the exact profile of this very γ
+    bits      the exact adaptive recursion on all that a bit of this γ can show
+
+Each rests on less than the next: (mε, δ) is one point of the profile, and the profile is one bound on a pair (P, Q) while
+the recursion knows that a release is one bit. `bits` and `profile` hold while the whole transcript of a query is its bit.
+
+What many releases of a γ cost together, by every sound account there is (`accounts`), and the least of them.
 
 Each account is a proof by itself: whatever the least of them is, it is sound too. They are asked for the voters as they count
 (`freshness`): where voters were trained once, as not private, and beside them there is the account of the models together.
@@ -10,24 +22,154 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
-from darrm_opt.accounting.accounts import ACCOUNTS, attained, bits_total
-from darrm_opt.accounting.bits import POINTS
-from darrm_opt.accounting.closed import closed_delta
+from darrm_opt.accounting.bits.adversary import POINTS as ATTACK_POINTS
+from darrm_opt.accounting.bits.adversary import attained_epsilon
+from darrm_opt.accounting.bits.recursion import MAX_WORK, POINTS, compose_bits_any_order
+from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
+from darrm_opt.accounting.composition.optimal import (
+    least_possible_delta_of_sequence,
+    optimal_composition,
+    optimal_composition_of_sequence,
+    total_loss,
+)
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import checked_fresh, counted_voters, models_together, models_total
-from darrm_opt.accounting.leak import leaks_floor
-from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.pld.composition import pld_composition, pld_composition_of_sequence, pld_from_profile
+from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.release import NoisyMajority, Release, Released
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+from darrm_opt.rounding import float_above
+
+BITS_WORK = MAX_WORK / 10
+"""Updates that `bits` may take, some seconds; the grid is coarser where more would be needed."""
+
+MIN_POINTS = 1001
+"""Coarsest grid of `bits`: below it the recursion is refused."""
+
+ATTACK_WORK = BITS_WORK / 10
+"""Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
+
+Counts = Counter[NoisyMajority]
+"""How many releases of each γ, with the voters as each of them counts (`freshness`)."""
+
+
+def simple_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the sums of mε and δ; the δ is their own, whatever ``total_delta`` is."""
+    events = _events(counts)
+    delta = float_above(sum((count * Fraction(event.delta) for event, count in events.items()), Fraction(0)))
+    if delta >= 1:
+        raise DeltaTooSmall(total_delta, 1.0, "the deltas of the releases add up to 1 or more")
+    return Privacy(total_loss(events), delta)
+
+
+def general_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the closed form with the best slack."""
+    return kov_composition_at_delta(_events(counts), total_delta)
+
+
+def optimal_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the exact optimum over all mechanisms with the releases' (mε, δ)."""
+    events = _events(counts)
+    if len(events) == 1:
+        ((event, count),) = events.items()
+        return optimal_composition(event.epsilon, event.delta, count, total_delta)
+    return optimal_composition_of_sequence(events, total_delta)
+
+
+def pld_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the same by privacy loss distributions."""
+    events = _events(counts)
+    if len(events) == 1:
+        ((event, count),) = events.items()
+        return pld_composition(event.epsilon, event.delta, count, total_delta).privacy
+    return pld_composition_of_sequence(events, total_delta).privacy
+
+
+def profile_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the total by the privacy loss distribution of the exact profiles."""
+    floor = max(release.profile.delta(release.profile.reach) for release in counts)
+    if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
+        raise DeltaTooSmall(total_delta, floor, "that much one release may leak, rounding included")
+    return Privacy(composed_profile(counts).epsilon(total_delta), total_delta)
+
+
+def composed_profile(counts: Counts) -> Pld:
+    """Return the PLD of the exact profiles of releases, on one grid."""
+    together = sum(counts.values())
+    longest = max(counts, key=lambda release: release.profile.reach)
+    step = longest.profile.discretisation(together)
+    parts = [
+        pld_from_profile(release.profile, discretisation=step, reach=release.profile.reach).repeated(count)
+        for release, count in sorted(counts.items(), key=_in_order)
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.then(part)
+    return total
+
+
+def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) -> Privacy:
+    """Return the total by the exact adaptive recursion, on at most ``most_points`` grid points."""
+    if sum(counts.values()) == 1:  # no grid needed
+        return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
+    parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_in_order)]
+    if len(parts) == 1:
+        updates = parts[0][0].moves.shape[0] * parts[0][1]
+    else:
+        states = 1
+        for _, count in parts:
+            states *= count + 1
+        updates = states * sum(region.moves.shape[0] for region, _ in parts)
+    points = min(most_points, int(BITS_WORK / updates))
+    if points < MIN_POINTS:
+        raise TooMuchWork(
+            f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
+            "The account by profile, or optimal, knows longer sequences."
+        )
+    return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
+
+
+def attained(counts: Counts, total_delta: float) -> float | None:
+    """Return an ε that some adversary attains with releases in some order, below every account; None for too many of them."""
+    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_in_order)]
+    if sum(region.moves.shape[0] * count for region, count in parts) * ATTACK_POINTS > ATTACK_WORK:
+        return None
+    return attained_epsilon(parts, total_delta)
+
+
+ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {
+    "simple": simple_total,
+    "general": general_total,
+    "optimal": optimal_total,
+    "pld": pld_total,
+    "profile": profile_total,
+    "bits": bits_total,
+}
+"""By name, in the order in which they learn more of the release."""
+
+
+def _events(counts: Counts) -> Counter[Privacy]:
+    events: Counter[Privacy] = Counter()
+    for release, count in counts.items():
+        events[release.privacy] += count
+    return events
+
+
+def _in_order(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
+    target = item[0].problem.target
+    return target.epsilon, target.delta, item[0].noise.values.tobytes()
+
 
 METHODS = tuple(ACCOUNTS)
 """The accounts of releases, in the order in which they learn more of them; "models" beside them is that of the models together,
 which there is only for voters that were trained once."""
 
-MOST_RELEASES = 10**9
+MAX_RELEASES = 10**9
 """Most releases in one account."""
 
 
@@ -46,7 +188,7 @@ class ReleaseTotal:
 
     delta: float
     totals: dict[str, Privacy]
-    refused: dict[str, BelowLeakFloor | TooMuchWork | BackendUnavailable]
+    refused: dict[str, DeltaTooSmall | TooMuchWork | BackendUnavailable]
     epsilon_at_least: float | None = None
 
     @property
@@ -58,7 +200,7 @@ class ReleaseTotal:
         """
         within = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
         if not within:
-            floors = [err for err in self.refused.values() if isinstance(err, BelowLeakFloor)]
+            floors = [err for err in self.refused.values() if isinstance(err, DeltaTooSmall)]
             raise min(floors, key=lambda err: err.floor) if floors else next(iter(self.refused.values()))
         return min(within, key=within.__getitem__)
 
@@ -68,7 +210,9 @@ class ReleaseTotal:
         return self.totals[self.method]
 
 
-def best(released: Released | Release, queries: int, total_delta: float, *, fresh: bool = False) -> ReleaseTotal:
+def total_privacy(
+    released: Released | Release, queries: int, total_delta: float, *, fresh: bool = False
+) -> ReleaseTotal:
     """Return what ``queries`` releases of a γ cost, each chosen freely in view of the earlier answers.
 
     Args:
@@ -93,18 +237,18 @@ def best(released: Released | Release, queries: int, total_delta: float, *, fres
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
-    >>> total = best(solution, 20, 0.00608, fresh=True)
+    >>> total = total_privacy(solution, 20, 0.00608, fresh=True)
     >>> total.method, round(total.best.epsilon, 2), round(total.totals["optimal"].epsilon, 2)
     ('bits', 2.26, 4.27)
     >>> 0.999 * total.best.epsilon < total.epsilon_at_least <= total.best.epsilon
     True
-    >>> best(solution, 20, 0.00608).method  # models that were trained once
+    >>> total_privacy(solution, 20, 0.00608).method  # models that were trained once
     'models'
     """
-    return best_sequence([(released, queries)], total_delta, fresh=fresh)
+    return total_privacy_of_sequence([(released, queries)], total_delta, fresh=fresh)
 
 
-def best_sequence(
+def total_privacy_of_sequence(
     parts: Iterable[tuple[Released | Release, int]], total_delta: float, *, fresh: bool = False
 ) -> ReleaseTotal:
     """Return what releases of several γ cost together, in whatever order they are made.
@@ -112,21 +256,21 @@ def best_sequence(
     Args:
         parts: (release, how many) for each γ; how many of each is fixed beforehand, their order may be chosen on the way.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: as in `best`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the same models, others
+        fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the same models, others
             to be of other models.
 
     Returns:
-        As `best`, which it equals where all γ are equal.
+        As `total_privacy`, which it equals where all γ are equal.
 
     Raises:
-        DarrmError: what `best` raises, for the same reasons.
+        DarrmError: what `total_privacy` raises, for the same reasons.
     """
     total_delta, fresh = probability(total_delta, "total_delta"), checked_fresh(fresh)
     counts: Counter[Release] = Counter()
     for released, count in parts:
         release = Release.of(released)
-        if whole_number(count, "queries", "a whole number of releases, at least 0", least=0) > MOST_RELEASES:
-            raise InvalidInput("queries", count, f"at most {MOST_RELEASES} releases")
+        if whole_number(count, "queries", "a whole number of releases, at least 0", least=0) > MAX_RELEASES:
+            raise InvalidInput("queries", count, f"at most {MAX_RELEASES} releases")
         if count:
             counts[release] += count
     if not counts:
@@ -142,25 +286,25 @@ def best_sequence(
     if shown != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
     totals: dict[str, Privacy] = {}
-    refused: dict[str, BelowLeakFloor | TooMuchWork | BackendUnavailable] = {}
+    refused: dict[str, DeltaTooSmall | TooMuchWork | BackendUnavailable] = {}
     for name, ask in accounts.items():
         try:
             totals[name] = ask()
-        except (BelowLeakFloor, TooMuchWork, BackendUnavailable) as err:
+        except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
             refused[name] = err
     at_least = attained(shown, total_delta) if shown == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least)
 
 
 def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> Privacy:
-    """Return what all models together cost; raises `BelowLeakFloor` where nothing finite is proved."""
+    """Return what all models together cost; raises `DeltaTooSmall` where nothing finite is proved."""
     models: Counter[Privacy] = Counter()
     for _, voter, affected in voters:
         models[voter] += affected
     total = models_together(models, total_delta)
     if total.epsilon == math.inf:
-        floor = leaks_floor((model.delta, count) for model, count in models.items())
-        raise BelowLeakFloor(total_delta, floor, "each model that a record reaches may leak with its own Delta")
+        floor = least_possible_delta_of_sequence((model.delta, count) for model, count in models.items())
+        raise DeltaTooSmall(total_delta, floor, "each model that a record reaches may leak with its own Delta")
     return total
 
 
@@ -182,7 +326,7 @@ def exact_epsilon(
         problem: its voters count (K, voter, affected); its target does not.
         queries: Q ≥ 0, fixed beforehand.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: as in `best`.
+        fresh: as in `total_privacy`.
         points: grid points of the recursion, as in `compose_bits`.
 
     Guarantees:
@@ -202,7 +346,7 @@ def exact_epsilon(
     try:
         shown = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), counted): queries})
         return min(models, bits_total(shown, total_delta, points).epsilon)
-    except (BelowLeakFloor, TooMuchWork):
+    except (DeltaTooSmall, TooMuchWork):
         if models == math.inf:
             raise
         return models
@@ -221,7 +365,7 @@ def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     slack = probability(slack, "slack")
-    total = closed_delta({privacy: queries} if queries else {}, slack)
+    total = kov_delta({privacy: queries} if queries else {}, slack)
     if total >= 1:
         raise InvalidInput("queries", queries, "fewer releases", "The total delta rounds to 1.")
     return total

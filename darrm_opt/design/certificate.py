@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from darrm_opt._version import __version__
-from darrm_opt.design.blossom import UNIT_ROUNDOFF
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.found import WorstCase
-from darrm_opt.design.pruned import search_error
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.separation.pruned import search_error
+from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem, a_problem
@@ -81,7 +81,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
     if arithmetic == "float":
         found = worst_case(noise, constraint)
     elif arithmetic == "ball":
-        from darrm_opt.design.ball import ball_worst_case
+        from darrm_opt.design.separation.ball_arithmetic import ball_worst_case
 
         found = ball_worst_case(noise, problem)
     else:

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from darrm_opt.baselines import double_subsampling, subsampling
-from darrm_opt.design.binomials import terms_of
 from darrm_opt.design.certificate import Certificate, certificate_of, repair
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.found import OutOfTime, WorstCase
-from darrm_opt.design.monotone import MANY_TERMS
-from darrm_opt.design.worst_case import nothing_released, worst_case
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.separation.binomials import terms_of
+from darrm_opt.design.separation.monotone import MAX_TERMS
+from darrm_opt.design.separation.oracle import nothing_released, worst_case
+from darrm_opt.design.separation.result import TimeLimitReached, WorstCase
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -36,7 +36,7 @@ SECONDS_PER_PRODUCT = 1e-9
 SECONDS_PER_STEP = 1e-5
 """Time for what each of its steps costs beside that [s]."""
 
-MOST_DRAWN = 2001
+MAX_DRAWN = 2001
 """Most voters K for which γ_DSub is made: its binomials are exact, and have thousands of digits beyond."""
 
 
@@ -44,7 +44,7 @@ def monotone_search_seconds(problem: Problem) -> float:
     """Return an estimate of the time that one search of a monotone γ takes [s]; the same on every machine."""
     r, others = problem.affected, problem.K - problem.affected + 1
     terms = min(terms_of(r * problem.voter.delta), r) + 1 if problem.voter.delta > 0 else 1
-    if terms > MANY_TERMS:  # matrix products
+    if terms > MAX_TERMS:  # matrix products
         return (r + 1) ** 3 / 3 * others * SECONDS_PER_PRODUCT + (r + 1) * (r + others) * SECONDS_PER_TERM
     products = (r + 1) * (r + 2) / 2 * others * terms
     return products * SECONDS_PER_TERM + (r + 1) * (terms * SECONDS_PER_STEP + problem.K * SECONDS_PER_TERM)
@@ -54,7 +54,7 @@ def closed_forms(problem: Problem) -> Iterator[NoiseFunction]:
     """Yield the closed forms worth a try, the cheapest first."""
     K, m = problem.K, problem.m
     yield NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
-    if K > MOST_DRAWN:
+    if K > MAX_DRAWN:
         upper = np.arange(K // 2 + 1, K + 1)
         yield NoiseFunction.from_upper_half((2 * upper - K) / K, K)
         return
@@ -87,6 +87,6 @@ def best_closed_form(
                 break
         if best is not None:
             return repair(best[1], best[2], constraint, deadline)
-    except OutOfTime:
+    except TimeLimitReached:
         pass
     return NoiseFunction(np.zeros(problem.K + 1)), certificate_of(nothing_released(constraint), constraint)

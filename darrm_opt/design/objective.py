@@ -30,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from darrm_opt.design.aim import Aim, weighted
+from darrm_opt.design.linear_goal import LinearGoal, weighted
 from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
@@ -154,7 +154,7 @@ class Objective:
         weights.setflags(write=False)
         return weights
 
-    def aim(self, K: int) -> Aim:
+    def aim(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
         return weighted(self.weights(K))
 

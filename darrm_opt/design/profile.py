@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from darrm_opt.design.blossom import stored_layers
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.stages import binding_family
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.polytope.blossom import stored_layers
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.schedule import binding_family
+from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
-from darrm_opt.problem import LARGEST_TARGET_EPSILON, Problem
+from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
 
 WORTH = 2.0**-42
 """By how much a pair of datasets must beat the known ones to be worth a search (2e-13): below it, bounds suffice."""
@@ -79,10 +79,10 @@ def privacy_profile(
     """
     noise = NoiseFunction(gamma, problem.K)
     wanted = np.asarray(epsilons, dtype=np.float64)
-    outside = np.flatnonzero(~(np.abs(wanted) <= LARGEST_TARGET_EPSILON))
+    outside = np.flatnonzero(~(np.abs(wanted) <= MAX_TARGET_EPSILON))
     if wanted.ndim != 1 or outside.size:
         value = wanted.tolist() if wanted.ndim != 1 else float(wanted[outside[0]])
-        raise InvalidInput("epsilons", value, f"a flat list of numbers of nats within ±{LARGEST_TARGET_EPSILON:g}")
+        raise InvalidInput("epsilons", value, f"a flat list of numbers of nats within ±{MAX_TARGET_EPSILON:g}")
     search = ProfileSearch(noise, problem)
     found = {float(epsilon): search.at(float(epsilon)) for epsilon in _ends_first(np.unique(np.abs(wanted)))}
     points = [_at(float(epsilon), *found[float(abs(epsilon))]) for epsilon in wanted]

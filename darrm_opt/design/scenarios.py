@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.aim import Aim, least_error
+from darrm_opt.design.linear_goal import LinearGoal, least_error
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial
 from darrm_opt.problem import real_number, whole_number
 
-MOST_SCENARIOS = 10_000
+MAX_SCENARIOS = 10_000
 """Each scenario is a variable and two rows of the program."""
 
 _DEFAULTS: dict[str, dict[str, float]] = {
@@ -51,7 +51,7 @@ class ScenarioObjective:
         """Always the tv error."""
         return "tv"
 
-    def aim(self, K: int) -> Aim:
+    def aim(self, K: int) -> LinearGoal:
         """Return the goal for K voters.
 
         Raises:
@@ -125,8 +125,8 @@ def over_scenarios(scenarios: ArrayLike, masses: ArrayLike | None = None, *, wor
     Source: Definition 2.4 of the paper.
     """
     p = np.asarray(scenarios, dtype=np.float64)
-    if p.ndim not in (1, 2) or not 0 < p.shape[0] <= MOST_SCENARIOS or not ((p >= 0) & (p <= 1)).all():
-        raise InvalidInput("scenarios", p.tolist(), f"1..{MOST_SCENARIOS} scenarios of probabilities in [0, 1]")
+    if p.ndim not in (1, 2) or not 0 < p.shape[0] <= MAX_SCENARIOS or not ((p >= 0) & (p <= 1)).all():
+        raise InvalidInput("scenarios", p.tolist(), f"1..{MAX_SCENARIOS} scenarios of probabilities in [0, 1]")
     shares: Array | None = None
     if worst and masses is not None:
         raise InvalidInput("masses", masses, "None with worst=True", "The worst scenario counts whatever its mass.")
@@ -177,10 +177,10 @@ def _built(name: str, parameters: Mapping[str, Any]) -> ScenarioObjective:
                 raise InvalidInput(key, value, "a probability in [0, 1]")
         else:
             least = {"seed": 0, "points": 2}.get(key, 1)
-            accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MOST_SCENARIOS}"
+            accepted = f"a whole number in {least}..{2**53 if key == 'seed' else MAX_SCENARIOS}"
             whole = int(value) if isinstance(value, float) and value.is_integer() else value
             checked[key] = whole_number(whole, key, accepted, least=least)
-            if checked[key] > (2**53 if key == "seed" else MOST_SCENARIOS):
+            if checked[key] > (2**53 if key == "seed" else MAX_SCENARIOS):
                 raise InvalidInput(key, value, accepted)
     if not checked["lower"] < checked["upper"]:
         raise InvalidInput("upper", checked["upper"], f"a probability above lower = {checked['lower']:g}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.corners import ConstraintGenerator, Counts
+from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.run import Run
+from darrm_opt.design.polytope.corners import ConstraintGenerator, Counts
 from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem, a_problem, real_number
@@ -62,7 +62,7 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
-    run = Run(problem, as_objective(objective), shape, backend, time_limit, progress)
+    run = CuttingPlanes(problem, as_objective(objective), shape, backend, time_limit, progress)
     return run.complete(tolerance, "enumerate" if method == "enumerate" else "cuts")
 
 
@@ -81,7 +81,7 @@ def solve_warm(
     For problems that differ in their target only: a multiset stands for a constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
-    run = Run(problem, as_objective(objective), shape, backend, time_limit, None)
+    run = CuttingPlanes(problem, as_objective(objective), shape, backend, time_limit, None)
     solution = run.complete(tolerance, "cuts", rows)
     return solution, run.program.found
 

@@ -16,10 +16,16 @@ Each returns a matplotlib figure that belongs to no window and no global state; 
     render   a figure as a file
 """
 
-from darrm_opt.figures.designs import allowance_figure, comparison_figure, error_figure, errors_figure, gamma_figure
-from darrm_opt.figures.looks import Measure
+from darrm_opt.figures.charts import (
+    allowance_figure,
+    comparison_figure,
+    error_figure,
+    errors_figure,
+    gamma_figure,
+    ways_figure,
+)
 from darrm_opt.figures.render import FORMATS, check_drawable, render
-from darrm_opt.figures.ways import ways_figure
+from darrm_opt.figures.style import Measure
 
 __all__ = [
     "FORMATS",

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.extras import needed
+from darrm_opt.optional_packages import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,4 +47,4 @@ def check_drawable(file_format: str) -> None:
     """
     if file_format not in FORMATS:
         raise InvalidInput("plot", file_format, "one of the formats " + ", ".join(FORMATS))
-    needed("matplotlib", "Drawing")
+    require("matplotlib", "Drawing")

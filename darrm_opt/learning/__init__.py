@@ -6,7 +6,7 @@ classifier  `PrivateMajorityClassifier`: split, train, vote, release within a bu
 """
 
 from darrm_opt.learning.classifier import PrivateMajorityClassifier
-from darrm_opt.learning.logistic import PrivateLogisticRegression
-from darrm_opt.learning.voting import VotingPlan, voting_plan
+from darrm_opt.learning.logistic_regression import PrivateLogisticRegression
+from darrm_opt.learning.release_plan import VotingPlan, voting_plan
 
 __all__ = ["PrivateLogisticRegression", "PrivateMajorityClassifier", "VotingPlan", "voting_plan"]

@@ -17,21 +17,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm_opt.accounting import BelowLeakFloor, Release, TooMuchWork, exact_epsilon, models_together
+from darrm_opt.accounting import DeltaTooSmall, Release, TooMuchWork, exact_epsilon, models_together
+from darrm_opt.aggregators.teacher_layout import slot_partition
+from darrm_opt.aggregators.teachers import ConstantVote
+from darrm_opt.comparison.compare import most_that_fit
 from darrm_opt.design.certificate import certify
-from darrm_opt.ensembles.compare import most_that_fit
-from darrm_opt.ensembles.partition import slot_partition
-from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly, SystemBits
-from darrm_opt.ensembles.teachers import ConstantVote
 from darrm_opt.errors import InvalidInput
-from darrm_opt.learning.logistic import two_classes
-from darrm_opt.learning.voting import Design, VotingPlan, voting_plan
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger, SystemWords
+from darrm_opt.learning.logistic_regression import two_classes
+from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog, SystemWords
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.process import process_identity
+from darrm_opt.randomness.samplers import SeededBitsForTestsOnly, SystemBits
 
-MOST_FITS = 1000
+MAX_FITS = 1000
 """Most fits that one ledger allows where private models are charged as a whole."""
 
 
@@ -69,7 +69,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         With a ``ledger`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
 
-    Source: `darrm_opt.learning.voting`; the partition and its neighbours: `darrm_opt.ensembles.partition`.
+    Source: `darrm_opt.learning.release_plan`; the partition and its neighbours: `darrm_opt.aggregators.teacher_layout`.
 
     >>> X, y = np.arange(200.0)[:, None], np.arange(200) >= 100
     >>> model = PrivateMajorityClassifier(n_voters=11, epsilon=4.0, queries=2, random_state=0).fit(X, y)
@@ -158,7 +158,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         check_is_fitted(self)
         if self.plan_.queries is None:
             return math.inf
-        return (ReleaseLedger(self._budget) if isinstance(self._budget, Path) else self._budget).left
+        return (ReleaseLog(self._budget) if isinstance(self._budget, Path) else self._budget).left
 
     @property
     def privacy_spent_(self) -> Privacy:
@@ -166,13 +166,13 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         check_is_fitted(self)
         total, solution = self.plan_.total, self.plan_.solution
         if solution is None or self.plan_.queries is None:  # paid in full by the fit, and never more
-            return total if self.ledger is None else self._of_fits(ReleaseLedger(self.ledger).spent)
+            return total if self.ledger is None else self._of_fits(ReleaseLog(self.ledger).spent)
         spent = int(self.plan_.queries - self.queries_left_)
         if not spent:
             return Privacy(0.0)
         try:
             epsilon = exact_epsilon(solution.noise, solution.problem, spent, total.delta)  # not private, or one release
-        except (BelowLeakFloor, TooMuchWork):
+        except (DeltaTooSmall, TooMuchWork):
             epsilon = total.epsilon
         return Privacy(min(epsilon, total.epsilon), total.delta)
 
@@ -181,7 +181,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if solution is None:
             return _plain(votes)
         if isinstance(self._budget, Path):
-            return PrivateMajority(solution, ReleaseLedger(self._budget)).release_many(votes)
+            return PrivateMajority(solution, ReleaseLog(self._budget)).release_many(votes)
         mechanism = PrivateMajority(solution)
         self._budget.charge(len(votes))
         return mechanism.release_many(votes)
@@ -208,7 +208,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ledger = _opened(
             path,
             Release(plain, problem),
-            most_that_fit(lambda count: self._of_fits(count).epsilon <= total.epsilon, MOST_FITS),
+            most_that_fit(lambda count: self._of_fits(count).epsilon <= total.epsilon, MAX_FITS),
         )
         ledger.once(1, lambda: np.ones(1, dtype=np.uint8))
 
@@ -256,13 +256,13 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return tags
 
 
-def _opened(path: Path, release: Release, limit: int) -> ReleaseLedger:
+def _opened(path: Path, release: Release, limit: int) -> ReleaseLog:
     """Return the ledger of that γ and that many releases, begun if there is none.
 
     Raises:
         InvalidInput: it is the ledger of another γ, or of another number of releases.
     """
-    found = ReleaseLedger(path) if path.exists() else ReleaseLedger.create(path, release, queries=limit)
+    found = ReleaseLog(path) if path.exists() else ReleaseLog.create(path, release, queries=limit)
     PrivateMajority(release, found)  # refuses the ledger of another γ
     if found.limit != limit:
         raise InvalidInput("ledger", str(path), f"a ledger of {limit} releases", f"This one has {found.limit}.")

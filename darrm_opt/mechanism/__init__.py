@@ -7,20 +7,20 @@ ledger    the budget of one γ on such a file: what was released is charged once
 majority  `PrivateMajority`: votes in, private bits out
 """
 
-from darrm_opt.mechanism.coin import ExactCoins, SeededWordsForTestsOnly, SystemWords, Words
-from darrm_opt.mechanism.ledger import ReleaseLedger
+from darrm_opt.budgeting.quota import Quota, most_releases
+from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.mechanism.majority import PrivateMajority
-from darrm_opt.mechanism.quota import Quota, most_releases
-from darrm_opt.mechanism.refusals import BudgetSpent, LedgerDamaged, ReleaseIdTaken
+from darrm_opt.mechanism.release_log import ReleaseLog
+from darrm_opt.randomness.coins import ExactCoins, SeededWordsForTestsOnly, SystemWords, Words
 
 __all__ = [
     "BudgetSpent",
     "ExactCoins",
-    "LedgerDamaged",
+    "ReleaseLogDamaged",
     "PrivateMajority",
     "Quota",
     "ReleaseIdTaken",
-    "ReleaseLedger",
+    "ReleaseLog",
     "SeededWordsForTestsOnly",
     "SystemWords",
     "Words",

@@ -25,8 +25,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from darrm_opt.accounting.refusals import LedgerUnreadable
-from darrm_opt.mechanism.refusals import LedgerDamaged
+from darrm_opt.accounting.errors import BudgetUnreadable
+from darrm_opt.mechanism.errors import ReleaseLogDamaged
 
 Record = dict[str, Any]
 
@@ -70,7 +70,7 @@ class Journal:
             try:
                 file = self._path.open("r+b", buffering=0)
             except OSError as err:
-                raise LedgerUnreadable(f"the ledger {self._path} cannot be opened: {err.strerror}") from err
+                raise BudgetUnreadable(f"the ledger {self._path} cannot be opened: {err.strerror}") from err
             with file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed, or the process dies
                 self._same_file(file)
@@ -85,7 +85,7 @@ class Journal:
         state = os.fstat(file.fileno())
         here = (state.st_dev, state.st_ino)
         if self._identity not in (None, here) or state.st_size < self._end:
-            raise LedgerDamaged(
+            raise ReleaseLogDamaged(
                 f"the ledger {self._path} was replaced or cut while it was in use: nothing is released."
             )
         self._identity = here
@@ -102,7 +102,7 @@ class Journal:
                         os.ftruncate(file.fileno(), self._end)
                         os.fsync(file.fileno())
                         break
-                    raise LedgerDamaged(
+                    raise ReleaseLogDamaged(
                         f"the ledger {self._path} is damaged at byte {self._end}: nothing is released. Put back the file "
                         "as it was, with every line that it had, or begin another with a budget of its own."
                     )

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting import BudgetExceeded, Ledger, Release
+from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, Release
 from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.release import Released
-from darrm_opt.accounting.total import MOST_RELEASES
+from darrm_opt.accounting.total import MAX_RELEASES
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism.coin import Bits, ExactCoins, SystemWords, Words
-from darrm_opt.mechanism.ledger import ReleaseLedger
+from darrm_opt.mechanism.release_log import ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
+from darrm_opt.randomness.coins import Bits, ExactCoins, SystemWords, Words
 
 BLOCK = 1 << 15
 """Rows taken at once: what they need stays in the processor's cache."""
@@ -27,13 +27,13 @@ class PrivateMajority:
 
     Args:
         solution: a `Solution`, or a pair (gamma, problem). Its privacy is proved here, again, from the doubles in it.
-        budget: what is charged before a bit leaves. A `ReleaseLedger` (a file; resumable by release ids), a `Ledger`
+        budget: what is charged before a bit leaves. A `ReleaseLog` (a file; resumable by release ids), a `PrivacyBudget`
             (in memory), or None: the caller keeps the account.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-            (`accounting.freshness.FRESH`). It decides what a `Ledger` is charged: each release, an event of the problem's
+            (`accounting.freshness.FRESH`). It decides what a `PrivacyBudget` is charged: each release, an event of the problem's
             target, where voters are fresh or not private; else the models that one record reaches, once, before the
-            first release through this object, which is then for the votes of these models alone. A `ReleaseLedger` has a
+            first release through this object, which is then for the votes of these models alone. A `ReleaseLog` has a
             word of its own, and must not be asked for more than that.
         words: source of chance; None for the operating system, which privacy requires.
 
@@ -63,16 +63,16 @@ class PrivateMajority:
     def __init__(
         self,
         solution: Released | Release,
-        budget: ReleaseLedger | Ledger | None = None,
+        budget: ReleaseLog | PrivacyBudget | None = None,
         *,
         fresh: bool = False,
         words: Words | None = None,
     ) -> None:
         given = self._release = Release.of(solution)
         noise = given.noise
-        once = counted_voters(given.problem, MOST_RELEASES, fresh=fresh) is not given.problem
+        once = counted_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
         self._charged_once, self._charged = once, False
-        if isinstance(budget, ReleaseLedger):
+        if isinstance(budget, ReleaseLog):
             if budget.release != self._release:
                 raise InvalidInput(
                     "budget",
@@ -82,7 +82,7 @@ class PrivateMajority:
                 )
             if fresh and not budget.fresh:
                 raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
-        elif budget is not None and not isinstance(budget, Ledger):
+        elif budget is not None and not isinstance(budget, PrivacyBudget):
             raise InvalidInput("budget", budget, "a ReleaseLedger, a Ledger, or None")
         self._budget = budget
         self._words = SystemWords() if words is None else words
@@ -131,7 +131,7 @@ class PrivateMajority:
 
         Args:
             votes: shape (N, K), each 0 or 1 (whole numbers, truth values, or floats equal to them).
-            release_id: with a `ReleaseLedger`: a name for this release. Under the same name the same bits are
+            release_id: with a `ReleaseLog`: a name for this release. Under the same name the same bits are
                 returned, for nothing, whatever the votes are then: that is how a job goes on after a crash.
 
         Returns:
@@ -139,11 +139,11 @@ class PrivateMajority:
 
         Raises:
             InvalidInput: another shape, or something that is neither 0 nor 1; messages never show votes.
-            BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a `ReleaseLedger`).
+            BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a `ReleaseLog`).
             ReleaseIdTaken: the name was used for another number of releases.
         """
         table = checked_votes(votes, self.problem.K)
-        if isinstance(self._budget, ReleaseLedger):
+        if isinstance(self._budget, ReleaseLog):
             return self._budget.once(len(table), lambda: self._draw(table), release_id)
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLedger knows releases by name.")
@@ -151,7 +151,7 @@ class PrivateMajority:
             self._charge(self._budget, len(table))
         return self._draw(table)
 
-    def _charge(self, ledger: Ledger, count: int) -> None:
+    def _charge(self, ledger: PrivacyBudget, count: int) -> None:
         if not self._charged_once:
             ledger.charge(self.problem.target, count)
         elif count and not self._charged:  # two threads at once charge twice, which errs on the private side

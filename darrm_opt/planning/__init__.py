@@ -8,8 +8,8 @@ remedies   what would make an option of use where none is
 planner    `plan`
 """
 
-from darrm_opt.planning.option import WAYS, Option, Plan, Remedy, Way
-from darrm_opt.planning.planner import LEAST_ACCURACY, plan
-from darrm_opt.planning.situation import Situation
+from darrm_opt.planning.options import WAYS, Option, Plan, Suggestion, Way
+from darrm_opt.planning.planner import MIN_ACCURACY, plan
+from darrm_opt.planning.request import PlanRequest
 
-__all__ = ["LEAST_ACCURACY", "WAYS", "Option", "Plan", "Remedy", "Situation", "Way", "plan"]
+__all__ = ["MIN_ACCURACY", "WAYS", "Option", "Plan", "Suggestion", "PlanRequest", "Way", "plan"]

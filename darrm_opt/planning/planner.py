@@ -6,18 +6,19 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from darrm_opt.accounting.refusals import TooMuchWork
-from darrm_opt.accounting.turning import never
+from darrm_opt.accounting.errors import TooMuchWork
+from darrm_opt.bagging.guarantee import Sampling
+from darrm_opt.budgeting.calibration import never
 from darrm_opt.design.objective import Objective
-from darrm_opt.ensembles.bagging import Sampling
 from darrm_opt.errors import InvalidInput
-from darrm_opt.planning import noisy, plain
-from darrm_opt.planning.option import WAYS, Option, Plan, Way
-from darrm_opt.planning.remedies import remedies
-from darrm_opt.planning.situation import Situation
+from darrm_opt.planning import noisy_majorities as noisy
+from darrm_opt.planning import plain_majority as plain
+from darrm_opt.planning.options import WAYS, Option, Plan, Way
+from darrm_opt.planning.request import PlanRequest
+from darrm_opt.planning.suggestions import suggestions
 from darrm_opt.problem import Privacy, real_number
 
-LEAST_ACCURACY = 0.6
+MIN_ACCURACY = 0.6
 """An answer that is the majority less often than this is hardly better than a coin (0.5)."""
 
 ALIKE = 1e-4
@@ -35,7 +36,7 @@ def plan(
     prior: Objective | str = "rectangular",
     *,
     fresh: bool = False,
-    least_accuracy: float = LEAST_ACCURACY,
+    least_accuracy: float = MIN_ACCURACY,
     ways: Iterable[str] = WAYS,
     n: int | None = None,
     subsample_size: int | None = None,
@@ -85,7 +86,7 @@ def plan(
     >>> found.best.way, found.best.spent.epsilon <= 4.0
     ('optimal', True)
     """
-    situation = Situation.of(
+    situation = PlanRequest.of(
         K,
         voter,
         queries,
@@ -113,7 +114,7 @@ def plan(
     if best is not None and best.accuracy is not None and best.accuracy >= situation.least_accuracy:
         return Plan(situation, tuple(options), "noisy majority", _advice(best, situation), (), warnings)
     noise = next((each.noise for each in options if each.fits and each.noise is not None), None)
-    found = remedies(situation, noise)
+    found = suggestions(situation, noise)
     advice = " ".join([_refusal(best, situation), *(remedy.words for remedy in found)])
     return Plan(situation, tuple(options), "none", advice, found, warnings)
 
@@ -129,7 +130,7 @@ def _clock(time_limit: float | None) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end
 
 
-def _weighed(situation: Situation, ways: tuple[Way, ...], progress: Callable[[Option], None] | None) -> list[Option]:
+def _weighed(situation: PlanRequest, ways: tuple[Way, ...], progress: Callable[[Option], None] | None) -> list[Option]:
     """Return an option for each way; no search where the plain majority fits, since nothing is more accurate."""
     options: list[Option] = []
     for way in sorted(ways, key=_order):
@@ -147,7 +148,7 @@ def _order(way: Way) -> int:
     return ("optimal", "optimal_sequence").index(way) + 1 if way in ("optimal", "optimal_sequence") else 0
 
 
-def _option(way: Way, situation: Situation, known: list[Option]) -> Option:
+def _option(way: Way, situation: PlanRequest, known: list[Option]) -> Option:
     if situation.stop():
         return Option.unfit(way, situation, noisy.TIME_IS_UP)
     if way in _FOR_FEW and situation.queries > noisy.MANY:
@@ -195,7 +196,7 @@ def _place(option: Option) -> tuple[bool, float, int]:
     return not option.fits, -round((option.accuracy or 0.0) / ALIKE), WAYS.index(option.way)
 
 
-def _advice(best: Option, situation: Situation) -> str:
+def _advice(best: Option, situation: PlanRequest) -> str:
     shown = f"Right with probability {best.accuracy:.4f} under the prior {situation.objective.name}."
     named = {
         "optimal": "Release γ_opt of one target",
@@ -212,7 +213,7 @@ def _advice(best: Option, situation: Situation) -> str:
     return f"{named}. {shown} {best.why}"
 
 
-def _refusal(best: Option | None, situation: Situation) -> str:
+def _refusal(best: Option | None, situation: PlanRequest) -> str:
     total = situation.total
     wanted = f"an accuracy of {situation.least_accuracy:g} over {situation.queries:,} queries within ({total.epsilon:g}, {total.delta:g})"
     if best is None or best.accuracy is None:
@@ -220,7 +221,7 @@ def _refusal(best: Option | None, situation: Situation) -> str:
     return f"No option is of use: the best has accuracy {best.accuracy:.4f}, and nothing gives {wanted}."
 
 
-def _warnings(situation: Situation) -> tuple[str, ...]:
+def _warnings(situation: PlanRequest) -> tuple[str, ...]:
     warnings = []
     voter, total = situation.voter, situation.total
     if situation.private and total.delta < voter.delta:

@@ -36,7 +36,7 @@ CONSTANTS = {"inf": math.inf}
 LONGEST = 200
 """Characters of a formula."""
 
-MOST_BRACKETS = 40
+MAX_BRACKETS = 40
 """Brackets of a formula: they keep the reader's recursion shallow."""
 
 _TOKEN = re.compile(
@@ -177,8 +177,8 @@ class _Reader:
 
     def _deeper(self) -> None:
         self._depth += 1
-        if self._depth > MOST_BRACKETS:
-            raise self._wrong(f"It has more than {MOST_BRACKETS} brackets.")
+        if self._depth > MAX_BRACKETS:
+            raise self._wrong(f"It has more than {MAX_BRACKETS} brackets.")
 
     def _called(self, name: str) -> Formula:
         self._need("(")

@@ -17,14 +17,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from darrm_opt.design.stages import dear
+from darrm_opt.design.schedule import is_expensive
 from solver_cache.key import Request
 from solver_cache.store import Store
 
 GROUP = 12
 """Problems around one lead."""
 
-LEAST_GROUP = 3
+MIN_GROUP = 3
 """Fewer do not repay the lead."""
 
 WARM_K = 35
@@ -116,7 +116,7 @@ def make_plan(requests: Iterable[Request], store: Store, cost: Cost) -> Plan:
 def pays(group: tuple[Request, ...]) -> bool:
     """Whether a group is solved from its lead's rows."""
     problem = group[0].problem
-    return len(group) >= LEAST_GROUP and problem.voter.delta > 0 and problem.K >= WARM_K and not dear(problem)
+    return len(group) >= MIN_GROUP and problem.voter.delta > 0 and problem.K >= WARM_K and not is_expensive(problem)
 
 
 class _Batcher:

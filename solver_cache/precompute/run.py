@@ -32,9 +32,9 @@ ATTEMPTS = 5
 """How often a problem may take its worker with it, or break, before it is given up."""
 
 BACK_OFF = 0.5
-"""Pause before the second attempt [s]; twice as long before each further one, up to `LONGEST_PAUSE`."""
+"""Pause before the second attempt [s]; twice as long before each further one, up to `MAX_PAUSE`."""
 
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 
 WAIT = 0.25
 """How long to wait for news at a time [s]."""
@@ -42,7 +42,7 @@ WAIT = 0.25
 WATCHED = 0.1
 """How often a watcher is told where the run stands [s]."""
 
-MOST_KEPT = 64
+MAX_KEPT = 64
 """Answers that are kept at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
@@ -157,7 +157,7 @@ class _Run:
                 self._hand_out()
                 for news in self._news():
                     self._hear(news)
-                if len(self._come) >= MOST_KEPT or not self._flights or time.monotonic() - self._kept_at >= KEEPING:
+                if len(self._come) >= MAX_KEPT or not self._flights or time.monotonic() - self._kept_at >= KEEPING:
                     self._keep()
                 self._claims.renew()
                 self._tell()
@@ -301,7 +301,7 @@ class _Run:
                 left.append(request)
         if left:
             tries = max(self._attempts[request.key] for request in left)
-            self._put_back(tuple(left), lead, min(LONGEST_PAUSE, BACK_OFF * 2 ** (tries - 1)))
+            self._put_back(tuple(left), lead, min(MAX_PAUSE, BACK_OFF * 2 ** (tries - 1)))
 
     def _put_off(self, requests: tuple[Request, ...], lead: Request | None) -> None:
         """Look again later whether another run is done with them."""

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ONE, ZERO, Counts
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ONE, ZERO, Counts
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve, solve_warm

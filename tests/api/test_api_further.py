@@ -20,8 +20,8 @@ from api.estimating import constraints, estimate
 from api.problem_details import MEDIA_TYPE, ProblemDetails
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve, verify
-from darrm_opt.accounting.composition import simple
-from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.accounting.composition.closed_forms import basic_composition
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.profile import privacy_profile
 from darrm_opt.record import problem_from_record
 from solver_cache import Request
@@ -299,7 +299,7 @@ def test_what_many_releases_cost(client: TestClient) -> None:
     told = client.get("/v1/compose", params={"epsilon": 0.3, "delta": 1e-5, "queries": 10}).json()
     assert (told["problem"], told["gamma"]) == (None, None)
     assert set(told["accounts"]) == {"simple", "general", "optimal", "pld"}
-    total = simple(0.3, 1e-5, 10)
+    total = basic_composition(0.3, 1e-5, 10)
     assert told["accounts"]["simple"]["epsilon"] == total.epsilon
     assert told["accounts"]["optimal"]["epsilon"] <= told["accounts"]["general"]["epsilon"]
     designed = client.post("/v1/compose", json={**MNIST, "queries": 20, "fresh": True}).json()

@@ -21,7 +21,7 @@ from api.access import Client, let_in
 from api.desk import Desk, Pending
 from api.intake import Intake
 from api.refusals import Busy, JobCancelled, NotKept, ShuttingDown, TooManyJobs
-from api.runner import MOST_ATTEMPTS
+from api.runner import MAX_ATTEMPTS
 from api.schemas import CurveRequest, DesignRequest
 from api.settings import Settings
 from api.shares import Shares
@@ -373,7 +373,7 @@ def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
         store = open_store(url)
         request = ASKED.request()
         store.jobs.submit(request.key, "gamma", canonical_json(work.gamma_argument(request, "auto", "highs")))
-        for number in range(MOST_ATTEMPTS):
+        for number in range(MAX_ATTEMPTS):
             assert store.jobs.claim(f"killed {number}", 1e-3) is not None
             await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
         store.close()
@@ -381,7 +381,7 @@ def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
             await until(lambda: store_state(url, request.key) == "failed")
             job = await opened.job(request.key)
             assert job is not None
-            assert job.reason == f"It was begun {MOST_ATTEMPTS} times, and each time the server died."
+            assert job.reason == f"It was begun {MAX_ATTEMPTS} times, and each time the server died."
             assert solves(opened) == 0
 
     run(test)

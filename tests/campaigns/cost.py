@@ -22,7 +22,7 @@ KS = (11, 21, 35, 61, 101, 151, 201)
 MS = (1.5, 3.0, 10.0)
 DELTAS = (0.0, 1e-6, 1e-5, 1e-3, 1e-2, 3e-2, 0.1, 0.3)
 OBJECTIVES = ("rectangular", "shared(1,1)")
-MOST_FAILING = 10.1
+MAX_FAILING = 10.1
 """Largest K·Δ: beyond, a solve may take minutes."""
 
 
@@ -31,7 +31,7 @@ def measured() -> list[tuple[int, float, float, str, float]]:
     solve(Problem.from_allowance(K=7, m=2, epsilon=0.1))  # imports
     rows = []
     for K, m, Delta, objective in itertools.product(KS, MS, DELTAS, OBJECTIVES):
-        if m >= (K + 1) / 2 or K * Delta > MOST_FAILING:
+        if m >= (K + 1) / 2 or K * Delta > MAX_FAILING:
             continue
         problem = Problem.from_allowance(K=K, m=m, epsilon=0.1, Delta=Delta)
         begun = time.process_time()

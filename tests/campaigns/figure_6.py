@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m campaigns.figure_6
 
-The short form, some blocks of them, is in tests/darrm_opt/paper/test_paper_figure_6.py.
+The short form, some blocks of them, is in tests/darrm_opt/literature/darrm/test_paper_figure_6.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 import numpy as np
 
 from darrm_opt import Problem
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.noise import NoiseFunction
 
 PROBLEM = Problem.from_allowance(K=35, m=6.4521, epsilon=0.1, Delta=1e-5, delta=0.1001)

@@ -23,7 +23,7 @@ import numpy as np
 from support.darrm_runner import start
 
 from darrm_opt import Problem, solve
-from darrm_opt.mechanism import ReleaseLedger
+from darrm_opt.mechanism import ReleaseLog
 from darrm_opt.record import solution_record
 
 K = 5
@@ -77,7 +77,7 @@ def kill_and_resume(folder: Path, *, rows: int, block: int, kills: int, seed: in
 def _faults(folder: Path, output: str, rows: int, block: int) -> tuple[str, ...]:
     """Return what is wrong with a job that has ended."""
     faults = []
-    ledger = ReleaseLedger(folder / "ledger")
+    ledger = ReleaseLog(folder / "ledger")
     labels = _labels(folder / output)
     names = sorted(ledger.ids, key=lambda name: int(name.partition("/")[2]))
     if [int(name.partition("/")[2]) for name in names] != list(range(-(-rows // block))):
@@ -101,7 +101,7 @@ def _lines(folder: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _stored(ledger: ReleaseLedger, name: str) -> list[int]:
+def _stored(ledger: ReleaseLog, name: str) -> list[int]:
     bits = ledger.stored(name)
     return [] if bits is None else [int(bit) for bit in bits]
 

@@ -43,7 +43,7 @@ EQUIVALENT = DATA / "equivalent_mutants.toml"
 
 
 def _searches(*names: str) -> tuple[str, ...]:
-    return tuple(f"test_worst_case.py::test_{name}" for name in names)
+    return tuple(f"test_oracle.py::test_{name}" for name in names)
 
 
 TARGETS: dict[str, tuple[str, ...]] = {
@@ -63,7 +63,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "separable_is_the_enumeration",
     ),
     "design.pruned": (
-        "test_sieves.py",
+        "test_pruned.py",
         *_searches(
             "what_a_search_charges_for_rounding",
             "what_is_private_by_more_than_rounding_is_proved_so",
@@ -76,7 +76,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "design.separable": (
-        "test_sieves.py::test_complete_search_of_rows_of_any_numbers",
+        "test_pruned.py::test_complete_search_of_rows_of_any_numbers",
         *_searches(
             "the_worst_of_every_skeleton_is_found",
             "rows_in_parts_are_searched_alike",
@@ -89,9 +89,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "what_a_monotone_search_charges_for_rounding",
         "a_search_gives_up_at_its_deadline",
     ),
-    "design.kinds": ("test_kinds.py",),
-    "mechanism.coin": ("test_mechanism_coin.py",),
-    "mechanism.majority": ("test_mechanism_majority.py", "test_mechanism_ledger.py"),
+    "design.kinds": ("test_first_order.py",),
+    "mechanism.coin": ("test_coins.py",),
+    "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 

@@ -30,12 +30,12 @@ from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.strategies import SIZES, Asked, asked
 
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve
-from darrm_opt.design.ball import BallConstraint
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.objective import rectangular
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.program import Status
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.separation.ball_arithmetic import BallConstraint
+from darrm_opt.design.separation.oracle import worst_case
 
 WORST, RANDOM = 12, 3
 """Multisets looked at for each γ: the worst that the search knows, and some others."""

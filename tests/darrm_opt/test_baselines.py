@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from support.paths import DATA
 
-from darrm_opt.accounting.composition import general, simple
+from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.baselines import (
     double_subsampling,
     plain_majority,
@@ -164,10 +164,14 @@ def test_randomized_response_of_a_majority_that_is_not_private() -> None:
 
 def test_plain_majority_by_each_composition() -> None:
     voter = Privacy(0.1, 1e-5)
-    assert plain_majority(35, voter) == plain_majority(35, voter, compose=simple) == simple(0.1, 1e-5, 35)
-    rule = partial(general, slack=0.1)
-    assert plain_majority(35, voter, compose=rule) == general(0.1, 1e-5, 35, 0.1)
-    assert plain_majority(35, voter, affected=4) == simple(0.1, 1e-5, 4)
+    assert (
+        plain_majority(35, voter)
+        == plain_majority(35, voter, compose=basic_composition)
+        == basic_composition(0.1, 1e-5, 35)
+    )
+    rule = partial(kov_composition, slack=0.1)
+    assert plain_majority(35, voter, compose=rule) == kov_composition(0.1, 1e-5, 35, 0.1)
+    assert plain_majority(35, voter, affected=4) == basic_composition(0.1, 1e-5, 4)
     assert plain_majority(35, Privacy(math.inf)) == plain_majority(35, Privacy(0.1, 0.05)) == Privacy(math.inf)
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.paths import DATA
 
 from darrm_opt import Problem, solve, verify
-from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.program import Status
 
 Row = dict[str, str]

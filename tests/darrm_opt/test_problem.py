@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from support.strategies import Asked, asks
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
-from darrm_opt.grid import DELTA_GRID_FROM, GRID_DIGITS
-from darrm_opt.problem import LARGEST_TARGET_EPSILON
+from darrm_opt.decimal_grid import DELTA_GRID_FROM, GRID_DIGITS
+from darrm_opt.problem import MAX_TARGET_EPSILON
 
 ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
 
@@ -348,7 +348,7 @@ def test_privacy_is_a_noun_of_its_own(which: str) -> None:
 
 
 def test_the_largest_target_is_accepted() -> None:
-    assert Problem(3, Privacy(1.0), Privacy(LARGEST_TARGET_EPSILON)).target.epsilon == LARGEST_TARGET_EPSILON
+    assert Problem(3, Privacy(1.0), Privacy(MAX_TARGET_EPSILON)).target.epsilon == MAX_TARGET_EPSILON
 
 
 # ------------------------------------------------------------------------------------------- the loosest reading

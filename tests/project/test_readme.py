@@ -17,7 +17,7 @@ from support.paths import ROOT
 
 from api.settings import Settings
 from darrm_opt import Problem, solve
-from darrm_opt.ensembles.private_baselines import private_baselines
+from darrm_opt.comparison.baselines import private_baselines
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"

@@ -21,9 +21,9 @@ from support.paths import DATA
 import solver_cache.key
 import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
+from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.program import Status
-from darrm_opt.design.run import Run
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solver import solve
 from darrm_opt.record import solution_record
@@ -419,7 +419,7 @@ def test_what_a_time_limit_cut_short_is_not_kept_where_only_a_monotone_answer_is
     """K > 120 and more than 64 voters off their ends in the mean: no other stage would notice that time ran out."""
     problem = Problem.from_allowance(121, 3, 0.1, 0.55)
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
+        patched.setattr(CuttingPlanes, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
         cut_short = cached_solve(problem, store=store, time_limit=1.0)
     assert (cut_short.solution.status, cut_short.kept) == (Status.TIME_LIMIT, False)
     assert store.get(Request(problem, "rectangular", "free").key) is None

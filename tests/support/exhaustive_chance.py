@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import TypeVar
 
-from darrm_opt.ensembles.randomness import Bits
+from darrm_opt.randomness.samplers import Bits
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 

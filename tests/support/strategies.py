@@ -20,7 +20,7 @@ from darrm_opt.problem import Privacy, Problem
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 19, 21, 24, 25, 31)
 """Numbers of voters drawn from: small ones often, as most of what can go wrong does so there."""
 
-LARGEST_TARGET = 20.0
+MAX_TARGET = 20.0
 """Largest target ε drawn [nats]."""
 
 
@@ -60,10 +60,10 @@ def _asked(
     if epsilon == math.inf:
         Delta = 0.0
     if epsilon in (0.0, math.inf):
-        m, target = 1.0, among((0.0, LARGEST_TARGET, between(0, LARGEST_TARGET), 10 ** between(-3, 1)))
+        m, target = 1.0, among((0.0, MAX_TARGET, between(0, MAX_TARGET), 10 ** between(-3, 1)))
     else:
         m = among((1, 1, 0.01, (K + 1) / 2, K, between(0.1, K), between(1, K / 2 + 1), whole(1, K), math.inf))
-        target = min(LARGEST_TARGET, m * epsilon)
+        target = min(MAX_TARGET, m * epsilon)
     usual = -math.expm1(min(K, target / epsilon) * math.log1p(-Delta)) if 0 < epsilon < math.inf else Delta
     usual = min(usual, 0.999)  # beyond, it is 1 in all digits that a number of this size carries
     delta = among((0.0, usual, usual, Delta, Delta / 3, 10 ** between(-9, -0.5)))

@@ -30,7 +30,7 @@ def bagging(
     Holds for models that see their own subsample and nothing else. One model's privacy is that of a voter.
     """
     from api.cli.report import as_json, columns, guarantee
-    from darrm_opt.ensembles.bagging import bagging_guarantee
+    from darrm_opt.bagging.guarantee import bagging_guarantee
     from darrm_opt.errors import InvalidInput
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}

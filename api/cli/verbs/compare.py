@@ -9,8 +9,8 @@ from api.cli.options import AsJson, Fresh, ProblemOptions, number
 from api.cli.outcome import answer
 
 if TYPE_CHECKING:
-    from darrm_opt.ensembles.bags import Bags
-    from darrm_opt.ensembles.compare import Comparison
+    from darrm_opt.bagging.bags import Bags
+    from darrm_opt.comparison.compare import Comparison
     from darrm_opt.priors import Prior
 
 ROWS = 65_536
@@ -72,7 +72,7 @@ def compare(
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
     from api.comparing import compared
-    from darrm_opt.ensembles.compare import compare as ways
+    from darrm_opt.comparison.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
 
@@ -139,11 +139,11 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
 
     if votes is not None:
         from api.cli.votes import blocks
-        from darrm_opt.ensembles.measured import measured
+        from darrm_opt.comparison.vote_histogram import vote_histogram
 
         if text is not None:
             raise InvalidInput("votes", votes, "--prior or --votes, not both")
-        return measured(blocks(votes, K, ROWS))
+        return vote_histogram(blocks(votes, K, ROWS))
     if text is None:
         return None
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from darrm_opt import Problem, Solution
 
-MOST_ALLOWANCES = 25
+MAX_ALLOWANCES = 25
 """Allowances that ``--over m`` tries unless told which."""
 
 
@@ -79,7 +79,7 @@ def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _An
         if (value := getattr(asked, name)) is not None:
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
     first = asked.problem(m=1)  # says what is wrong with the other options
-    wanted = allowances(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
+    wanted = allowances(first.K, MAX_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
     problems = [asked.problem(m=m) for m in wanted]
     solutions = [_solved(problem, design) for problem in problems]
     return solutions, over_m(solutions)
@@ -94,7 +94,7 @@ def _solved(problem: Problem, design: DesignOptions) -> Solution:
 
 
 def _figure(solutions: list[Solution], curves: dict[str, Any]) -> Figure:
-    from darrm_opt.ensembles.private_baselines import private_baselines
+    from darrm_opt.comparison.baselines import private_baselines
     from darrm_opt.figures import allowance_figure, errors_figure
 
     problem = solutions[0].problem

@@ -25,7 +25,7 @@ def gnmax(
     By the Rényi privacy of noisy counts, as published. Two classes need less: see `darrm compare`.
     """
     from api.cli.report import as_json
-    from darrm_opt.ensembles.gnmax import gnmax_sigma
+    from darrm_opt.aggregators.gnmax import gnmax_sigma
     from darrm_opt.errors import InvalidInput
 
     try:

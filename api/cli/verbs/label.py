@@ -11,7 +11,7 @@ from api.cli.outcome import answer, say
 
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
-    from darrm_opt.mechanism import ReleaseLedger
+    from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.problem import Privacy
 
 _NATS = "a finite number of nats, at least 0"
@@ -122,7 +122,7 @@ def budget(
     total_delta: str | None,
     *,
     fresh: bool,
-) -> ReleaseLedger:
+) -> ReleaseLog:
     """Return the ledger at ``path``, begun if there is none; what was typed must be what it says.
 
     Raises:
@@ -131,7 +131,7 @@ def budget(
     from pathlib import Path
 
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.mechanism import ReleaseLedger
+    from darrm_opt.mechanism import ReleaseLog
 
     if total_delta is not None and total_epsilon is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
@@ -147,11 +147,11 @@ def budget(
                 "Give --total-epsilon and --total-delta, or --queries.",
             )
         try:
-            return ReleaseLedger.create(path, release, budget=total, queries=number(queries), fresh=fresh)
+            return ReleaseLog.create(path, release, budget=total, queries=number(queries), fresh=fresh)
         except InvalidInput as err:
             if err.argument != "ledger":  # "ledger": somebody else has just begun it
                 raise
-    found = ReleaseLedger(path)
+    found = ReleaseLog(path)
     if fresh and not found.fresh:
         raise InvalidInput(
             "fresh", fresh, f"what {path} was begun with: voters that were trained once", "Leave it out."

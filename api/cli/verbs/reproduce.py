@@ -10,7 +10,7 @@ from api.cli.options import AsJson, number
 from api.cli.outcome import answer, say
 
 if TYPE_CHECKING:
-    from darrm_opt.paper.result import Reproduction
+    from darrm_opt.literature.darrm.result import Reproduction
 
 
 def reproduce(
@@ -46,8 +46,8 @@ def reproduce(
     """
     from api.cli.report import as_json, columns
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.paper import REPRODUCTIONS, canonical
-    from darrm_opt.paper import reproduce as reproduced
+    from darrm_opt.literature.darrm import REPRODUCTIONS, canonical
+    from darrm_opt.literature.darrm import reproduce as reproduced
 
     if listed:
         answer(as_json(REPRODUCTIONS) if json else columns_left(list(REPRODUCTIONS.items())))

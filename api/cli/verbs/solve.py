@@ -41,7 +41,7 @@ def solve(
     if output is not None:
         write_whole(output, f"{solution_json(solution)}\n".encode())
     if plot is not None:
-        from darrm_opt.ensembles.private_baselines import private_baselines
+        from darrm_opt.comparison.baselines import private_baselines
         from darrm_opt.figures import comparison_figure, render
 
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))

@@ -45,16 +45,16 @@ def teach(
     """
     from api.cli.report import as_json
     from api.teaching import taught
-    from darrm_opt.ensembles.bundled import bundled
-    from darrm_opt.ensembles.teaching import teach as lesson_of
     from darrm_opt.errors import InvalidInput
+    from darrm_opt.literature.dpbag.datasets import load_dataset
+    from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
     from darrm_opt.problem import Privacy, real_number
 
     total = Privacy(
         real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
         real_number(number(total_delta), "total_delta", "a probability in (0, 1)"),
     )
-    split = bundled(data, number(labels), seed=number(seed))
+    split = load_dataset(data, number(labels), seed=number(seed))
     try:
         found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
     except InvalidInput as err:

@@ -13,7 +13,7 @@ from darrm_opt.noise import Array
 TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""
 
-SMALLEST_ENTRY = 1e-9
+MIN_ENTRY = 1e-9
 """Smaller matrix entries are dropped (1e-12 on our scale). HiGHS would do so by itself, with a warning; let through,
 they make its dual ratio test fail on one problem in thirty. No guarantee rests on the rows that a solver saw."""
 
@@ -49,7 +49,7 @@ class Highs:
             "output_flag": False,
             "threads": 1,  # one value per process, or a second instance fails
             "presolve": "off",  # it would throw the warm start away
-            "small_matrix_value": SMALLEST_ENTRY,
+            "small_matrix_value": MIN_ENTRY,
             "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
         }
         for name, value in options.items():
@@ -63,7 +63,7 @@ class Highs:
     def add(self, rows: Array, limits: Array) -> None:
         many = rows.shape[0]
         scaled = rows * self._scale
-        row, column = np.nonzero(np.abs(scaled) > SMALLEST_ENTRY)
+        row, column = np.nonzero(np.abs(scaled) > MIN_ENTRY)
         status = self._highs.addRows(
             many,
             np.full(many, -highspy.kHighsInf),

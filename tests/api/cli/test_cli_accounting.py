@@ -14,8 +14,8 @@ from support.darrm_runner import SMALL, refused, run
 from support.paths import DATA
 
 from api.cli.outcome import ExitCode
-from darrm_opt.accounting.optimal import optimal
-from darrm_opt.ensembles.bagging import bagging_guarantee
+from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.bagging.guarantee import bagging_guarantee
 
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
 MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
@@ -67,7 +67,7 @@ def test_one_release_known_by_its_privacy() -> None:
     assert list(table) == ["simple", "general", "optimal", "pld"]
     total = 1 - (1 - 3e-4) ** 100 * (1 - 1e-4)
     assert table["optimal"]["delta"] == table["pld"]["delta"] == pytest.approx(total, rel=1e-12)
-    assert table["optimal"]["epsilon"] == pytest.approx(optimal(0.2676, 3e-4, 100, total).epsilon, rel=1e-9)
+    assert table["optimal"]["epsilon"] == pytest.approx(optimal_composition(0.2676, 3e-4, 100, total).epsilon, rel=1e-9)
     assert table["pld"]["epsilon"] == pytest.approx(table["optimal"]["epsilon"], rel=1e-6)
 
 

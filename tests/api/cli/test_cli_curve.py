@@ -12,10 +12,10 @@ from support.darrm_runner import refused, run
 
 from api.curves import allowances, shared_p
 from darrm_opt import Problem, solve, verify
+from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.comparison.baselines import BASELINES, private_baselines
 from darrm_opt.design.objective import Objective
-from darrm_opt.ensembles.private_baselines import BASELINES, private_baselines
-from darrm_opt.error import disagreement, tv_error
 from darrm_opt.errors import InvalidInput
 
 VOTERS = ("--K", "5", "--epsilon", "0.5", "--no-cache")

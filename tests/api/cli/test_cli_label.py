@@ -20,7 +20,7 @@ from api.cli.outcome import ExitCode
 from api.cli.votes import blocks, count_rows
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.mechanism import ReleaseLedger
+from darrm_opt.mechanism import ReleaseLog
 from darrm_opt.record import solution_record
 
 K = 5
@@ -79,7 +79,7 @@ def test_each_row_gets_the_bit_that_the_ledger_holds(kind: str) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
     assert (answer["labels"], answer["resumed"], answer["spent"], answer["left"]) == (250, 0, 250, 50)
-    ledger = ReleaseLedger("ledger")
+    ledger = ReleaseLog("ledger")
     stored = [ledger.stored(f"{answer['release_id']}/{number}") for number in range(4)]
     assert labels(f"labels.{kind}") == [int(bit) for block in stored if block is not None for bit in block]
     assert {path.name for path in Path().iterdir()} == {"solution.json", "ledger", f"votes.{kind}", f"labels.{kind}"}
@@ -99,15 +99,15 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     name = written("votes.csv", votes(3))
     budget = ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")
     assert label(name, "one.csv", *budget).exit_code == 0
-    limit = ReleaseLedger("ledger").limit
-    assert ReleaseLedger("ledger").budget == Privacy(8.0, 1e-6)
+    limit = ReleaseLog("ledger").limit
+    assert ReleaseLog("ledger").budget == Privacy(8.0, 1e-6)
     result = label(name, "two.csv", *budget)
     assert result.exit_code == 0
     assert f"6 of {limit} releases are spent: epsilon = 8.0, delta = 1e-06 in total." in result.stdout
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
-    assert ReleaseLedger("ledger").spent == 6
+    assert ReleaseLog("ledger").spent == 6
     assert not [path for path in Path().iterdir() if "three" in path.name]
 
 
@@ -115,14 +115,14 @@ def test_a_ledger_for_voters_that_were_trained_once_allows_what_their_models_all
     name = written("votes.csv", votes(3))
     result = label(name, "one.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
     assert result.exit_code == 0
-    ledger = ReleaseLedger("ledger")
+    ledger = ReleaseLog("ledger")
     assert (ledger.fresh, ledger.account, ledger.limit) == (False, "models", 10**9)  # K·ε is within 8
     again = label(name, "two.csv", "--fresh")
     assert again.exit_code == ExitCode.BAD_INPUT
     assert (
         "--fresh: True is not valid: expected what ledger was begun with: voters that were trained once" in again.stderr
     )
-    assert ReleaseLedger("ledger").spent == 3
+    assert ReleaseLog("ledger").spent == 3
 
 
 def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Path) -> None:
@@ -193,7 +193,7 @@ def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str
     message = refused("label", "votes.csv", "--solution", "solution.json", *_to("ledger", "l.csv"), "--queries", "9")
     assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
     assert said in message
-    assert ReleaseLedger("ledger").spent == 0
+    assert ReleaseLog("ledger").spent == 0
     assert not Path(".l.csv.job").exists()
 
 
@@ -263,7 +263,7 @@ def test_options_are_checked_before_anything_is_charged() -> None:
     assert "--total-delta" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "1", "--total-delta", "1")
     assert "--block" in refused(*asked, *_to("ledger", "l.csv"), "--block", "0")
     assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("ledger", "l.csv"))
-    assert ReleaseLedger("ledger").spent == 0
+    assert ReleaseLog("ledger").spent == 0
     assert "the budget of ledger: 3 releases. Or leave it out" in refused(
         *asked, *_to("ledger", "l.csv"), "--queries", "4"
     )
@@ -285,7 +285,7 @@ def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
     result = label(name, "labels.csv")
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "labelling again costs again, so choose another name for it" in result.stderr
-    assert (ReleaseLedger("ledger").spent, Path("labels.csv").read_bytes()) == (3, before)
+    assert (ReleaseLog("ledger").spent, Path("labels.csv").read_bytes()) == (3, before)
 
 
 # ------------------------------------------------------------------------------------------ interrupted
@@ -314,7 +314,7 @@ def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, 
 def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch)
-    assert ReleaseLedger("ledger").spent == 30
+    assert ReleaseLog("ledger").spent == 30
     assert not Path("labels.csv").exists()
     result = label(name, "labels.csv", "--json")  # its blocks stay as they were, whatever --block says now
     answer = json.loads(result.stdout)
@@ -334,7 +334,7 @@ def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == ExitCode.BAD_INPUT
     assert "differs in size, changed" in result.stderr
     assert "what it released stays charged" in result.stderr
-    assert ReleaseLedger("ledger").ids == frozenset(f"monday/{number}" for number in range(3))
+    assert ReleaseLog("ledger").ids == frozenset(f"monday/{number}" for number in range(3))
 
 
 def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.Mon
     stopped_after(3, name, monkeypatch, "--release-id", "monday")
     Path(".labels.csv.job").write_text("", encoding="utf-8")
     assert label(name, "labels.csv", "--release-id", "monday", "--block", "10").exit_code == 0
-    assert ReleaseLedger("ledger").spent == 45
+    assert ReleaseLog("ledger").spent == 45
     long = label(name, "long.csv", "--release-id", "x" * 151)
     assert "at most 150 characters" in long.stderr
 
@@ -354,7 +354,7 @@ def test_two_jobs_do_not_write_one_output() -> None:
     with Path(".labels.csv.job").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert "a file that no other job is writing" in label(name, "labels.csv", "--queries", "9").stderr
-    assert ReleaseLedger("ledger").spent == 0
+    assert ReleaseLog("ledger").spent == 0
 
 
 def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
@@ -370,7 +370,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
         "The same command goes on where this stopped; what was released is not charged again.",
         "Interrupted: nothing half-written is left.",
     ]
-    spent = ReleaseLedger("ledger").spent
+    spent = ReleaseLog("ledger").spent
     assert 0 < spent < 30_000
 
 

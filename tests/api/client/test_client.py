@@ -261,7 +261,7 @@ def test_a_server_that_drips_does_not_either() -> None:
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.client.transport.LARGEST_ANSWER", 10_000)
+    monkeypatch.setattr("api.client.transport.MAX_ANSWER", 10_000)
     with pytest.raises(Distrusted, match="more than 10000 bytes"):
         received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
 

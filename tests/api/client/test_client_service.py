@@ -29,13 +29,13 @@ PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHERS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2)]
 NOT_PRIVATE = Problem.from_allowance(K=11, m=None, epsilon=float("inf"), target_epsilon=0.2676, delta=3e-4, affected=1)
 LONG = Problem.from_allowance(K=301, m=20, epsilon=0.1, Delta=1e-4)
-MOST_VOTERS = 301
+MAX_VOTERS = 301
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("service") / "cache.sqlite"
-    settings = Settings(cache_url=f"sqlite:///{place}", most_voters=MOST_VOTERS, solvers=1, patience=0.2)
+    settings = Settings(cache_url=f"sqlite:///{place}", most_voters=MAX_VOTERS, solvers=1, patience=0.2)
     with serving(create_app(settings)) as url:
         yield url
 
@@ -57,7 +57,7 @@ def test_gamma_is_that_of_the_solver(client: DarrmClient) -> None:
 
 
 def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
-    too_many = Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1)
+    too_many = Problem.from_allowance(K=MAX_VOTERS + 2, m=3, epsilon=0.1)
     found = client.batch([*OTHERS, too_many, Request(PROBLEM, "uniform")])
     assert [type(one) for one in found[:2] + found[3:]] == [Received] * 3
     assert isinstance(found[2], InvalidRequest | TooMuchAsked)
@@ -84,8 +84,8 @@ def test_a_certificate_for_a_gamma_of_ones_own(client: DarrmClient) -> None:
 
 
 def test_a_field_out_of_range_is_named_by_the_service(client: DarrmClient) -> None:
-    with pytest.raises(InvalidRequest, match=str(MOST_VOTERS)) as refused:
-        client.gamma(Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1))
+    with pytest.raises(InvalidRequest, match=str(MAX_VOTERS)) as refused:
+        client.gamma(Problem.from_allowance(K=MAX_VOTERS + 2, m=3, epsilon=0.1))
     assert refused.value.argument == "K"
 
 

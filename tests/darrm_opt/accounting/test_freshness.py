@@ -20,22 +20,21 @@ from support.exact import distribution
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import (
     FRESH,
-    BelowLeakFloor,
+    DeltaTooSmall,
     Release,
-    best,
-    best_sequence,
-    design_sequence,
     exact_epsilon,
-    largest_allowance,
     models_together,
     optimal_delta,
     privacy_map,
+    total_privacy,
+    total_privacy_of_sequence,
 )
 from darrm_opt.accounting.freshness import counted_voters
-from darrm_opt.ensembles.compare import compare
+from darrm_opt.budgeting import best_target, design_sequence
+from darrm_opt.budgeting.quota import still_proved
+from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import most_releases
-from darrm_opt.mechanism.quota import still_proved
 from darrm_opt.noise import NoiseFunction
 
 KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of them, true δ at the total ε
@@ -123,18 +122,18 @@ def test_no_total_is_below_the_truth_for_voters_that_were_trained_once(voters: t
     K, each, problem = voters[0], voters[1], solution.problem
     pairs = repeated(solution.noise, each, labels, K)
     truth = true_epsilon(pairs, total.delta)
-    found = best(solution, labels, total.delta)
+    found = total_privacy(solution, labels, total.delta)
     assert truth > 0.97 * epsilon
     for account in found.totals.values():
         assert true_delta(pairs, account.epsilon) <= account.delta
     assert truth <= found.best.epsilon <= K * each
     assert exact_epsilon(solution.noise, problem, labels, total.delta) >= truth
-    assert best_sequence([(solution, 5), (solution, labels - 5)], total.delta).best.epsilon >= truth
+    assert total_privacy_of_sequence([(solution, 5), (solution, labels - 5)], total.delta).best.epsilon >= truth
     assert privacy_map(solution, queries=labels)(1)(total.epsilon) >= true_delta(pairs, total.epsilon)
     assert most_releases(solution, total).queries == 1  # the first of them has nothing to compose with
     assert most_releases(solution, total, fresh=True).queries >= 12  # as many as were once allowed to all voters
     # Fresh voters pay less: the account that is false here.
-    assert best(solution, labels, total.delta, fresh=True).best.epsilon < truth
+    assert total_privacy(solution, labels, total.delta, fresh=True).best.epsilon < truth
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_totals_hold_for_a_few_voters_of_any_kind(
     solution = solved(K, epsilon, m, affected)
     pairs = repeated(solution.noise, epsilon, queries, affected)
     for delta in (1e-6, 1e-3, 0.1):
-        total = best(solution, queries, delta)
+        total = total_privacy(solution, queries, delta)
         for account in total.totals.values():
             assert true_delta(pairs, account.epsilon) <= account.delta
         assert total.best.epsilon <= models_together({solution.problem.voter: affected}, delta).epsilon
@@ -170,7 +169,7 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
         return [math.prod((chance if b else 1 - chance for b in state), start=Fraction(1)) for state in models]
 
     for total_delta in (1e-4, 1e-2):
-        claimed = best(solution, 2, total_delta).best.epsilon
+        claimed = total_privacy(solution, 2, total_delta).best.epsilon
         c = Fraction(math.nextafter(math.exp(claimed), math.inf))
 
         def shown(a: list[Fraction], b: list[Fraction], left: int, c: Fraction = c) -> Fraction:
@@ -187,16 +186,16 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
 
 def test_one_release_and_voters_that_are_not_private_need_no_word() -> None:
     solution, teachers = solved(5, 0.3, 0.2), solve(Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3), 1))
-    assert best(solution, 1, 1e-6).totals == best(solution, 1, 1e-6, fresh=True).totals
-    assert best(teachers, 7, 0.01).totals == best(teachers, 7, 0.01, fresh=True).totals
-    assert best(teachers, 7, 0.01).totals.keys() == best(solution, 1, 0.01).totals.keys()
+    assert total_privacy(solution, 1, 1e-6).totals == total_privacy(solution, 1, 1e-6, fresh=True).totals
+    assert total_privacy(teachers, 7, 0.01).totals == total_privacy(teachers, 7, 0.01, fresh=True).totals
+    assert total_privacy(teachers, 7, 0.01).totals.keys() == total_privacy(solution, 1, 0.01).totals.keys()
     assert most_releases(teachers, Privacy(3.0, 0.02)) == most_releases(teachers, Privacy(3.0, 0.02), fresh=True)
 
 
 def test_the_models_together_are_an_account_of_any_number_of_releases() -> None:
     solution = solved(5, 0.3, 0.2)
     for queries in (2, 1000, 10**9):
-        assert best(solution, queries, 0.0).best == Privacy(1.5, 0.0)
+        assert total_privacy(solution, queries, 0.0).best == Privacy(1.5, 0.0)
     quota = most_releases(solution, Privacy(1.5))
     assert (quota.queries, quota.account) == (10**9, "models")
     release = Release.of(solution)
@@ -209,29 +208,27 @@ def test_models_with_a_Delta_together() -> None:
     voters = Problem.from_allowance(K=5, epsilon=0.3, Delta=1e-4, m=1, affected=2)
     solution = solve(voters)
     for delta in (3e-4, 1e-2):
-        total = best(solution, 50, delta).best
+        total = total_privacy(solution, 50, delta).best
         assert total.delta == delta
         assert optimal_delta(0.3, 1e-4, 2, total.epsilon) <= delta
-    with pytest.raises(BelowLeakFloor):
-        _ = best(solution, 50, 1e-4).best  # two models may leak 2e-4, and γ for them shows all if they do
+    with pytest.raises(DeltaTooSmall):
+        _ = total_privacy(solution, 50, 1e-4).best  # two models may leak 2e-4, and γ for them shows all if they do
 
 
 def test_releases_for_other_voters_are_of_other_models() -> None:
     three, five = solved(3, 1.0, 1.0), solved(5, 0.3, 0.2)
-    total = best_sequence([(three, 4), (five, 6)], 0.0)
+    total = total_privacy_of_sequence([(three, 4), (five, 6)], 0.0)
     assert total.best == Privacy(4.5, 0.0)  # 3·1 + 5·0.3
     assert total.method == "models"
 
 
 def test_designs_for_voters_that_were_trained_once() -> None:
     total, voter = Privacy(2.0, 1e-3), Privacy(1.0)
-    found = largest_allowance(5, voter, 10, total, 3)  # 3·1 > 2: no model counts as private
+    found = best_target(5, voter, 10, total, 3)  # 3·1 > 2: no model counts as private
     assert found.solution.problem.voter.epsilon == math.inf
     assert found.total.epsilon <= 2.0
-    assert (
-        found.solution.gamma.tolist() == largest_allowance(5, Privacy(math.inf), 10, total, 3).solution.gamma.tolist()
-    )
-    free = largest_allowance(5, voter, 10, total, 2)  # 2·1 ≤ 2: post-processing
+    assert found.solution.gamma.tolist() == best_target(5, Privacy(math.inf), 10, total, 3).solution.gamma.tolist()
+    free = best_target(5, voter, 10, total, 2)  # 2·1 ≤ 2: post-processing
     assert free.account == "models"
     assert free.solution.utility > 1 - 1e-9
     voters = Problem(5, voter, total, 3)
@@ -261,7 +258,7 @@ def test_a_comparison_asks_too() -> None:
 def test_fresh_is_a_truth_value(fresh: object) -> None:
     text = r"^fresh = .* is not valid: expected True \(fresh randomness in every answer\) or False \(trained once\)"
     for ask in (
-        lambda: best(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
+        lambda: total_privacy(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
         lambda: most_releases(solved(5, 0.3, 0.2), Privacy(1.0), fresh=fresh),  # type: ignore[arg-type]
         lambda: counted_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
     ):

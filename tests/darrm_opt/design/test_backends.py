@@ -12,9 +12,9 @@ import pytest
 
 from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, SolveFailed, solve
 from darrm_opt.design.backends import BACKENDS, highs, open_backend
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.objective import rectangular
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.program import Status, dual_bound
 from darrm_opt.noise import Array
 

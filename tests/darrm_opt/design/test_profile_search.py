@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.profile import ProfileSearch, privacy_profile
 
 

@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import linprog
 from support.strategies import asked
 
-from darrm_opt.design.blossom import STEP_ERROR
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ConstraintGenerator
-from darrm_opt.design.growing import GrowingProgram
+from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import rectangular, shared
+from darrm_opt.design.polytope.blossom import STEP_ERROR
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.program import Status, dual_bound, in_increments
 from darrm_opt.noise import Array
 
@@ -106,7 +106,7 @@ def test_a_growing_program_bounds_all_its_answers(shape: str) -> None:
     """More rows, lower bound; each answer meets its rows, and the bound is its value."""
     problem = asked(np.random.default_rng(5), (9,)).problem
     constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(9)
-    growing = GrowingProgram(constraint, rectangular().aim(9), shape, "highs")
+    growing = MasterProgram(constraint, rectangular().aim(9), shape, "highs")
     blocks = [*ConstraintGenerator(problem).blocks(60)][-12:]
     last = np.inf
     for block in blocks:

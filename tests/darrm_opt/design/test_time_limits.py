@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, certify, solve, verify
-from darrm_opt.design import closed_forms, run
+from darrm_opt.design import closed_forms
+from darrm_opt.design import cutting_planes as run
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
-from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.found import Collector, OutOfTime
-from darrm_opt.design.monotone import search_monotone
 from darrm_opt.design.objective import rectangular
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.program import Status
-from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
+from darrm_opt.design.separation.monotone import search_monotone
+from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
+from darrm_opt.design.separation.result import Collector, TimeLimitReached
 from darrm_opt.noise import NoiseFunction
 
 
@@ -83,7 +84,7 @@ def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch:
 
     def out_of_time(noise: NoiseFunction, *arguments: Any, **options: Any) -> Any:
         if not noise.is_monotone:
-            raise OutOfTime
+            raise TimeLimitReached
         return worst_case(noise, *arguments, **options)
 
     monkeypatch.setattr(run, "worst_case", out_of_time)
@@ -105,7 +106,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
     problem = Problem.from_allowance(65, 2, 0.3, 1e-3)
 
     def too_long(*_: object) -> Any:
-        raise OutOfTime
+        raise TimeLimitReached
 
     monkeypatch.setattr(run, "repair", too_long)
     solution = solve(problem, time_limit=1000.0)
@@ -121,7 +122,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
 @pytest.mark.parametrize("affected", [300, 100])
 def test_a_monotone_search_stops_at_its_deadline(Delta: float, affected: int) -> None:
     constraint = PrivacyConstraint.of(Problem.from_allowance(300, 3, 0.1, Delta, affected=affected))
-    with pytest.raises(OutOfTime):
+    with pytest.raises(TimeLimitReached):
         search_monotone(np.sign(np.arange(301) - 150.0), constraint, Collector(deadline=time.perf_counter() - 1))
 
 
@@ -203,7 +204,7 @@ def test_many_terms_give_the_same_monotone_search(monkeypatch: pytest.MonkeyPatc
         noise = NoiseFunction.from_upper_half(np.sort(rng.random(60)), 120)
         whole = worst_case(noise, constraint)
         with monkeypatch.context() as patched:
-            patched.setattr("darrm_opt.design.monotone.MANY_TERMS", 1000)
+            patched.setattr("darrm_opt.design.separation.monotone.MAX_TERMS", 1000)
             loop = worst_case(noise, constraint)
         assert whole.value == pytest.approx(loop.value, abs=1e-13)
         assert constraint.values(noise.signed, whole.counts[None, :])[0] == pytest.approx(whole.value, abs=1e-12)
@@ -239,7 +240,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """K > 120 and more than 64 voters off their ends in the mean: no stage follows the monotone one."""
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
-    monkeypatch.setattr(run.Run, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
+    monkeypatch.setattr(run.CuttingPlanes, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
     solution = solve(problem, time_limit=1.0)
     assert solution.status is Status.TIME_LIMIT
     assert not solution.status.settled

@@ -12,9 +12,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from darrm_opt import NoiseFunction, Problem, Solution, solve
+from darrm_opt.accuracy import error_curve
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
-from darrm_opt.ensembles.compare import compare
-from darrm_opt.error import error_curve
+from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.figures import (
     FORMATS,

@@ -27,12 +27,12 @@ from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 from darrm_opt import Privacy, Problem, solve, verify  # noqa: E402
 from darrm_opt.accounting import exact_epsilon, gaussian_delta  # noqa: E402
 from darrm_opt.design.solution import Solution  # noqa: E402
-from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly  # noqa: E402
 from darrm_opt.errors import InvalidInput, SolveFailed  # noqa: E402
 from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassifier, voting_plan  # noqa: E402
 from darrm_opt.learning.classifier import _plain  # noqa: E402
-from darrm_opt.learning.logistic import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
-from darrm_opt.mechanism import BudgetSpent, ReleaseLedger  # noqa: E402
+from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
+from darrm_opt.mechanism import BudgetSpent, ReleaseLog  # noqa: E402
+from darrm_opt.randomness.samplers import SeededBitsForTestsOnly  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {
@@ -199,7 +199,7 @@ def test_a_ledger_remembers_across_fits_and_copies(tmp_path: Path) -> None:
     again.predict(X[:1])
     model.fit(X, y)
     assert model.queries_left_ == again.queries_left_ == 2
-    assert ReleaseLedger(tmp_path / "ledger").spent == 3
+    assert ReleaseLog(tmp_path / "ledger").spent == 3
     with pytest.raises(InvalidInput, match="the ledger of this gamma"):
         PrivateMajorityClassifier(n_voters=5, queries=5, ledger=tmp_path / "ledger").fit(X, y)
 
@@ -237,7 +237,7 @@ def test_fits_of_a_plain_majority_are_charged_to_a_ledger(tmp_path: Path, privat
         model.predict(X[:2])
         spent.append(model.privacy_spent_.epsilon)
     assert spent == pytest.approx([1.0, 2.0, 3.0], rel=1e-4)
-    ledger = ReleaseLedger(tmp_path / "ledger")
+    ledger = ReleaseLog(tmp_path / "ledger")
     assert (ledger.limit, ledger.spent) == (3, 3)
     again = private_model()
     with pytest.raises(BudgetSpent, match="3 are spent"):

@@ -19,14 +19,14 @@ from api.client import DarrmClient, Distrusted
 from api.planning import expected_seconds, planned
 from api.settings import Settings
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
-from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, models_together, optimal
+from darrm_opt.accounting import DeltaTooSmall, exact_epsilon, models_together, optimal_composition
+from darrm_opt.accuracy import disagreement
+from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import subsampling
-from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
-from darrm_opt.error import disagreement
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import WAYS, Plan, plan
-from darrm_opt.planning.remedies import _above
+from darrm_opt.planning.suggestions import _above
 from darrm_opt.priors import IndependentVoters, SharedBeta
 
 INF = Privacy(math.inf)
@@ -38,7 +38,7 @@ USUAL = IndependentVoters(0.5, 50)
 def cost(noise: NoiseFunction, voters: Problem, queries: int, delta: float) -> float:
     try:
         return exact_epsilon(noise, voters, queries, delta, points=2001, fresh=True)
-    except BelowLeakFloor:
+    except DeltaTooSmall:
         return math.inf
 
 
@@ -51,7 +51,7 @@ def brute_force(K: int, voter: Privacy, queries: int, total: Privacy, affected: 
         fitting = [
             n
             for n in range(1, affected + 1)
-            if optimal(voter.epsilon, voter.delta, n, total.delta).epsilon <= total.epsilon
+            if optimal_composition(voter.epsilon, voter.delta, n, total.delta).epsilon <= total.epsilon
         ]
         if affected in fitting:
             return 1.0

@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.accounting import TooMuchWork, exact_epsilon, largest_allowance
-from darrm_opt.accounting.reach import reached_epsilon
-from darrm_opt.accounting.sequence_design import design_sequence
+from darrm_opt.accounting import TooMuchWork, exact_epsilon
+from darrm_opt.accounting.mixture import mixture_epsilon
+from darrm_opt.bagging.bags import Bags
 from darrm_opt.baselines import subsampling_mixture
-from darrm_opt.ensembles.bags import Bags
+from darrm_opt.budgeting import best_target
+from darrm_opt.budgeting.sequence_design import design_sequence
 from darrm_opt.errors import InvalidInput
-from darrm_opt.planning import noisy, plan, planner
-from darrm_opt.planning.option import WAYS, Option
-from darrm_opt.planning.situation import Situation
+from darrm_opt.planning import noisy_majorities as noisy
+from darrm_opt.planning import plan, planner
+from darrm_opt.planning.options import WAYS, Option
+from darrm_opt.planning.request import PlanRequest
 
 INF = Privacy(math.inf)
 
@@ -84,7 +86,7 @@ def test_what_does_not_fit_says_why(
 
 
 def test_what_takes_too_much_work_is_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(_: Situation) -> Option:
+    def endless(_: PlanRequest) -> Option:
         raise TooMuchWork("It takes a year.")
 
     monkeypatch.setitem(planner._WEIGH, "randomized_response", endless)
@@ -155,7 +157,7 @@ def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
 
     found = design_sequence(voters, 20, total, stop=stop)
     assert found.total.epsilon <= total.epsilon
-    single = largest_allowance(11, INF, 20, total, 1, stop=stop)
+    single = best_target(11, INF, 20, total, 1, stop=stop)
     assert single.total.epsilon <= total.epsilon
     assert single.solution.utility > 0
 
@@ -171,7 +173,7 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
     assert total.epsilon < remedy.total.epsilon < certain.remedies[-1].total.epsilon
     for option in drawn.options:
         assert option.noise is not None
-        spent = reached_epsilon(option.noise, drawn.situation.released, 5, total.delta, Bags(1000, 50).reach(5))
+        spent = mixture_epsilon(option.noise, drawn.situation.released, 5, total.delta, Bags(1000, 50).reach(5))
         assert spent <= total.epsilon * (1 + 1e-3)
     assert "chance decides how many of the 5 voters" in drawn.options[0].why
     own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, ways=("majority",))

@@ -1,0 +1,202 @@
+"""The grid on which the recursion of `bits` runs, so that rounding and interpolation only ever raise V.
+
+V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between grid
+points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value stands: V
+decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts down; all that
+remains are products and sums of non-negative numbers, paid for in the coefficients.
+
+How far the grid reaches and how fine it is decides how tight the answer is, not whether it is sound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.noise import Array
+from darrm_opt.rounding import ULP, down
+
+FURTHEST = 1e5
+"""Largest ε [nats] that a grid reaches; beyond it the last value stands, which is sound and loose."""
+
+FLAT, FLAT_SHARE = 1e-20, 1e-6
+"""The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or this share of it."""
+
+LITTLE = 1e-9
+"""Limits below it are rounding, not what an adversary would go for."""
+
+SCOUT_POINTS, MIN_SCOUT_POINTS = 2001, 201
+"""Grid points, half as many as are asked for, of the first pass that finds where a total with a limit above 0 is flat."""
+
+ORDERS = 120
+"""Orders λ at which the losses' tail is bounded."""
+
+_ROUNDING = 16 * ULP
+"""Relative charge of one step: two coefficients of three operations each, two products, three sums."""
+
+Parts = Sequence[tuple[BitRegion, int]]
+"""Releases in the order in which they are made: (region, how many)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Branch:
+    """a·V(x·b/a) on the grid: near·V at ``offset`` cells + far·V one further."""
+
+    offset: int
+    near: float
+    far: float
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The vertices of a region, ready for one grid.
+
+    Attributes:
+        vertices: for each a constant, up to two branches, and up to two pairs (A, B) for A + B·V at the grid's end; all
+            are added.
+        left: cells needed left of the grid; right: cells needed right of it.
+        scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up. V = offset + scale·V(1/x).
+    """
+
+    vertices: list[tuple[float, list[_Branch], list[tuple[Array, Array]]]]
+    left: int
+    right: int
+    scale: Array
+    offset: Array
+
+
+def compiled(region: BitRegion, step: float, points: int) -> Moves:
+    """Return the vertices of a region, ready for a grid of ``points``, ``step`` [nats] apart."""
+    vertices = []
+    for p, p_rest, q, q_rest in region.moves.tolist():
+        constant, branches, beyond = 0.0, list[_Branch](), list[tuple[Array, Array]]()
+        for a, b in ((p, q), (p_rest, q_rest)):
+            if a == 0:
+                continue  # W(0, ·) = 0
+            if b == 0:
+                constant += a * (1 + _ROUNDING)  # V(0) = 1
+                continue
+            shift = math.log(b) - math.log(a)
+            cells = shift / step
+            cells -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(cells)
+            if cells < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
+                log_x = (cells + np.arange(points)) * step
+                beyond.append((-np.expm1(log_x) * (a * (1 + _ROUNDING)), np.exp(log_x) * (a * (1 + _ROUNDING))))
+                continue
+            offset = math.floor(min(cells, float(points)))
+            share = chord(min(cells - offset, 1.0), step)
+            branches.append(_Branch(offset, a * (1 - share) * (1 + _ROUNDING), a * share * (1 + _ROUNDING)))
+        vertices.append((constant, branches, beyond))
+    offsets = [branch.offset for _, branches, _ in vertices for branch in branches]
+    left = max(0, -min(offsets, default=0))
+    outside = -step * np.arange(1, left + 1)
+    scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
+    return Moves(vertices, left, max(0, max(offsets, default=0) + 1), scale, offset)
+
+
+def earlier(values: Array, moves: Moves) -> Array:
+    """Return V_t from V_{t−1}: the value one release earlier."""
+    points = values.size
+    extended = np.empty(moves.left + points + moves.right)
+    extended[moves.left : moves.left + points] = values
+    extended[moves.left + points :] = values[-1]
+    mirrored = np.full(moves.left, values[-1])
+    mirrored[: points - 1] = values[1 : moves.left + 1]
+    extended[: moves.left] = (moves.offset + moves.scale * mirrored)[::-1]
+    best = np.zeros(points)
+    total, part = np.empty(points), np.empty(points)
+    for constant, branches, beyond in moves.vertices:
+        total.fill(constant)
+        for base, factor in beyond:
+            np.multiply(factor, values[-1], out=part)
+            total += part
+            total += base
+        for branch in branches:
+            first = moves.left + branch.offset
+            np.multiply(extended[first : first + points], branch.near, out=part)
+            total += part
+            np.multiply(extended[first + 1 : first + 1 + points], branch.far, out=part)
+            total += part
+        np.maximum(best, total, out=best)
+    return np.minimum(best, 1.0, out=best)
+
+
+def chord(share: float, step: float) -> float:
+    """Return how far along in x a point is that lies ``share`` of a cell along in log x, rounded down."""
+    return down(math.expm1(share * step) / math.expm1(step), 8) if share > 0 else 0.0
+
+
+def start(points: int) -> Array:
+    """Return V_0: nothing is left to be shown."""
+    return np.zeros(points)  # V_0(x) = (1 − x)₊ at x ≥ 1
+
+
+def spacing(runs: Parts, points: int) -> float:
+    """Return h such that ``points`` reach where the total has become flat."""
+    full = sum(count * _largest_shift(region) for region, count in runs)
+    if full == 0:
+        return 1.0  # nothing run, or nothing but infinite losses: V is flat
+    step = _reach(runs, min(full, FURTHEST), points) / (points - 1)
+    # The move with the largest p − q matters most: a whole number of cells keeps it free of interpolation.
+    p, _, q, _ = max((move for region, _ in runs for move in region.moves.tolist()), key=lambda move: move[0] - move[2])
+    if 0 < q < p:
+        loss = math.log(p) - math.log(q)
+        if loss > step:
+            step = loss / math.floor(loss / step)
+    return step
+
+
+def _reach(runs: Parts, full: float, points: int) -> float:
+    """Return an ε up to ``full`` beyond which the total falls by no more than `FLAT`, or hardly does."""
+    shift = max(_largest_shift(region) for region, _ in runs)
+    leak = sum(count * _leak(region) for region, count in runs)
+    reach = min(full, max(shift, _tail(runs, shift, max(FLAT, FLAT_SHARE * min(leak, 1.0)))))
+    if sum(count for _, count in runs) == 1 or leak < LITTLE:
+        return reach
+    # An adversary who leaks cannot do much else: the total is flat long before the losses' tail ends.
+    scouts = max(MIN_SCOUT_POINTS, min(SCOUT_POINTS, points // 2))
+    coarse = reach / (scouts - 1)
+    values, flat = start(scouts), 0
+    for region, count in reversed(runs):
+        moves = compiled(region, coarse, scouts)
+        for _ in range(count):
+            values = earlier(values, moves)
+            flat = max(flat, int(np.argmax(values <= values[-1] * (1 + 1e-9) + FLAT)))
+    return min(reach, (flat + 2) * coarse)
+
+
+def _tail(runs: Parts, shift: float, chance: float) -> float:
+    """Return an E that the finite losses exceed with a probability of no more than ``chance``.
+
+    Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
+    largest such mean of one pair, so they exceed E with probability e^(−λE) times that product, for every λ > 0.
+    """
+    orders = np.geomspace(1e-6, 1e3, ORDERS) / shift
+    log_mean = np.zeros(ORDERS)
+    for region, count in runs:
+        p, p_rest, q, q_rest = region.moves.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [
+                np.where((a > 0) & (b > 0), np.log(a) + orders[:, np.newaxis] * (np.log(a) - np.log(b)), -np.inf)
+                for a, b in ((p, q), (p_rest, q_rest))
+            ]
+        log_mean += count * np.max(np.logaddexp(*parts), axis=1)
+    return float(np.min((log_mean - math.log(chance)) / orders))
+
+
+def _leak(region: BitRegion) -> float:
+    """Return the largest probability of an infinite loss in one release; 0 it hardly ever is, but for rounding."""
+    p, p_rest, q, q_rest = region.moves.T
+    return float(np.max(np.concatenate((p[q == 0], p_rest[q_rest == 0])), initial=0.0))
+
+
+def _largest_shift(region: BitRegion) -> float:
+    p, p_rest, q, q_rest = region.moves.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shifts = np.abs(np.log(np.concatenate((q / p, q_rest / p_rest))))
+    finite = shifts[np.isfinite(shifts)]
+    return float(np.max(finite, initial=0.0))

@@ -1,0 +1,88 @@
+"""What one release shows where voters are not private (ε = ∞): all pairs at once, without a search.
+
+Such voters may as well be fixed votes. With v ones on one dataset, a record that reaches r voters makes any v′ with
+|v − v′| ≤ r possible on a neighbour, so the pairs are (Pr[1 | v], Pr[1 | v′]), Pr[1 | v] = (1 + g(v))/2 with g antisymmetric:
+O(K·r) of them, known exactly, and the vertices of the region they span are all that matters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from darrm_opt.accounting.bits.region import BitRegion, spanned_region
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.rounding import ULP, up
+
+
+@dataclass(frozen=True, eq=False)
+class NonPrivateVotes:
+    """The pairs (Pr[1|D], Pr[1|D′]) that one release of a γ can show where votes are fixed.
+
+    Args:
+        noise: γ of K voters.
+        affected: voters that one record reaches, r in 1..K.
+    """
+
+    noise: NoiseFunction
+    affected: int
+
+    @cached_property
+    def pairs(self) -> Array:
+        """All pairs (p, q), p rounded up and q down by an ulp, both orders and both answers, shape (pairs, 2)."""
+        ones = (1 + self.noise.signed) / 2  # one rounding: 1 + g is exact where it is small
+        K = ones.size - 1
+        v, moved = np.meshgrid(np.arange(K + 1), np.arange(-self.affected, self.affected + 1), indexing="ij")
+        inside = (v + moved >= 0) & (v + moved <= K)
+        v, other = v[inside], (v + moved)[inside]
+        return np.stack([np.minimum(1.0, ones[v] * (1 + ULP)), ones[other] * (1 - ULP)], axis=1)
+
+    def delta(self, epsilon: float) -> float:
+        """Return δ at ``epsilon`` ≥ 0 [nats], rounded up."""
+        return self._excess(math.exp(min(epsilon, MAX_TARGET_EPSILON)) * (1 - 2 * ULP))
+
+    @cached_property
+    def reach(self) -> float:
+        """An ε from where on δ is what the pairs with q = 0 leave [nats]."""
+        p, q = self.pairs.T
+        finite = (q > 0) & (p > q)
+        return up(math.log(float(np.max(p[finite] / q[finite]))), 8) if finite.any() else 0.0
+
+    def at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
+
+        (P, Q) is (0, 0), that of equal datasets, where no pair attains a δ above 0.
+        """
+        p, q = self.pairs.T
+        shown = p - math.exp(min(epsilon, MAX_TARGET_EPSILON)) * q
+        best = int(np.argmax(shown))
+        if shown[best] <= 0:
+            return self.delta(epsilon), 0.0, 0.0
+        return self.delta(epsilon), float(p[best]), float(q[best])
+
+    @cached_property
+    def region(self) -> BitRegion:
+        """The polygon that the pairs span, for `accounting.bits.compose_bits`: exact but for rounding outward."""
+        return spanned_region(self._highest)
+
+    @cached_property
+    def inner(self) -> BitRegion:
+        """The same, rounded inward: each of its vertices can be shown."""
+        return spanned_region(self._highest, "inner")
+
+    @property
+    def _highest(self) -> list[tuple[Fraction, Fraction]]:
+        """For each v′ the pair with the largest p: they span the others."""
+        ones = [(1 + Fraction(g)) / 2 for g in self.noise.signed.tolist()]
+        r = self.affected
+        return [(max(ones[max(0, v - r) : v + r + 1]), q) for v, q in enumerate(ones)]
+
+    def _excess(self, slope: float) -> float:
+        """Return the largest p − slope·q, 0 at least; rounding only raises it."""
+        p, q = self.pairs.T
+        return max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP)

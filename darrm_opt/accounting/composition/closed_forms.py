@@ -1,0 +1,315 @@
+"""The privacy of k mechanisms together, in closed form.
+
+Each rule maps one mechanism's (ε, δ) and the number k of mechanisms, each chosen freely in view of
+the earlier outputs, to the (ε, δ) of all outputs together:
+
+    simple    (kε, kδ)
+    general   Kairouz–Oh–Viswanath, grows with √k
+
+Every answer is rounded up: the doubles that come back are a guarantee, not an approximation of one.
+
+Closed forms for mechanisms with different parameters, and the best use of a total δ.
+
+With S₁ = Σε_i, S₂ = Σε_i², H = Σε_i tanh(ε_i/2) and slack s in (0, 1],
+
+    E = min{ S₁,  H + √(2 S₂ ln(e + √S₂/s)),  H + √(2 S₂ ln(1/s)) },    D = 1 − (1−s) Π(1−δ_i),
+
+where S₁ needs no slack: s = 0 there. For equal parts this is `general`. `tail_composition` replaces s by the tail that the third
+branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+from darrm_opt.accounting.composition.optimal import (
+    Events,
+    above_floor,
+    checked_mechanisms,
+    counted,
+    floor_of,
+    joined,
+    least_possible_delta,
+    non_negative,
+    total_loss,
+)
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.rounding import ULP, down, multiple_up, up
+
+CLOSED_FORM_ULPS = 32
+"""Relative error of `general` before rounding. Each term is positive and goes through fewer than 12
+operations of at most 2 units in the last place (tanh, log, sqrt and expm1 included), none of which
+amplifies a relative error: 24, and 32 leaves room."""
+
+MAX_MECHANISMS = 2**53
+"""Beyond this a count is not exact as a double."""
+
+_MECHANISMS = "a whole number of mechanisms, at least 1"
+
+
+def basic_composition(epsilon: float, delta: float, k: int) -> Privacy:
+    """Return (kε, kδ), the privacy of k mechanisms that are (ε, δ)-DP each.
+
+    Args:
+        epsilon: of one mechanism [nats], ≥ 0 or ``inf``.
+        delta: of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 1.
+
+    Returns:
+        Total privacy; (inf, 0), "nothing is promised", where kδ ≥ 1 or ε = inf.
+
+    Guarantees:
+        Never below the exact value; exact where a double can hold it.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006).
+
+    >>> basic_composition(0.5, 0.25, 3)
+    Privacy(epsilon=1.5, delta=0.75)
+    """
+    each, k = Privacy(epsilon, delta), _count(k)
+    if each.epsilon == math.inf:
+        return Privacy(math.inf)
+    return _promised(multiple_up(k, each.epsilon), multiple_up(k, each.delta))
+
+
+def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
+    """Return the privacy of k mechanisms that are (ε, δ)-DP each, by the closed form with slack δ′.
+
+    ε_total = min{kε, B + ε√(2k·ln(e + √(kε²)/δ′)), B + ε√(2k·ln(1/δ′))}, B = kε(e^ε−1)/(e^ε+1), and
+    δ_total = 1 − (1−δ)^k(1−δ′); the first branch needs no slack, so there δ_total = 1 − (1−δ)^k.
+
+    Args:
+        epsilon: of one mechanism [nats], ≥ 0 or ``inf``.
+        delta: of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 1.
+        slack: δ′ [probability], in [0, 1); 0 leaves only the first branch.
+
+    Returns:
+        Total privacy; (inf, 0), "nothing is promised", where δ_total rounds to 1 or ε = inf.
+
+    Guarantees:
+        Never below the exact value; above it by less than 1e-14 of it.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Theorem 2.3 of the paper; Kairouz, Oh, Viswanath, "The composition theorem for
+    differential privacy", Theorem 3.4.
+
+    >>> round(kov_composition(0.2676, 0.0003, k=50, slack=1e-4).epsilon, 3)
+    9.901
+    """
+    each, k, slack = Privacy(epsilon, delta), _count(k), _slack(slack)
+    if each.epsilon == math.inf:
+        return Privacy(math.inf)
+    total, spent = multiple_up(k, each.epsilon), 0.0
+    if slack > 0:
+        slow = up(_square_root_branches(each.epsilon, k, slack), CLOSED_FORM_ULPS)
+        if slow < total:
+            total, spent = slow, slack
+    failure = -math.expm1(k * math.log1p(-each.delta) + math.log1p(-spent))  # 1 − (1−δ)^k(1−δ′)
+    return _promised(total, up(failure, CLOSED_FORM_ULPS) if failure > 0 else 0.0)
+
+
+def _square_root_branches(epsilon: float, k: int, slack: float) -> float:
+    """Return the smaller of the two branches that grow with √k; (e^ε−1)/(e^ε+1) = tanh(ε/2), which cannot overflow."""
+    mean = k * epsilon * math.tanh(epsilon / 2)
+    spread = math.sqrt(k) * epsilon
+    first = math.log(math.e + spread / slack)
+    second = -math.log(slack)
+    return mean + spread * math.sqrt(2 * min(first, second))
+
+
+def _promised(epsilon: float, delta: float) -> Privacy:
+    return Privacy(epsilon, delta) if delta < 1 else Privacy(math.inf)
+
+
+def _count(k: int) -> int:
+    count = whole_number(k, "k", _MECHANISMS)
+    if count > MAX_MECHANISMS:
+        raise InvalidInput("k", k, f"{_MECHANISMS} and at most {MAX_MECHANISMS}")
+    return count
+
+
+def _slack(slack: float) -> float:
+    number = real_number(slack, "slack", "a probability in [0, 1)")
+    if not 0 <= number < 1:
+        raise InvalidInput("slack", slack, "a probability in [0, 1)")
+    return number
+
+
+CLOSED_ULPS = 64
+"""Relative error of a branch before rounding: sums of positive terms of at most 6 operations each, added by `fsum`, then
+two square roots, a logarithm and a sum."""
+
+
+def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
+    """Return the three branches of the closed form [nats], each rounded up.
+
+    Args:
+        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
+        slack: s [probability], in (0, 1].
+
+    Returns:
+        (Σε, branch with ln(e + √S₂/s), branch with ln(1/s)).
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
+    """
+    counts = counted(events)
+    return _terms(counts, slack_in_range(slack))
+
+
+def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
+    """Return the total privacy by the closed form with slack s; where Σε is the least, no slack is charged.
+
+    Args:
+        events: as in `kov_branches`.
+        slack: s [probability], in (0, 1].
+
+    Returns:
+        Total privacy; (inf, 0), "nothing is promised", where the total δ rounds to 1.
+
+    Guarantees:
+        Sound; never below `optimal_sequence` at the same δ.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
+    """
+    counts = counted(events)
+    slack = slack_in_range(slack)
+    plain, *rooted = _terms(counts, slack)
+    if plain <= min(rooted):
+        return _promised_of_sequence(plain, floor_of(counts))
+    return _promised_of_sequence(min(rooted), kov_delta(counts, slack))
+
+
+def kov_delta(events: Events, slack: float) -> float:
+    """Return 1 − (1−s) Π(1−δ_i), rounded up: what a branch with slack s ≥ 0 costs in δ [probability]."""
+    counts = counted(events)
+    return joined(floor_of(counts), _kept_log(counts), 0.0 if slack == 0 else slack_in_range(slack))
+
+
+def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
+    """Return the least ε of the closed form at a total δ: all that Π(1−δ_i) leaves of it is slack.
+
+    Args:
+        events: as in `kov_branches`.
+        total_delta: allowed in total [probability], in [0, 1).
+
+    Guarantees:
+        Sound; never below `optimal_sequence`.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        BelowLeakFloor: total_delta < 1 − Π(1−δ_i).
+
+    >>> round(kov_composition_at_delta([Privacy(0.2676, 0.0003)] * 50, 0.015).epsilon, 4)
+    9.8532
+    """
+    counts = counted(events)
+    total_delta, floor = above_floor(counts, total_delta)
+    if total_delta == floor:
+        return Privacy(total_loss(counts), total_delta)
+    # s = (D − floor)/Π(1−δ_i), rounded down, so that floor + Π(1−δ_i)·s is at most D.
+    kept_log = _kept_log(counts)
+    slack = min(1.0, down((total_delta - floor) / math.exp(kept_log), 8 + int(4 * abs(kept_log))))
+    return Privacy(min(_terms(counts, slack)), total_delta)
+
+
+def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
+    """Return the total privacy of k mechanisms by the third branch, charging the tail that it has instead of s.
+
+    Args:
+        epsilon: of one mechanism [nats], finite, > 0.
+        delta: of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 1.
+        slack: s [probability], in (0, 1], which sets ε.
+
+    Returns:
+        ε = kε tanh(ε/2) + ε√(2k ln(1/s)), δ = 1 − (1−δ)^k (1 − min(s, tail)).
+
+    Guarantees:
+        Sound: the tail of the privacy loss bounds δ₀.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `reproduction`.
+    """
+    epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
+    total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
+    tail = min(slack, loss_tail(epsilon, k, total))
+    return _promised_of_sequence(total, joined(least_possible_delta(delta, k), k * math.log1p(-delta), tail))
+
+
+def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
+    """Return a bound on the probability that the privacy loss of k-fold ε-randomised response exceeds E.
+
+    With a = (1 + E/(kε))/2 and p = e^ε/(1+e^ε): exp(−k·KL(a‖p)) where kε tanh(ε/2) ≤ E < kε; 0 above; 1 below.
+
+    Args:
+        epsilon: of one response [nats], finite, ≥ 0.
+        k: number of responses, ≥ 0.
+        total_epsilon: E [nats], ≥ 0.
+
+    Returns:
+        The bound [probability], rounded up.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Chernoff's bound; the corrected tail of composition III.
+    """
+    epsilon, _, k = checked_mechanisms(epsilon, 0.0, k)
+    total_epsilon = non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
+    most = multiple_up(k, epsilon)
+    if Fraction(total_epsilon) >= k * Fraction(epsilon):
+        return 0.0
+    if total_epsilon < up(k * epsilon * math.tanh(epsilon / 2), 8):
+        return 1.0
+    shrink = math.exp(-epsilon)
+    p, q = 1 / (1 + shrink), shrink / (1 + shrink)
+    a, rest = (most + total_epsilon) / (2 * most), (most - total_epsilon) / (2 * most)
+    if rest <= 0 or q == 0:
+        return 1.0
+    to_a, to_rest = math.log(a / p), math.log(rest / q)
+    exponent = k * (a * to_a + rest * to_rest)
+    # Every factor is within a few ulps: a, rest and their shares of `most` to 4, the logs to 8 absolute.
+    error = k * ULP * (16 + 8 * abs(to_a) + 8 * abs(to_rest))
+    return min(1.0, up(math.exp(-max(0.0, exponent - error)), 4))
+
+
+def slack_in_range(slack: float) -> float:
+    """Return a checked slack in (0, 1]."""
+    number = real_number(slack, "slack", "a probability above 0, at most 1")
+    if not 0 < number <= 1:
+        raise InvalidInput("slack", slack, "a probability above 0, at most 1")
+    return number
+
+
+def _terms(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:
+    squares = math.fsum(count * event.epsilon**2 for event, count in counts.items())
+    mean = math.fsum(count * event.epsilon * math.tanh(event.epsilon / 2) for event, count in counts.items())
+    first = mean + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
+    second = mean + math.sqrt(2 * squares * -math.log(slack))
+    first, second = (up(term, CLOSED_ULPS) if term else 0.0 for term in (first, second))
+    return total_loss(counts), first, second
+
+
+def _kept_log(counts: Counter[Privacy]) -> float:
+    return math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
+
+
+def _promised_of_sequence(epsilon: float, delta: float) -> Privacy:
+    return Privacy(epsilon, delta) if delta < 1 else Privacy(math.inf)

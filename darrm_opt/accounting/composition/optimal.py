@@ -1,0 +1,377 @@
+"""1 − (1−δ)^k, the least total δ of k mechanisms that may each leak everything with probability δ.
+
+A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every ε. After k runs the
+record is out with probability 1 − (1−δ)^k, an event that a neighbour without the record never shows. So no accounting
+whatever, at any finite ε, can promise a smaller δ; one that does is wrong.
+
+The exact optimal composition: no bound on k mechanisms that are (ε, δ)-DP each can be better.
+
+The hardest such mechanism leaks with probability δ and is randomised response otherwise, so with
+δ₀(E) = Σ_{l: (k−2l)ε > E} C(k,l) p^(k−l) q^l (1 − e^(E−(k−2l)ε)), p = e^ε/(1+e^ε), q = 1−p,
+
+    D(E) = 1 − (1−δ)^k (1 − δ₀(E))          for every total ε E ≥ 0,
+
+is attained by an adaptive composition and exceeded by none. The source prints the lattice E = (k−2i)ε; the formula is
+the same trade-off at every E.
+
+The exact optimal composition of mechanisms with different parameters.
+
+With P = Π(1−δ_i) and the loss of randomised response added up over classes of equal ε,
+
+    D(E) = 1 − P (1 − Σ_{x > E} mass(x)·(1 − e^(E−x))),    x = Σ_c (n_c − 2 j_c) ε_c,
+
+is attained by a composition of (ε_i, δ_i)-DP mechanisms whose parameters were fixed beforehand, adaptive otherwise, and
+exceeded by none. It does not depend on their order. The number of terms is the product of the class sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, Losses, response_losses
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.rounding import ULP, float_above, multiple_up, up
+
+FEW = 64
+"""Up to this k the power is computed in rationals. Beyond, 1 − (1−δ)^k is never a double itself (with δ = a/2^b in
+lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal approximation decides the rounding."""
+
+TINY_DELTA = 1e-30
+"""Below this kδ is as good: it is above 1 − (1−δ)^k by the share kδ/2."""
+
+_DIGITS = 120
+"""Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
+
+_MARGIN = Decimal("1e-60")
+"""Relative charge for the decimal arithmetic, whose own error is below 1e-70."""
+
+
+def least_possible_delta(delta: float, k: int) -> float:
+    """Return 1 − (1−δ)^k rounded up to the nearest double.
+
+    Args:
+        delta: failure probability of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 0.
+
+    Returns:
+        The least double that is not below the exact value [probability] (δ ≥ 1e-30; at smaller δ, kδ rounded up).
+
+    Source: the mechanism described at the top of this module.
+
+    >>> least_possible_delta(0.5, 2)
+    0.75
+    """
+    return least_possible_delta_of_sequence([(delta, k)])
+
+
+def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> float:
+    """Return 1 − Π(1−δ_c)^(k_c), rounded up, for classes (δ_c, k_c); the order does not matter."""
+    counted = sorted((delta, k) for delta, k in classes if delta > 0 and k > 0)
+    tiny = [(delta, k) for delta, k in counted if delta < TINY_DELTA]
+    others = counted[len(tiny) :]
+    floor = _floor(others)
+    for delta, k in tiny:
+        floor = up(floor + k * delta, 2)
+    return min(floor, 1.0)
+
+
+def _floor(classes: list[tuple[float, int]]) -> float:
+    if not classes:
+        return 0.0
+    if sum(k for _, k in classes) <= FEW:
+        kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
+        return float_above(1 - Fraction(kept))
+    with localcontext(Context(prec=_DIGITS)):
+        product = Decimal(1)
+        for delta, k in classes:
+            product *= (1 - Decimal(delta)) ** k
+        return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
+
+
+RESOLUTION = 2.0**-48
+"""Relative width at which the search for ε stops; it returns the end that was verified."""
+
+_TOTAL_EPSILON = "a number of nats, at least 0"
+
+
+def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float) -> Privacy:
+    """Return the least total ε at a total δ, over every adaptive composition of k (ε, δ)-DP mechanisms.
+
+    Args:
+        epsilon: of one mechanism [nats], finite, ≥ 0.
+        delta: of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 0.
+        total_delta: allowed in total [probability], in [0, 1).
+
+    Returns:
+        Total privacy: ε and the given total δ.
+
+    Guarantees:
+        Sound: the pair holds for the doubles returned. Above the exact optimum by rounding only, which is a relative
+        1e-9 of δ₀ at most for k ≤ 10⁶.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        BelowLeakFloor: total_delta < 1 − (1−δ)^k, where no finite ε exists.
+
+    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3; Murtagh, Vadhan 2016.
+
+    >>> round(optimal_composition(0.2676, 0.0003, 100, 0.03).epsilon, 6)
+    11.569758
+    """
+    epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
+    total_delta = Privacy(0.0, total_delta).delta
+    floor = least_possible_delta(delta, k)
+    if total_delta < floor:
+        raise DeltaTooSmall(total_delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
+    return Privacy(
+        least_epsilon(lambda total: _delta(epsilon, delta, k, total), total_delta, multiple_up(k, epsilon)), total_delta
+    )
+
+
+def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:
+    """Return the least total δ at a total ε, over every adaptive composition of k (ε, δ)-DP mechanisms.
+
+    Args:
+        epsilon: of one mechanism [nats], finite, ≥ 0.
+        delta: of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 0.
+        total_epsilon: E [nats], ≥ 0 or ``inf``.
+
+    Returns:
+        D(E) [probability], rounded up; the leak floor 1 − (1−δ)^k where E ≥ kε.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: as `optimal_composition`.
+
+    >>> optimal_delta(0.1, 0.0, 1, 0.1)
+    0.0
+    """
+    epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
+    return _delta(epsilon, delta, k, non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON))
+
+
+def joined(floor: float, kept_log: float, pure: float) -> float:
+    """Return floor + e^kept_log·pure, rounded up: the leak floor and the δ₀ of what did not leak.
+
+    Args:
+        floor: 1 − Π(1−δ_i), rounded up.
+        kept_log: Σ ln(1−δ_i) as computed, ≤ 0.
+        pure: δ₀, rounded up.
+    """
+    if pure == 0.0:
+        return floor
+    kept = math.exp(kept_log)
+    return min(1.0, up(floor + kept * (1 + (2 * abs(kept_log) + 4) * ULP) * pure, 4))
+
+
+def least_epsilon(delta_at: Callable[[float], float], total_delta: float, enough: float) -> float:
+    """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``enough``.
+
+    Args:
+        delta_at: a sound, non-increasing bound on δ at ε.
+        total_delta: what it must not exceed; met at ``enough``.
+        enough: an ε where it is met.
+
+    Guarantees:
+        What is returned was itself evaluated, so soundness does not rest on monotonicity.
+    """
+    if delta_at(0.0) <= total_delta:
+        return 0.0
+    low, high = 0.0, enough
+    while high - low > RESOLUTION * high:
+        middle = low + (high - low) / 2
+        if delta_at(middle) <= total_delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def epsilon_above_floor(delta_at: Callable[[float], float], delta: float, reach: float, why: str) -> float:
+    """Return an ε that holds at ``delta``, of a profile that is flat from ``reach`` on.
+
+    Args:
+        delta_at: as in `least_epsilon`.
+        delta: allowed [probability], in [0, 1).
+        reach: where what is left is the floor [nats].
+        why: what makes the floor, for the message.
+
+    Raises:
+        InvalidInput: no such δ.
+        BelowLeakFloor: no finite ε is proved at this δ.
+    """
+    delta = Privacy(0.0, delta).delta
+    floor = delta_at(reach)
+    if floor > delta:
+        raise DeltaTooSmall(delta, floor, why)
+    return least_epsilon(delta_at, delta, reach)
+
+
+def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
+    """Return checked (ε, δ, k), or raise `InvalidInput`."""
+    each = Privacy(epsilon, delta)
+    if each.epsilon == math.inf:
+        raise InvalidInput(
+            "epsilon", epsilon, "a finite number of nats, at least 0", "What is not private cannot be composed."
+        )
+    return each.epsilon, each.delta, whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
+
+
+def non_negative(value: float, argument: str, accepted: str) -> float:
+    """Return ``value`` ≥ 0 as a float, or raise `InvalidInput`."""
+    number = real_number(value, argument, accepted)
+    if number < 0:
+        raise InvalidInput(argument, value, accepted)
+    return number
+
+
+def _delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:
+    floor = least_possible_delta(delta, k)
+    if total_epsilon == math.inf or Fraction(total_epsilon) >= k * Fraction(epsilon):
+        return floor
+    return joined(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))
+
+
+MAX_TERMS = 4_000_000
+"""Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`, and a PLD is the way."""
+
+Events = Mapping[Privacy, int] | Iterable[Privacy]
+"""What was run: a list of privacy parameters, or ``{parameters: count}``."""
+
+
+def optimal_composition_of_sequence(events: Events, total_delta: float) -> Privacy:
+    """Return the least total ε at a total δ, over every adaptive composition of the given mechanisms.
+
+    Args:
+        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
+        total_delta: allowed in total [probability], in [0, 1).
+
+    Returns:
+        Total privacy: ε and the given total δ.
+
+    Guarantees:
+        Sound as the doubles returned; the same for every order; equal parts give `optimal`.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        BelowLeakFloor: total_delta < 1 − Π(1−δ_i), where no finite ε exists.
+        TooMuchWork: more than `MAX_TERMS` terms.
+
+    Source: Murtagh, Vadhan 2016, Theorem 1.5; Kairouz, Oh, Viswanath 2015, Theorem 3.5.
+
+    >>> optimal_composition_of_sequence([Privacy(0.5), Privacy(1.0)], 0.0).epsilon
+    1.5
+    """
+    counts = counted(events)
+    total_delta, _ = above_floor(counts, total_delta)
+    return Privacy(
+        least_epsilon(lambda total: _delta_of_sequence(counts, total), total_delta, total_loss(counts)), total_delta
+    )
+
+
+def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
+    """Return the least total δ at a total ε, over every adaptive composition of the given mechanisms.
+
+    Args:
+        events: (ε, δ) of each mechanism, fixed beforehand; ε finite. A list, or ``{Privacy: count}``.
+        total_epsilon: E [nats], ≥ 0 or ``inf``.
+
+    Returns:
+        D(E) [probability], rounded up.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        TooMuchWork: more than `MAX_TERMS` terms.
+
+    Source: as `optimal_composition_of_sequence`.
+    """
+    return _delta_of_sequence(
+        counted(events), non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
+    )
+
+
+def counted(events: Events) -> Counter[Privacy]:
+    """Return ``{Privacy: count}`` with positive counts, checked."""
+    counts: Counter[Privacy] = Counter()
+    for event, count in Counter(events).items():
+        if not isinstance(event, Privacy):
+            raise InvalidInput("events", event, "Privacy(epsilon, delta) of each mechanism")
+        if checked_mechanisms(event.epsilon, event.delta, count)[2] > 0:
+            counts[event] = count
+    return counts
+
+
+def total_loss(counts: Mapping[Privacy, int]) -> float:
+    """Return Σ ε_i, the ε of basic composition, rounded up to the nearest double."""
+    exact = sum((count * Fraction(event.epsilon) for event, count in counts.items()), Fraction(0))
+    return float_above(exact)
+
+
+def sequence_losses(counts: Mapping[Privacy, int]) -> Losses:
+    """Return the loss of the randomised responses of all mechanisms together.
+
+    Raises:
+        TooMuchWork: more than `MAX_TERMS` terms.
+    """
+    by_epsilon: Counter[float] = Counter()
+    for event, count in counts.items():
+        if event.epsilon > 0:
+            by_epsilon[event.epsilon] += count
+    return _losses(tuple(sorted(by_epsilon.items())))
+
+
+@lru_cache(maxsize=8)
+def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
+    total = Losses(np.zeros(1), np.ones(1), 0.0, 0.0)
+    for epsilon, count in classes:
+        part = response_losses(epsilon, count)
+        terms = total.losses.size * part.losses.size
+        if terms > MAX_TERMS:
+            raise TooMuchWork(
+                f"the exact composition of {len(classes)} classes of mechanisms has more than {MAX_TERMS} terms. "
+                "Use pld_sequence(), which rounds every epsilon up to a common grid, or general()."
+            )
+        losses = np.add.outer(total.losses, part.losses).ravel()
+        masses = np.multiply.outer(total.masses, part.masses).ravel() * (1 + ULP)
+        # Each sum of two losses rounds once; a product that underflows is worth less than NEGLIGIBLE.
+        error = total.loss_error + part.loss_error + ULP * float(np.max(np.abs(losses), initial=0.0))
+        missing = up(total.missing + part.missing, 1) + terms * NEGLIGIBLE
+        total = Losses(losses, masses, missing, error) if len(classes) > 1 else part
+    return total
+
+
+def above_floor(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
+    """Return the checked total δ and the leak floor that it is not below.
+
+    Raises:
+        BelowLeakFloor: total_delta < 1 − Π(1−δ_i).
+    """
+    total_delta, floor = Privacy(0.0, total_delta).delta, floor_of(counts)
+    if total_delta < floor:
+        raise DeltaTooSmall(total_delta, floor, "each mechanism may leak with its own delta")
+    return total_delta, floor
+
+
+def floor_of(counts: Mapping[Privacy, int]) -> float:
+    """Return 1 − Π(1−δ_i), rounded up."""
+    return least_possible_delta_of_sequence((event.delta, count) for event, count in counts.items())
+
+
+def _delta_of_sequence(counts: Mapping[Privacy, int], total_epsilon: float) -> float:
+    floor = floor_of(counts)
+    if total_epsilon >= total_loss(counts):
+        return floor
+    kept = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
+    return joined(floor, kept, sequence_losses(counts).delta(total_epsilon))

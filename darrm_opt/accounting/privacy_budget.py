@@ -1,0 +1,324 @@
+"""The accountant: what has been spent of a budget, what is left, and a refusal before it is overspent.
+
+A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants proves that all
+events together, this one included, are within the budget:
+
+* ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact optimal
+  composition. All three hold at once, so the least of them does. They suppose that the *parameters* of the events and
+  their number were fixed beforehand, or are a fixed sequence that stops early; which query is asked next may depend on
+  all earlier answers.
+* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. The only one of these that stays valid where the parameters
+  themselves are chosen in the light of earlier answers (it is a privacy filter).
+
+An event is what one release costs *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
+(`freshness`), so whoever charges must know; `mechanism.PrivateMajority` asks.
+
+Sums are of the numbers as they are written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. What is
+forgiven is half a unit in the last place of each number; a release designed by this package is proved for more than that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
+from darrm_opt.accounting.composition.optimal import (
+    checked_mechanisms,
+    optimal_composition_of_sequence,
+    optimal_delta_of_sequence,
+)
+from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.process import process_identity
+from darrm_opt.rounding import as_written
+
+Accounting = Literal["best", "simple"]
+
+FORMAT = 1
+"""Version of the saved form."""
+
+MAX_EVENTS = 10**9
+"""Largest number of events that `Ledger.affordable` counts to."""
+
+_COUNT = "a whole number of events, at least 0"
+
+
+class PrivacyBudget:
+    """A privacy budget and what was charged to it. The only object here that changes.
+
+    Args:
+        budget: total (ε, δ) that all events together may cost; ε finite.
+        accounting: "best" or "simple", see the module.
+
+    Guarantees:
+        At every moment the events charged are proved to be within the budget. A charge that is refused changes nothing.
+        Charges from several threads are made one at a time. A copy that ``fork`` makes has nothing left: only the process that
+        made or loaded a ledger can charge it.
+
+    Raises:
+        InvalidInput: the budget or the accounting is not valid.
+
+    >>> ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    >>> ledger.charge(Privacy(0.3), 3)
+    >>> round(ledger.spent.epsilon, 3), ledger.affordable(Privacy(0.3))
+    (0.9, 0)
+    """
+
+    def __init__(self, budget: Privacy, accounting: Accounting = "best") -> None:
+        if not isinstance(budget, Privacy):
+            raise InvalidInput("budget", budget, "a Privacy(epsilon, delta)")
+        if budget.epsilon == math.inf:
+            raise InvalidInput(
+                "budget", budget, "a Privacy with a finite epsilon", "An infinite budget needs no ledger."
+            )
+        if accounting not in ("best", "simple"):
+            raise InvalidInput("accounting", accounting, "'best' or 'simple'")
+        self._budget = budget
+        self._accounting: Accounting = accounting
+        self._events: Counter[Privacy] = Counter()
+        self._lock = threading.Lock()
+        self._process = process_identity()
+
+    @property
+    def budget(self) -> Privacy:
+        """What all events together may cost."""
+        return self._budget
+
+    @property
+    def accounting(self) -> Accounting:
+        """How the total is proved."""
+        return self._accounting
+
+    @property
+    def events(self) -> dict[Privacy, int]:
+        """How often each event was charged; a copy."""
+        return dict(self._events)
+
+    @property
+    def spent(self) -> Privacy:
+        """A proved total of all events at the budget's δ: the least ε of the accountants (0 before the first event)."""
+        return Privacy(
+            _spent(self._events, self._budget.delta, self._accounting), self._budget.delta if self._events else 0.0
+        )
+
+    @property
+    def remaining(self) -> Privacy:
+        """An event that can still be charged once, for certain: what is left of ε, with the δ that basic composition leaves.
+
+        More may fit (`affordable`): the total grows more slowly than by addition.
+        """
+        epsilon, delta = _sum(self._events)
+        by_sums = Privacy(_left(self._budget.epsilon, epsilon), _left(self._budget.delta, delta))
+        if self._accounting == "simple" or not self._events:
+            return by_sums if self.fits(by_sums) else Privacy(0.0)
+        # (spent, δ) and then (ε − spent, 0) are within (ε, δ) by basic composition, hence by the exact one too; the
+        # factors are for the rounding of the latter.
+        left = _left(self._budget.epsilon, as_written(self.spent.epsilon))
+        candidates = [Privacy(left * (1 - share), 0.0) for share in (0.0, 1e-12, 1e-9, 1e-6)] + [by_sums]
+        fitting = [event for event in candidates if self.fits(event)]
+        return max(fitting, key=lambda event: (event.epsilon, event.delta), default=Privacy(0.0))
+
+    def fits(self, event: Privacy, count: int = 1) -> bool:
+        """Return whether ``count`` releases like ``event`` could be charged now.
+
+        Raises:
+            InvalidInput: the event or the count is not valid.
+        """
+        return not self._forked and _within(self._with(event, count), self._budget, self._accounting)
+
+    def charge(self, event: Privacy, count: int = 1) -> None:
+        """Charge ``count`` events, or refuse and change nothing. Charge before the answer is released, never after.
+
+        Args:
+            event: (ε, δ) of one release.
+            count: how many such releases, ≥ 0.
+
+        Raises:
+            BudgetExceeded: they would overspend the budget; the message says how many would fit. Or this is a forked copy.
+            InvalidInput: the event or the count is not valid.
+        """
+        self._refuse_fork("Nothing was charged.")
+        with self._lock:
+            after = self._with(event, count)
+            if not _within(after, self._budget, self._accounting):
+                raise BudgetExceeded(
+                    f"charging {count} × {event} would overspend the budget {self._budget} (accounting: "
+                    f"{self._accounting}); {self.affordable(event)} of them still fit. Nothing was charged."
+                )
+            self._events = after
+
+    def affordable(self, event: Privacy) -> int:
+        """Return how many such events can still be charged, at most `MAX_EVENTS`.
+
+        Raises:
+            InvalidInput: the event is not valid.
+        """
+        if not self.fits(event):
+            return 0
+        fitting, too_many = 1, 2
+        while too_many <= MAX_EVENTS and self.fits(event, too_many):
+            fitting, too_many = too_many, 2 * too_many
+        too_many = min(too_many, MAX_EVENTS + 1)
+        while too_many - fitting > 1:
+            middle = (fitting + too_many) // 2
+            fitting, too_many = (middle, too_many) if self.fits(event, middle) else (fitting, middle)
+        return fitting
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the ledger as JSON: beside the file, flushed to the disk, then put in its place in one step.
+
+        Args:
+            path: file to write; whoever reads it sees the old ledger or the new one, never a part.
+
+        Raises:
+            BudgetExceeded: this is a forked copy, which does not know what its original has spent since.
+        """
+        self._refuse_fork("Nothing was saved.")
+        target = Path(path)
+        record = {
+            "format": FORMAT,
+            "accounting": self._accounting,
+            "budget": _written(self._budget),
+            "events": [{**_written(event), "count": count} for event, count in self._events.items()],
+        }
+        descriptor, beside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(record, file, indent=1, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(beside).replace(target)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+        _flush_folder(target.parent)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PrivacyBudget:
+        """Return the ledger that `save` wrote.
+
+        Raises:
+            LedgerUnreadable: no such file, damaged, another format, or events that overspend its own budget.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as err:
+            raise BudgetUnreadable(f"the ledger {path} cannot be read: {err}") from err
+        try:
+            record = json.loads(text)
+            if record["format"] != FORMAT:
+                raise BudgetUnreadable(
+                    f"the ledger {path} has format {record['format']!r}; this version reads {FORMAT}."
+                )
+            ledger = cls(_read(record["budget"]), record["accounting"])
+            for event in record["events"]:
+                ledger._events = ledger._with(_read(event), whole_number(event["count"], "count", _COUNT))
+        except (ValueError, KeyError, TypeError) as err:  # InvalidInput is a ValueError
+            raise BudgetUnreadable(f"the ledger {path} is damaged: {err!r}") from err
+        if not ledger.fits(Privacy(0.0), 0):
+            raise BudgetUnreadable(
+                f"the ledger {path} overspends its own budget {ledger.budget}: refusing to go on from it."
+            )
+        return ledger
+
+    @property
+    def _forked(self) -> bool:
+        return self._process != process_identity()
+
+    def _refuse_fork(self, outcome: str) -> None:
+        if self._forked:
+            raise BudgetExceeded(
+                f"this ledger was made in process {self._process[0]}, and a copy of it that fork made has nothing left. {outcome} "
+                "Charge in one process, or keep the account on a file: ReleaseLedger."
+            )
+
+    def _with(self, event: Privacy, count: int) -> Counter[Privacy]:
+        if not isinstance(event, Privacy):
+            raise InvalidInput("event", event, "a Privacy(epsilon, delta)")
+        checked_mechanisms(event.epsilon, event.delta, 1)
+        after = self._events.copy()
+        if whole_number(count, "count", _COUNT, least=0):
+            after[event] += count
+        return after
+
+
+def _within(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
+    epsilon, delta = _sum(events)
+    if epsilon <= as_written(budget.epsilon) and delta <= as_written(budget.delta):
+        return True
+    if accounting == "simple":
+        return False
+    return _holds(lambda: kov_composition_at_delta(events, budget.delta).epsilon <= budget.epsilon) or _holds(
+        lambda: optimal_delta_of_sequence(events, budget.epsilon) <= budget.delta
+    )
+
+
+def _holds(claim: Callable[[], bool]) -> bool:
+    """Return the claim, or False where its accountant says that it cannot hold or is too long to check."""
+    try:
+        return claim()
+    except (DeltaTooSmall, TooMuchWork):
+        return False
+
+
+def _spent(events: Counter[Privacy], delta: float, accounting: Accounting) -> float:
+    epsilon, plain = _sum(events)
+    found = [_above(epsilon)] if plain <= as_written(delta) else []
+    if accounting == "best":
+        for accountant in (kov_composition_at_delta, optimal_composition_of_sequence):
+            try:
+                found.append(accountant(events, delta).epsilon)
+            except (DeltaTooSmall, TooMuchWork):
+                continue
+    return min(found)
+
+
+def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
+    """Return (Σε, Σδ), exactly, of the numbers as written."""
+    return (
+        sum((count * as_written(event.epsilon) for event, count in events.items()), Fraction(0)),
+        sum((count * as_written(event.delta) for event, count in events.items()), Fraction(0)),
+    )
+
+
+def _above(value: Fraction) -> float:
+    nearest = value.numerator / value.denominator
+    return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _left(whole: float, part: Fraction) -> float:
+    """Return whole − part, rounded down, at least 0."""
+    exact = as_written(whole) - part
+    if exact <= 0:
+        return 0.0
+    nearest = exact.numerator / exact.denominator
+    return nearest if as_written(nearest) <= exact else math.nextafter(nearest, 0.0)
+
+
+def _written(privacy: Privacy) -> dict[str, Any]:
+    return {"epsilon": privacy.epsilon, "delta": privacy.delta}
+
+
+def _read(record: dict[str, Any]) -> Privacy:
+    return Privacy(record["epsilon"], record["delta"])
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make the replacement itself durable, where the system lets a folder be flushed."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

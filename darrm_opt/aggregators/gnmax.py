@@ -1,0 +1,294 @@
+"""GNMax: release the class whose vote count, plus Gaussian noise, is largest.
+
+A record that moves r votes changes two counts by r each, so the counts have l₂-sensitivity √2·r and the
+release is (λ, λr²/σ²)-RDP at every order λ > 1, Q releases (λ, Qλr²/σ²). At δ that is ε = Qλr²/σ² +
+ln(1/δ)/(λ−1), and to reach a target ε one needs σ² = Qλr²/(ε − ln(1/δ)/(λ−1)), least over λ.
+
+The noise that is drawn is a *discrete* Gaussian on the counts: the same RDP (Canonne, Kamath, Steinke
+2020, Theorem 4), exact sampling, no floating-point hole. For two classes the release is one bit and
+costs much less than noisy counts: `GnmaxPlan` accounts for it exactly.
+
+Source: Papernot, Song, Mironov, Raghunathan, Talwar, Erlingsson, "Scalable private learning with PATE" (2018);
+the DaRRM paper, Section 5 and Table 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
+from darrm_opt.aggregators.gnmax_pld import gnmax_pld_epsilon
+from darrm_opt.aggregators.guarantee import Guarantee
+from darrm_opt.aggregators.laplace_plan import least_noise, most_labels
+from darrm_opt.aggregators.moments_accountant import checked_epsilon, log_one_over
+from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, positive_fraction
+from darrm_opt.aggregators.teacher_layout import check_teachers
+from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, TwoClassVote
+from darrm_opt.errors import InvalidInput
+from darrm_opt.exact_rounding import GUARD
+from darrm_opt.problem import Privacy, whole_number
+
+GRID_END = 500.0
+"""Largest λ of the paper's grid."""
+
+GRID_STEP = 0.5
+"""Step of the paper's grid, which starts at λ_min = 1 + ln(1/δ)/ε."""
+
+Accountant = Literal["best", "rdp", "pld", "two_class", "bits"]
+
+TWO_CLASS_ORDERS = (*range(1, 81), *(2**e for e in range(7, 15)), *(3 * 2**e for e in range(5, 13)))
+"""Moment orders l = λ − 1 of the exact two-class account; the large ones serve small ε."""
+
+
+@dataclass(frozen=True)
+class GnmaxNoise:
+    """Noise for a target, and the RDP order at which it is proved.
+
+    Attributes:
+        sigma: σ [votes], rounded up.
+        order: λ, the minimiser.
+    """
+
+    sigma: float
+    order: float
+
+
+def gnmax_sigma(
+    epsilon: float,
+    delta: float,
+    *,
+    queries: int = 1,
+    affected: int = 1,
+    search: Literal["continuous", "grid"] = "continuous",
+) -> GnmaxNoise:
+    """Return the least σ for which RDP proves (ε, δ) for all releases together.
+
+    Args:
+        epsilon: target [nats], > 0.
+        delta: target [probability], in (0, 1).
+        queries: Q ≥ 1 releases.
+        affected: votes r that one record can move, ≥ 1.
+        search: ``continuous`` for the exact minimiser over λ > 1; ``grid`` for the paper's
+            {λ_min, λ_min + 0.5, …} up to 500.
+
+    Returns:
+        σ and its λ. The λ printed in the DaRRM paper beside σ = 21.46, 34.31, is not its minimiser: there the
+        formula gives σ = 37.7.
+
+    Guarantees:
+        ``gnmax_epsilon(sigma, delta, ...) <= epsilon``.
+
+    Raises:
+        InvalidInput: an argument out of range, or a grid that is empty because λ_min ≥ 500.
+
+    Source: DaRRM paper, Figure 10 and Table 4. With u = λ − 1 and c = ln(1/δ), minimising
+    (u² + u)/(εu − c) gives εu² − 2cu − c = 0.
+
+    >>> noise = gnmax_sigma(0.2676, 0.0003, search="grid")
+    >>> round(noise.sigma, 2), round(noise.order, 1)
+    (21.46, 62.3)
+    """
+    epsilon, c = checked_epsilon(epsilon), log_one_over(delta)
+    Q = whole_number(queries, "queries", "a number of releases, at least 1")
+    r = whole_number(affected, "affected", "a number of votes, at least 1")
+
+    def variance(order: float) -> float:
+        left = epsilon - c / (order - 1)
+        return Q * r * r * order / left if left > 0 else math.inf
+
+    if search == "continuous":
+        best = 1 + (c + math.sqrt(c * c + epsilon * c)) / epsilon
+    elif search == "grid":
+        least = 1 + c / epsilon
+        steps = math.floor((GRID_END - least) / GRID_STEP)
+        if steps < 1:
+            raise InvalidInput(
+                "epsilon",
+                epsilon,
+                f"large enough that 1 + ln(1/delta)/epsilon = {least:g} is below 500",
+                "Use 'continuous'.",
+            )
+        best = min((least + GRID_STEP * i for i in range(1, steps + 1)), key=variance)
+    else:
+        raise InvalidInput("search", search, "'continuous' or 'grid'")
+    return GnmaxNoise(math.sqrt(variance(best)) * GUARD, best)
+
+
+def gnmax_epsilon(sigma: float, delta: float, *, queries: int = 1, affected: int = 1) -> float:
+    """Return ε at δ of Q releases by RDP, least over all orders λ > 1, rounded up.
+
+    Args:
+        sigma: σ > 0 [votes].
+        delta: [probability], in (0, 1).
+        queries: Q ≥ 0 releases, adaptive or not.
+        affected: votes r that one record can move, ≥ 1.
+
+    Source: ρ + 2√(ρ·ln(1/δ)) with ρ = Q·r²/σ², the minimum of λρ + ln(1/δ)/(λ−1) (Bun, Steinke 2016).
+
+    >>> round(gnmax_epsilon(21.46, 0.0003), 4)
+    0.2676
+    """
+    Q = whole_number(queries, "queries", "a number of releases, at least 0", least=0)
+    r = whole_number(affected, "affected", "a number of votes, at least 1")
+    return gaussian_rdp_epsilon(sigma, Q, delta, math.sqrt(2) * r)
+
+
+def gnmax_wins(K: int, ones: int, sigma: float, kind: Kind = "continuous") -> float:
+    """Return the probability that GNMax releases 1 when ``ones`` of K voters say 1, two classes.
+
+    Args:
+        K: voters, ≥ 1.
+        ones: votes for 1, in 0..K.
+        sigma: σ > 0 [votes].
+        kind: ``continuous`` as the papers: Φ((2·ones − K)/(√2σ)); ``discrete`` as drawn here.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> round(gnmax_wins(11, 11, 21.46), 3)
+    0.641
+    """
+    K = whole_number(K, "K", "a number of voters, at least 1")
+    ones = whole_number(ones, "ones", f"a number of votes in 0..{K}", least=0)
+    if ones > K:
+        raise InvalidInput("ones", ones, f"a number of votes in 0..{K}")
+    return GaussianNoise.of_sigma(sigma).wins(2 * ones - K, kind)
+
+
+@dataclass(frozen=True)
+class GnmaxPlan:
+    """Release ``n_labels`` labels by GNMax: everything fixed before the data are looked at.
+
+    Args:
+        n_labels: labels to release, ≥ 0.
+        sigma: σ > 0 [votes].
+        n_chunks: teachers per partition, ≥ 1.
+        n_partitions: partitions, ≥ 1: votes that one record can move.
+        n_classes: ≥ 2.
+        delta: δ of all labels together [probability], in (0, 1).
+        accountant: ``rdp`` of noisy counts, the papers'; ``pld`` of noisy counts (`gnmax_pld`). ``best`` is the least of
+            the tight RDP of noisy counts and, for two classes, of ``two_class``: the exact account of one released bit,
+            composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes, seconds for a
+            thousand labels.
+        adjacency: as the partition's.
+
+    Raises:
+        InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
+
+    >>> GnmaxPlan(1, 21.46, n_chunks=11, delta=3e-4).guarantee.epsilon < 0.1
+    True
+    """
+
+    n_labels: int
+    sigma: float
+    n_chunks: int
+    n_partitions: int = 1
+    n_classes: int = 2
+    delta: float = 1e-5
+    accountant: Accountant = "best"
+    adjacency: Literal["replace", "add_remove"] = "replace"
+
+    def __post_init__(self) -> None:
+        whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
+        check_teachers(self)
+        object.__setattr__(self, "sigma", float(positive_fraction(self.sigma, "sigma")))
+        log_one_over(self.delta)
+        if self.accountant not in ("best", "rdp", "pld", "two_class", "bits"):
+            raise InvalidInput("accountant", self.accountant, "'best', 'rdp', 'pld', 'two_class' or 'bits'")
+        if self.accountant in ("two_class", "bits") and self.n_classes != 2:
+            raise InvalidInput("accountant", self.accountant, "'best', 'rdp' or 'pld' unless n_classes = 2")
+
+    @property
+    def noise(self) -> GaussianNoise:
+        """The discrete Gaussian on each count."""
+        return GaussianNoise.of_sigma(self.sigma)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(ε, δ) of all labels together, ε rounded up."""
+        epsilon, basis = _label_cost(self)(self.n_labels)
+        return Guarantee(epsilon, self.delta, self.adjacency, basis)
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Privacy,
+        *,
+        n_chunks: int,
+        n_partitions: int = 1,
+        n_classes: int = 2,
+        n_labels: int | None = None,
+        sigma: float | None = None,
+        accountant: Accountant = "best",
+        adjacency: Literal["replace", "add_remove"] = "replace",
+    ) -> GnmaxPlan:
+        """Return the plan that makes the most of a target (ε, δ).
+
+        Args:
+            target: total (ε, δ) of all labels, ε > 0 and finite, δ > 0.
+            n_chunks: teachers per partition, ≥ 1.
+            n_partitions: ≥ 1.
+            n_classes: ≥ 2.
+            n_labels: a number of labels ≥ 1, to get the least σ; or
+            sigma: σ > 0 [votes], to get the most labels.
+            accountant: as above.
+            adjacency: as above.
+
+        Guarantees:
+            ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
+
+        Raises:
+            InvalidInput: not exactly one of ``n_labels`` and ``sigma``, or a number out of range.
+
+        >>> GnmaxPlan.for_target(Privacy(0.2676, 0.0003), n_chunks=11, n_labels=1, accountant="rdp").sigma < 21.47
+        True
+        """
+        epsilon = checked_epsilon(target.epsilon)
+        if (n_labels is None) == (sigma is None):
+            raise InvalidInput("sigma", sigma, "exactly one of sigma and n_labels", "Each decides the other.")
+
+        def plan(T: int, sigma: float) -> GnmaxPlan:
+            return cls(T, sigma, n_chunks, n_partitions, n_classes, target.delta, accountant, adjacency)
+
+        if n_labels is None:
+            assert sigma is not None  # noqa: S101 - for the type checker; checked above
+            cost = _label_cost(plan(0, sigma))
+            return plan(most_labels(lambda T: cost(T)[0] <= epsilon), sigma)
+        whole_number(n_labels, "n_labels", "a number of labels, at least 1")
+        enough = gnmax_sigma(epsilon, target.delta, queries=n_labels, affected=n_partitions).sigma
+        if accountant == "rdp" or (accountant == "best" and n_classes != 2):
+            return plan(n_labels, enough)
+        return plan(n_labels, least_noise(lambda sigma: plan(n_labels, sigma).guarantee.epsilon <= epsilon, enough))
+
+
+def _label_cost(plan: GnmaxPlan) -> Callable[[int], tuple[float, str]]:
+    """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
+    teachers = plan.n_chunks * plan.n_partitions
+    bit = None
+    if (
+        plan.accountant in ("best", "two_class", "bits")
+        and plan.n_classes == 2
+        and plan.noise.loses(teachers) >= MIN_PROBABILITY
+    ):
+        vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
+        bit = vote.costs(plan.delta, TWO_CLASS_ORDERS, exact=plan.accountant == "bits")
+
+    def cost(T: int) -> tuple[float, str]:
+        options = bit(T) if bit else []
+        if plan.accountant == "best" and T > 0:
+            divergences = T * gaussian_rdp(plan.sigma, ORDERS, math.sqrt(2) * plan.n_partitions) * GUARD
+            options.append((rdp_epsilon(divergences, plan.delta)[0], "GNMax, RDP of noisy counts, tight conversion"))
+        if plan.accountant == "pld":
+            counts = gnmax_pld_epsilon(
+                plan.sigma, plan.delta, queries=T, affected=plan.n_partitions, n_classes=plan.n_classes
+            )
+            options.append((counts, "GNMax, PLD of noisy counts"))
+        elif plan.accountant in ("best", "rdp") or not options:
+            counts = gnmax_epsilon(plan.sigma, plan.delta, queries=T, affected=plan.n_partitions)
+            options.append((counts, "GNMax, RDP of noisy counts"))
+        return min(options)
+
+    return cost

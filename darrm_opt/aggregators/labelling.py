@@ -1,0 +1,126 @@
+"""Aggregation in one piece: split, train teachers, vote, add noise, release labels.
+
+The number of labels is part of the plan and so fixed before the data are looked at; nothing that is
+released besides the labels depends on the data. Votes, counts and per-record losses stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.aggregators.guarantee import Guarantee
+from darrm_opt.aggregators.noisy_votes import VoteNoise, noisy_argmax
+from darrm_opt.aggregators.per_instance import checked_votes
+from darrm_opt.aggregators.teacher_layout import Partition, TeacherLayout
+from darrm_opt.aggregators.teachers import Estimator, collect_votes, train_teachers
+from darrm_opt.errors import InvalidInput
+from darrm_opt.randomness.samplers import Bits, SystemBits
+
+
+class VotePlan(TeacherLayout, Protocol):
+    """What a release needs to know in advance: `LaplacePlan` (SAA, DPBag-) or `GnmaxPlan`."""
+
+    @property
+    def n_labels(self) -> int:
+        """Labels to release, fixed in advance."""
+
+    @property
+    def noise(self) -> VoteNoise:
+        """Noise on each count."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Privacy of all labels together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Released labels and the privacy that they cost.
+
+    Attributes:
+        labels: class numbers, shape (n_labels,), for the first points of the pool.
+        guarantee: (ε, δ) of all of them together.
+    """
+
+    labels: NDArray[np.int64]
+    guarantee: Guarantee
+
+
+def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, bits: Bits | None = None) -> Labels:
+    """Release noisy majority labels of the first ``plan.n_labels`` queries.
+
+    Args:
+        votes: shape (n_partitions, n_chunks, n_queries), from `collect_votes`; n_queries ≥ plan.n_labels.
+        partition: who taught whom; must match the plan.
+        plan: noise, number of labels and cost.
+        bits: source of chance; None for the operating system.
+
+    Guarantees:
+        ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and its
+        order do not depend on the private data.
+
+    Raises:
+        InvalidInput: votes, partition and plan that disagree, or too few queries.
+    """
+    votes = checked_votes(votes, partition, plan.n_classes)
+    partition.check_plan(plan)
+    if votes.shape[2] < plan.n_labels:
+        raise InvalidInput(
+            "votes", votes.shape, f"at least plan.n_labels = {plan.n_labels} queries", "Plan fewer labels: n_labels=…."
+        )
+    bits = bits or SystemBits()
+    noise = plan.noise
+    counts = vote_counts(votes[:, :, : plan.n_labels], plan.n_classes)
+    labels = np.array([noisy_argmax(count, noise, bits) for count in counts], dtype=np.int64)
+    return Labels(labels, plan.guarantee)
+
+
+def label_with_teachers(
+    estimator: Estimator | Callable[[], Estimator],
+    X: Any,
+    y: Any,
+    pool: Any,
+    partition: Partition,
+    plan: VotePlan,
+    *,
+    classes: Sequence[Any] = (0, 1),
+    bits: Bits | None = None,
+) -> Labels:
+    """Train a teacher per chunk of private data and release their noisy majority labels of a public pool.
+
+    Args:
+        estimator: an untrained estimator with fit and predict, or a function that makes one.
+        X: private records, first axis n_records.
+        y: private labels, each one of ``classes``.
+        pool: public points, first axis at least plan.n_labels.
+        partition: who teaches whom.
+        plan: noise, number of labels and cost.
+        classes: all classes, a public list of plan.n_classes.
+        bits: source of chance; None for the operating system.
+
+    Raises:
+        InvalidInput: arguments that disagree or are out of range.
+
+    Source: Jordon, Yoon, van der Schaar, Algorithm 1 with the number of labels fixed in advance.
+    """
+    if len(classes) != plan.n_classes:
+        raise InvalidInput("classes", classes, f"plan.n_classes = {plan.n_classes} classes")
+    points = np.asarray(pool)[: plan.n_labels]
+    if len(points) < plan.n_labels:
+        raise InvalidInput(
+            "pool", np.shape(pool), f"at least plan.n_labels = {plan.n_labels} points", "Plan fewer labels."
+        )
+    if not len(points):
+        return Labels(np.empty(0, dtype=np.int64), plan.guarantee)
+    teachers = train_teachers(estimator, X, y, partition, classes=classes)
+    return label_pool(collect_votes(teachers, points, classes=classes), partition, plan, bits=bits)
+
+
+def vote_counts(votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Return the votes per query and class, shape (n_queries, n_classes); each row sums to the number of teachers."""
+    return np.stack([(votes == c).sum(axis=(0, 1)) for c in range(n_classes)], axis=1)

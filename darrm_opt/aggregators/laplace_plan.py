@@ -1,0 +1,206 @@
+"""How many labels, at what noise, at what cost: all of it fixed before the data are looked at.
+
+A plan depends on public numbers only, so it, and the number of labels, may be published. It never
+overspends. `LaplacePlan` is SAA (one partition) and DPBag- (several); DPBag proper is the same
+release with a per-record account beside it (`personal`), which is for the data's owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from darrm_opt.aggregators.guarantee import Guarantee
+from darrm_opt.aggregators.moments_accountant import (
+    ORDERS,
+    checked_epsilon,
+    checked_lam,
+    epsilon_floor,
+    moments_epsilon,
+    pure_composition,
+    pure_epsilon,
+)
+from darrm_opt.aggregators.noisy_votes import LaplaceNoise, positive_fraction
+from darrm_opt.aggregators.teacher_layout import check_teachers
+from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, TwoClassVote
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number, whole_number
+
+Accountant = Literal["best", "moments", "two_class", "bits"]
+
+MAX_LABELS = 10**9
+"""Search limit for a number of labels."""
+
+PRECISION = 1e-6
+"""Relative precision to which a plan finds its noise, from the private side."""
+
+
+@dataclass(frozen=True)
+class LaplacePlan:
+    """Release ``n_labels`` labels, each the winner of a vote with Laplace noise of scale n_partitions/λ.
+
+    Args:
+        n_labels: labels to release, ≥ 0, fixed in advance.
+        lam: λ > 0 [1/votes]; the source's default is 2/n_chunks.
+        n_chunks: teachers per partition, ≥ 1.
+        n_partitions: partitions, ≥ 1: votes that one record can move.
+        n_classes: ≥ 2.
+        delta: δ of all labels together [probability], in [0, 1); 0 for pure privacy.
+        accountant: ``moments`` is the papers', or 2λ per query where that is less. ``best`` is the least of these, of the
+            optimal composition of 2λ-private queries and, for two classes, of ``two_class``: the exact account of one
+            released bit, composed by its moments. ``bits`` composes the bits exactly: the tightest for two classes,
+            seconds for a thousand labels.
+        adjacency: the neighbours for which one record moves at most ``n_partitions`` votes; decided by the
+            partition (`slot_partition` replace, `hashed_partition` add_remove).
+
+    Raises:
+        InvalidInput: a number out of range, or ``two_class`` or ``bits`` with more classes.
+
+    Source: Jordon, Yoon, van der Schaar, "Differentially private bagging": SAA and DPBag-.
+
+    >>> plan = LaplacePlan(263, 2 / 250, n_chunks=250, delta=1e-3, accountant="moments")
+    >>> plan.guarantee.epsilon <= 1
+    True
+    """
+
+    n_labels: int
+    lam: float
+    n_chunks: int
+    n_partitions: int = 1
+    n_classes: int = 2
+    delta: float = 0.0
+    accountant: Accountant = "best"
+    adjacency: Literal["replace", "add_remove"] = "replace"
+
+    def __post_init__(self) -> None:
+        whole_number(self.n_labels, "n_labels", "a number of labels, at least 0", least=0)
+        check_teachers(self)
+        object.__setattr__(self, "lam", checked_lam(self.lam))
+        delta = real_number(self.delta, "delta", "a probability in [0, 1)")
+        if not 0 <= delta < 1:
+            raise InvalidInput("delta", self.delta, "a probability in [0, 1)")
+        if self.accountant not in ("best", "moments", "two_class", "bits"):
+            raise InvalidInput("accountant", self.accountant, "'best', 'moments', 'two_class' or 'bits'")
+        if self.accountant in ("two_class", "bits") and self.n_classes != 2:
+            raise InvalidInput("accountant", self.accountant, "'best' or 'moments' unless n_classes = 2")
+
+    @property
+    def noise(self) -> LaplaceNoise:
+        """The noise on each count: scale n_partitions/λ [votes], exactly."""
+        return LaplaceNoise(self.n_partitions / positive_fraction(self.lam, "lam"))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(ε, δ) of all labels together, ε rounded up."""
+        epsilon, basis = label_cost(self)(self.n_labels)
+        return Guarantee(epsilon, self.delta, self.adjacency, basis)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the person who asked should reconsider, in sentences; usually empty."""
+        if self.n_labels == 0:
+            floor = f" The moments accountant needs more than {epsilon_floor(self.delta):.4g}." if self.delta else ""
+            return (f"Nothing can be released at this epsilon: use a smaller lam (more noise).{floor}",)
+        return ()
+
+    @classmethod
+    def for_target(
+        cls,
+        target: Privacy,
+        *,
+        n_chunks: int,
+        n_partitions: int = 1,
+        n_classes: int = 2,
+        lam: float | None = None,
+        n_labels: int | None = None,
+        accountant: Accountant = "best",
+        adjacency: Literal["replace", "add_remove"] = "replace",
+    ) -> LaplacePlan:
+        """Return the plan that makes the most of a target (ε, δ).
+
+        Args:
+            target: total (ε, δ) of all labels, ε > 0 and finite.
+            n_chunks: teachers per partition, ≥ 1.
+            n_partitions: ≥ 1.
+            n_classes: ≥ 2.
+            lam: λ, to get the most labels; default 2/n_chunks where ``n_labels`` is not given either.
+            n_labels: a number of labels ≥ 1, to get the largest λ (the least noise).
+            accountant: as above.
+            adjacency: as above.
+
+        Guarantees:
+            ``plan.guarantee.epsilon <= target.epsilon`` and ``plan.guarantee.delta == target.delta``.
+
+        Raises:
+            InvalidInput: both ``lam`` and ``n_labels``, or a number out of range.
+
+        >>> LaplacePlan.for_target(Privacy(1.0, 1e-3), n_chunks=250, accountant="moments").n_labels
+        263
+        """
+        epsilon = checked_epsilon(target.epsilon)
+        if lam is not None and n_labels is not None:
+            raise InvalidInput("n_labels", n_labels, "lam or n_labels, not both", "Each decides the other.")
+
+        def plan(T: int, lam: float) -> LaplacePlan:
+            return cls(T, lam, n_chunks, n_partitions, n_classes, target.delta, accountant, adjacency)
+
+        if n_labels is None:
+            chosen = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
+            cost = label_cost(chosen)
+            return plan(most_labels(lambda T: cost(T)[0] <= epsilon), chosen.lam)
+        whole_number(n_labels, "n_labels", "a number of labels, at least 1")
+        inverse = least_noise(lambda noise: plan(n_labels, 1 / noise).guarantee.epsilon <= epsilon, n_labels / epsilon)
+        return plan(n_labels, 1 / inverse)
+
+
+def label_cost(plan: LaplacePlan) -> Callable[[int], tuple[float, str]]:
+    """Return the function from a number of labels at the plan's noise to (ε, basis), by its accountant."""
+    bit = _bit_costs(plan)
+    compose_pure = pure_composition(pure_epsilon(plan.lam), plan.delta)
+
+    def cost(T: int) -> tuple[float, str]:
+        options = bit(T) if bit else []
+        if plan.accountant in ("best", "moments") or not options:
+            options.append((pure_epsilon(plan.lam, T), "Laplace noise, pure composition"))
+            if plan.delta > 0:
+                options.append((moments_epsilon(T, plan.lam, plan.delta), "SAA/DPBag- moments accountant, m = 1"))
+        if plan.accountant == "best":
+            options.append((compose_pure(T), "Laplace noise, optimal composition"))
+        return min(options)
+
+    return cost
+
+
+def _bit_costs(plan: LaplacePlan) -> Costs | None:
+    """Return the account of one released bit where the accountant wants it and noise leaves it a meaning."""
+    teachers = plan.n_chunks * plan.n_partitions
+    if plan.accountant == "moments" or plan.n_classes != 2 or plan.noise.loses(teachers) < MIN_PROBABILITY:
+        return None
+    vote = TwoClassVote(teachers, plan.noise, plan.n_partitions)
+    return vote.costs(plan.delta, ORDERS, exact=plan.accountant == "bits")
+
+
+def most_labels(affordable: Callable[[int], bool]) -> int:
+    """Return the largest whole number up to `MAX_LABELS` that is affordable; cost grows with the number."""
+    low, high = 0, 1
+    while high <= MAX_LABELS and affordable(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low
+
+
+def least_noise(affordable: Callable[[float], bool], guess: float) -> float:
+    """Return an affordable amount of noise within `PRECISION` of the least; cost falls with noise."""
+    enough = guess
+    while not affordable(enough):
+        enough *= 2
+    short = enough / 2
+    while affordable(short):
+        short, enough = short / 2, short
+    while enough - short > PRECISION * enough:
+        middle = (short + enough) / 2
+        short, enough = (short, middle) if affordable(middle) else (middle, enough)
+    return enough

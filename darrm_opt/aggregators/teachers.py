@@ -1,0 +1,184 @@
+"""Teachers: one model per chunk, trained on that chunk and on nothing else.
+
+Any estimator with scikit-learn's ``fit(X, y)`` and ``predict(X)`` serves; scikit-learn itself is not
+imported. A teacher's randomness depends on its place (partition, chunk) alone, so that changing a
+record changes only the teachers that see it. For the same reason scaling, feature selection and the
+like belong *inside* the estimator (a pipeline), never before the split.
+
+An estimator that raises on some chunk tells its owner about the data there: the error goes to whoever
+trains, so train where the data may be seen.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.aggregators.teacher_layout import Partition
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import whole_number
+
+
+class Estimator(Protocol):
+    """What a teacher must be able to do, as scikit-learn's classifiers."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Train on records X and labels y."""
+
+    def predict(self, X: Any) -> Any:
+        """Return a label for each row of X."""
+
+
+@dataclass(frozen=True)
+class ConstantVote:
+    """The teacher of a chunk with nothing to learn from: empty (votes the first class) or of one class."""
+
+    label: Any
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the one label for each row of X."""
+        return np.full(np.shape(X)[0], self.label)
+
+
+def train_teachers(
+    estimator: Estimator | Callable[[], Estimator],
+    X: Any,
+    y: Any,
+    partition: Partition,
+    *,
+    classes: Sequence[Any] = (0, 1),
+    seed: int = 0,
+) -> list[list[Any]]:
+    """Return the teachers, ``[partition][chunk]``.
+
+    Args:
+        estimator: an untrained estimator, copied for each teacher; or a function that makes one.
+        X: records, first axis n_records.
+        y: labels, each one of ``classes``, shape (n_records,).
+        partition: who teaches whom.
+        classes: all classes, a public list: taken from the data it would tell which classes occur.
+        seed: public; with the teacher's place it sets every parameter ``random_state`` that the estimator
+            has and is None.
+
+    Raises:
+        InvalidInput: shapes that disagree, fewer than two classes, or a label that is not a class.
+    """
+    classes = checked_classes(classes)
+    X, y = np.asarray(X), np.asarray(y)
+    if X.ndim < 1 or X.shape[0] != partition.n_records:
+        raise InvalidInput("X", X.shape, f"one row for each of the partition's {partition.n_records} records")
+    if y.shape != (partition.n_records,):
+        raise InvalidInput("y", y.shape, f"shape ({partition.n_records},)")
+    class_numbers(y, classes, "y")
+    seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
+    return [
+        [_train(estimator, X, y, partition.members(j, i), classes, (seed, j, i)) for i in range(partition.n_chunks)]
+        for j in range(partition.n_partitions)
+    ]
+
+
+def collect_votes(
+    teachers: Sequence[Sequence[Any]], pool: Any, *, classes: Sequence[Any] = (0, 1)
+) -> NDArray[np.int64]:
+    """Return each teacher's vote on each point of a public pool.
+
+    Args:
+        teachers: ``[partition][chunk]``, from `train_teachers`.
+        pool: unlabelled public points, first axis n_queries, in an order that does not depend on the data.
+        classes: as in training.
+
+    Returns:
+        shape (n_partitions, n_chunks, n_queries), positions in ``classes``. Not private: never publish.
+
+    Raises:
+        InvalidInput: a prediction that is not a class.
+    """
+    classes = checked_classes(classes)
+    votes = [[class_numbers(np.asarray(t.predict(pool)), classes, "prediction") for t in row] for row in teachers]
+    return np.array(votes, dtype=np.int64)
+
+
+def train_student(
+    estimator: Estimator | Callable[[], Estimator], pool: Any, labels: Any, *, classes: Sequence[Any] = (0, 1)
+) -> Any:
+    """Return a student trained on released labels; it may be queried and published without limit (post-processing).
+
+    Args:
+        estimator: an untrained estimator, or a function that makes one.
+        pool: the public points, first axis at least as long as ``labels``; the first ones are used.
+        labels: released class numbers, positions in ``classes``, at least one.
+        classes: as in training.
+
+    Raises:
+        InvalidInput: labels that are not one for each of the first points, or classes that are none.
+    """
+    classes = checked_classes(classes)
+    numbers = np.asarray(labels)
+    if numbers.ndim != 1 or not 0 < numbers.size <= np.shape(pool)[0]:
+        raise InvalidInput("labels", numbers.shape, f"between 1 and {np.shape(pool)[0]} labels, one for each point")
+    X, y = np.asarray(pool)[: numbers.size], np.asarray(classes)[numbers]
+    return _train(estimator, X, y, np.arange(numbers.size), classes, (0, 0, 0))
+
+
+def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the classes, at least two and all different.
+
+    Raises:
+        InvalidInput: they are not.
+    """
+    listed = tuple(label.item() if isinstance(label, np.generic) else label for label in classes)
+    if len(listed) < 2 or len(set(listed)) != len(listed):
+        raise InvalidInput("classes", classes, "at least two different classes")
+    return listed
+
+
+def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str) -> NDArray[np.int64]:
+    """Return the position of each label in ``classes``.
+
+    Args:
+        labels: shape (n_records,).
+        classes: all that there may be.
+        argument: what the labels are called in the message.
+
+    Raises:
+        InvalidInput: a label is none of them.
+    """
+    numbers = {label: number for number, label in enumerate(classes)}
+    try:
+        return np.array([numbers[label] for label in labels.tolist()], dtype=np.int64)
+    except KeyError as err:
+        raise InvalidInput(
+            argument, err.args[0], f"one of the classes {classes}", "List every class in classes."
+        ) from err
+
+
+def _train(
+    estimator: Estimator | Callable[[], Estimator],
+    X: NDArray[Any],
+    y: NDArray[Any],
+    members: NDArray[np.int64],
+    classes: tuple[Any, ...],
+    place: tuple[int, int, int],
+) -> Any:
+    if members.size == 0:
+        return ConstantVote(classes[0])
+    own = y[members]
+    if (own == own[0]).all():  # many classifiers refuse a single class
+        return ConstantVote(own[0])
+    made: Any = estimator  # an estimator, or what makes one
+    teacher = copy.deepcopy(made) if hasattr(made, "fit") and not isinstance(made, type) else made()
+    if hasattr(teacher, "get_params"):
+        unset = [
+            name
+            for name, value in teacher.get_params().items()
+            if name.split("__")[-1] == "random_state" and value is None
+        ]
+        state = int(np.random.SeedSequence(place).generate_state(1)[0])
+        teacher.set_params(**dict.fromkeys(unset, state))
+    teacher.fit(X[members], own)
+    return teacher

@@ -1,0 +1,184 @@
+"""Bags: K models, each trained on a subsample of one dataset, and how many of them one record reaches.
+
+This is what a sound account of DPBag rests on. The source's per-record account counts, at the dataset at hand, how the
+teachers that saw a record voted; that is no (ε, δ) guarantee (`personal`). What can be counted without looking at the data
+is how many teachers saw the record, since the draw does not look either: for each of K models alike the chance of being
+reached is
+
+    with replacement              1 − (1 − 1/n)^k     and the number of models reached is Binomial(K, that),
+    without, independent          k/n                 likewise,
+    without, disjoint             one model with chance K·k/n, none otherwise.
+
+`accounting.reach` averages the exact cost over that law. Neighbours may replace a record, where both share the draw; or add
+or remove one, where n is the smaller size: a draw that misses the record is a draw from the others, so both can be drawn
+together such that only models that drew it differ.
+
+A model may see its own subsample and nothing else, and where it is private itself, its (ε, Δ) must hold for a subsample
+that is given: privacy that comes from the draw is counted here, once.
+
+Drawing Bagging's subsamples, exactly as `bagging_guarantee` assumes they are drawn.
+
+The draw *is* the privacy, so it comes from the operating system and is exactly uniform.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.accounting.mixture import AffectedDistribution
+from darrm_opt.bagging.guarantee import Draws, Sampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.exact_rounding import one_minus_power
+from darrm_opt.problem import Problem, whole_number
+from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.rounding import float_above
+
+
+@dataclass(frozen=True)
+class Bags:
+    """How the subsamples of K models are drawn, as for `bagging_guarantee`.
+
+    Args:
+        n: records in the dataset, ≥ 2 (a public lower bound is safe) [records].
+        subsample_size: k ≥ 1 records for each model; n at most without replacement [records].
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+
+    Raises:
+        InvalidInput: an argument outside its range, or ``disjoint`` with replacement.
+
+    >>> round(Bags(1000, 50).chance, 4)
+    0.0488
+    """
+
+    n: int
+    subsample_size: int
+    replacement: bool = True
+    sampling: Sampling = "independent"
+
+    def __post_init__(self) -> None:
+        n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
+        k = whole_number(self.subsample_size, "subsample_size", "a number of records, at least 1")
+        if not isinstance(self.replacement, bool):
+            raise InvalidInput("replacement", self.replacement, "True or False")
+        if self.sampling not in ("independent", "disjoint"):
+            raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
+        if self.replacement and self.sampling == "disjoint":
+            raise InvalidInput("sampling", self.sampling, "'independent' with replacement", "Draw without replacement.")
+        if not self.replacement and k > n:
+            raise InvalidInput("subsample_size", k, f"at most n = {n} without replacement")
+
+    @property
+    def chance(self) -> float:
+        """The probability that a given record is in a given subsample, rounded up."""
+        return float_above(self._chance)
+
+    def reach(self, K: int) -> AffectedDistribution:
+        """Return how many of K models one record reaches.
+
+        Raises:
+            InvalidInput: K disjoint subsamples need more than n records.
+        """
+        K = whole_number(K, "K", "a whole number of voters, at least 1")
+        if self.sampling == "independent":
+            return AffectedDistribution.binomial(K, self._chance)
+        drawn = K * self.subsample_size
+        if drawn > self.n:
+            raise InvalidInput(
+                "subsample_size",
+                self.subsample_size,
+                f"at most n / K = {self.n // K} for {K} disjoint subsamples",
+            )
+        one = Fraction(drawn, self.n)
+        return AffectedDistribution((float_above(1 - one), float_above(one), *[0.0] * (K - 1)))
+
+    @property
+    def _chance(self) -> Fraction:
+        if self.replacement:
+            return one_minus_power(Fraction(self.n - 1, self.n), self.subsample_size)
+        return Fraction(self.subsample_size, self.n)
+
+
+def checked_bags(
+    problem: Problem, n: int | None, subsample_size: int | None, sampling: Sampling, *, replacement: bool
+) -> Bags | None:
+    """Return how the voters' subsamples are drawn, None where nothing is said of it.
+
+    Raises:
+        InvalidInput: half of it is said, or ``affected`` is too: the draw decides that.
+    """
+    if n is None and subsample_size is None:
+        for name, value, usual in (("replacement", replacement, True), ("sampling", sampling, "independent")):
+            if value != usual:
+                raise InvalidInput(name, value, f"{usual!r} without n and subsample_size", "Say what is drawn.")
+        return None
+    if n is None:
+        raise InvalidInput("n", None, "the number of records, with subsample_size")
+    if subsample_size is None:
+        raise InvalidInput("subsample_size", None, "the number of records drawn for one model, with n")
+    if problem.affected != problem.K:
+        raise InvalidInput(
+            "affected",
+            problem.affected,
+            f"None or all K = {problem.K} with n and subsample_size",
+            "The draw decides how many voters a record reaches.",
+        )
+    return Bags(n, subsample_size, replacement, sampling)
+
+
+def draw_subsamples(
+    n: int,
+    subsample_size: int,
+    n_models: int,
+    *,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
+    bits: Bits | None = None,
+) -> list[NDArray[np.int64]]:
+    """Return the record numbers of each model's subsample.
+
+    Args:
+        n: records in the dataset, ≥ 2.
+        subsample_size: records per model, ≥ 1.
+        n_models: models, ≥ 1.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, each subsample afresh, or all of them at once and disjoint.
+        bits: source of chance; None for the operating system. The indices must stay secret: who knows
+            them knows which models saw a record.
+
+    Returns:
+        ``n_models`` arrays of shape (subsample_size,), record numbers in 0..n−1.
+
+    Guarantees:
+        Every sequence (with replacement) or ordered subset (without) is equally likely.
+
+    Raises:
+        InvalidInput: as `bagging_guarantee`.
+
+    >>> [len(chosen) for chosen in draw_subsamples(100, 10, 3)]
+    [10, 10, 10]
+    """
+    draws = Draws(n, subsample_size, n_models, replacement, sampling)
+    n, k, N = draws.n, draws.subsample_size, draws.n_models
+    bits = bits or SystemBits()
+    if replacement:
+        return [np.array([bits.below(n) for _ in range(k)], dtype=np.int64) for _ in range(N)]
+    if sampling == "independent":
+        return [np.array(_first_of_shuffle(n, k, bits), dtype=np.int64) for _ in range(N)]
+    together = _first_of_shuffle(n, N * k, bits)
+    return [np.array(together[i * k : (i + 1) * k], dtype=np.int64) for i in range(N)]
+
+
+def _first_of_shuffle(n: int, k: int, bits: Bits) -> list[int]:
+    """Return k different numbers below n in uniformly random order: k steps of a shuffle of which only the moved entries are kept."""
+    moved: dict[int, int] = {}
+    chosen = []
+    for place in range(k):
+        other = place + bits.below(n - place)
+        chosen.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return chosen

@@ -1,0 +1,279 @@
+"""Bagging as a source of (ε, Δ): the privacy that comes from a record probably not being drawn.
+
+Draw N subsamples of k records from a dataset of n, train one model on each with any base learner,
+add no noise. Models and votes are post-processing of the draw, **as long as a learner sees its own
+subsample and nothing else** (no tuning, scaling or early stopping on the whole dataset).
+
+With M = N·k draws in all, the draws from neighbouring datasets are the same where they avoid the
+differing record, so they differ in total variation by exactly the probability δ of drawing it:
+
+| draws | δ | the papers' ε (form ``paper``) |
+|---|---|---|
+| with replacement | 1 − ((n−1)/n)^M | M·ln((n+1)/n) |
+| without, subsamples independent | 1 − (1 − k/n)^N | N·ln((n+1)/(n+1−k)) |
+| without, subsamples disjoint | M/n | ln((n+1)/(n+1−M)) |
+
+Bagging is therefore (0, δ)-private (form ``zero``), and the exact profile δ(ε) is flat: no ε > 0 buys
+a smaller δ. The papers' ε is true and superfluous. Both hold when a record is added, removed or
+replaced (ours: total variation is symmetric, and the draws that avoid a replaced record coincide).
+δ ≥ 1/n always: the draw may contain a record outright.
+
+Numbers are computed in whole numbers, or in decimals with a margin, and rounded up.
+
+Source: Liu, Jia, Gong, "On the intrinsic differential privacy of bagging", Theorems 2 to 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from darrm_opt.aggregators.guarantee import Guarantee
+from darrm_opt.errors import InvalidInput
+from darrm_opt.exact_rounding import log_above, one_minus_power
+from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import as_written, float_above
+
+Sampling = Literal["independent", "disjoint"]
+Form = Literal["paper", "zero"]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How the subsamples are drawn.
+
+    Args:
+        n: records in the dataset, ≥ 2.
+        subsample_size: k ≥ 1 [records].
+        n_models: N ≥ 1.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+
+    Raises:
+        InvalidInput: an argument outside its range, or n or more draws without replacement.
+    """
+
+    n: int
+    subsample_size: int
+    n_models: int
+    replacement: bool
+    sampling: Sampling
+
+    def __post_init__(self) -> None:
+        n = whole_number(self.n, "n", "a number of records, at least 2", least=2)
+        k = whole_number(self.subsample_size, "subsample_size", "a number of records, at least 1")
+        N = whole_number(self.n_models, "n_models", "a number of models, at least 1")
+        if not isinstance(self.replacement, bool):
+            raise InvalidInput("replacement", self.replacement, "True or False")
+        if self.sampling not in ("independent", "disjoint"):
+            raise InvalidInput("sampling", self.sampling, "'independent' or 'disjoint'")
+        if self.replacement:
+            return
+        at_once, name = (
+            (k, "subsample_size") if self.sampling == "independent" else (N * k, "n_models * subsample_size")
+        )
+        if at_once >= n:
+            why = "delta = 1, which is no privacy" if at_once == n else "no more than n records to draw from"
+            raise InvalidInput(
+                name, at_once, f"at most n - 1 = {n - 1}", f"Without replacement there is {why}: draw less."
+            )
+
+    @property
+    def delta(self) -> Fraction:
+        """The probability that a given record is drawn at all; never below the exact value."""
+        n, k, N = self.n, self.subsample_size, self.n_models
+        if self.replacement:
+            return one_minus_power(Fraction(n - 1, n), N * k)  # Theorem 3
+        if self.sampling == "independent":
+            return one_minus_power(Fraction(n - k, n), N)
+        return Fraction(N * k, n)  # Theorem 4
+
+    @property
+    def paper_epsilon(self) -> Fraction:
+        """The largest log-ratio of the probabilities of a draw that avoids the record; never below the exact value.
+
+        Theorem 4 as printed in the introduction has a factor N in front; its statement and proof do not.
+        """
+        n, k, N = self.n, self.subsample_size, self.n_models
+        if self.replacement:
+            return log_above(Fraction(n + 1, n), N * k)
+        if self.sampling == "independent":
+            return log_above(Fraction(n + 1, n + 1 - k), N)
+        return log_above(Fraction(n + 1, n + 1 - N * k))
+
+    @property
+    def theorem(self) -> str:
+        """Where the papers' (ε, δ) is stated."""
+        if self.replacement:
+            return f"bagging, Theorem {2 if self.n_models == 1 else 3}"
+        return (
+            "bagging, Theorem 4" if self.sampling == "disjoint" or self.n_models == 1 else "bagging, N-fold Theorem 4"
+        )
+
+
+def bagging_guarantee(
+    n: int,
+    subsample_size: int,
+    n_models: int = 1,
+    *,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
+    form: Form = "paper",
+) -> Guarantee:
+    """Return the privacy of releasing all ``n_models`` models.
+
+    Args:
+        n: records in the dataset at hand, ≥ 2 (a public lower bound of it is safe) [records].
+        subsample_size: records drawn for one model, k ≥ 1 [records].
+        n_models: models, N ≥ 1.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, whether each subsample is drawn afresh (``independent``; use it
+            for voters, which DaRRM assumes independent) or all of them at once (``disjoint``).
+        form: ``paper`` for the published (ε, δ); ``zero`` for (0, δ), which is stronger.
+
+    Returns:
+        (ε, δ), each the smallest double not below the exact value.
+
+    Guarantees:
+        Holds for adding, removing and replacing one record.
+
+    Raises:
+        InvalidInput: an argument outside its range, more draws without replacement than n − 1, or a δ
+            that rounds to 1.
+
+    Source: Liu, Jia, Gong, Theorems 2, 3 and 4; ``independent`` and ``zero`` are ours.
+
+    >>> bagging_guarantee(60_000, 300).delta
+    0.004987562266630783
+    """
+    draws = Draws(n, subsample_size, n_models, replacement, sampling)
+    if form not in ("paper", "zero"):
+        raise InvalidInput("form", form, "'paper' or 'zero'")
+    delta = float_above(draws.delta)
+    if delta >= 1:
+        raise InvalidInput(
+            "subsample_size", subsample_size, "fewer draws: delta rounds to 1", "Almost surely every record is drawn."
+        )
+    if form == "zero":
+        return Guarantee(0.0, delta, "both", "bagging, total variation of the draw")
+    return Guarantee(float_above(draws.paper_epsilon), delta, "both", draws.theorem)
+
+
+def bagging_member(n: int, subsample_size: int, *, replacement: bool = True, form: Form = "zero") -> Guarantee:
+    """Return the privacy of one model, ready to be ``Problem.voter``.
+
+    Models whose subsamples are drawn independently are independent voters, each with this (ε, Δ).
+
+    Args:
+        n: records in the dataset, ≥ 2.
+        subsample_size: records drawn for one model, ≥ 1.
+        replacement: whether a record can be drawn twice.
+        form: ``zero`` for (0, Δ), ``paper`` for the published (ε, Δ).
+
+    Source: Liu, Jia, Gong, Theorems 2 and 4 with N = 1; ``zero`` is ours.
+
+    >>> bagging_member(60_000, 300, replacement=False)
+    Guarantee(epsilon=0.0, delta=0.005, adjacency='both', basis='bagging, total variation of the draw')
+    """
+    return bagging_guarantee(n, subsample_size, replacement=replacement, form=form)
+
+
+def bagging_majority_delta(K: int, member_delta: float) -> float:
+    """Return δ of the plain majority bit of K independent members, ε = 0.
+
+    A member that avoids the record behaves alike on both datasets, so each member's pair of
+    probabilities is a mixture of four extreme ones and the worst case, multi-affine, is an extreme
+    one: (K−1)/2 members always vote 1, the others only if they drew the record. The bit changes
+    unless all of those missed it.
+
+    Args:
+        K: members, odd, ≥ 1.
+        member_delta: Δ of one member [probability], in [0, 1).
+
+    Returns:
+        1 − (1−Δ)^((K+1)/2), rounded up; attained, and far below the 1 − (1−Δ)^K of all the models.
+
+    Raises:
+        InvalidInput: K even or below 1, or Δ out of range.
+
+    >>> bagging_majority_delta(5, 0.1) < 1 - 0.9**5
+    True
+    """
+    K = whole_number(K, "K", "an odd number of members, at least 1")
+    if K % 2 == 0:
+        raise InvalidInput("K", K, "an odd number of members", "An even number can tie.")
+    Delta = real_number(member_delta, "member_delta", "a probability in [0, 1)")
+    if not 0 <= Delta < 1:
+        raise InvalidInput("member_delta", member_delta, "a probability in [0, 1)")
+    return float_above(one_minus_power(1 - Fraction(Delta), (K + 1) // 2))
+
+
+def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, replacement: bool = True) -> int:
+    """Return the largest number of draws M = N·k that stays within (ε, δ); 0 when not even one does.
+
+    Args:
+        n: records in the dataset, ≥ 2.
+        delta: [probability], in [0, 1); read as the decimal it prints as (0.18 is 18/100).
+        epsilon: bound on the papers' ε [nats], read likewise; None for the form ``zero``.
+        replacement: with replacement, or without and disjoint.
+
+    Guarantees:
+        M draws satisfy the bound and M + 1 do not, decided without floating point.
+
+    Raises:
+        InvalidInput: an argument outside its range.
+
+    >>> bagging_max_draws(50_000, delta=0.18, epsilon=0.2)
+    9922
+    """
+    n = whole_number(n, "n", "a number of records, at least 2", least=2)
+    delta = real_number(delta, "delta", "a probability in [0, 1)")
+    if not 0 <= delta < 1:
+        raise InvalidInput("delta", delta, "a probability in [0, 1)")
+    delta_limit = as_written(delta)
+    epsilon_limit = None
+    if epsilon is not None:
+        epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0")
+        if not 0 <= epsilon < float("inf"):
+            raise InvalidInput("epsilon", epsilon, "a finite number of nats, at least 0")
+        epsilon_limit = as_written(epsilon)
+
+    def within(count: int) -> bool:
+        if not replacement and count > n - 1:
+            return False
+        draws = Draws(n, count, 1, replacement, "disjoint")
+        return draws.delta <= delta_limit and (epsilon_limit is None or draws.paper_epsilon <= epsilon_limit)
+
+    return _largest(within)
+
+
+def bagging_warnings(member: Guarantee, target_delta: float) -> tuple[str, ...]:
+    """Return what someone who votes with bagged models should reconsider, in sentences; often empty.
+
+    Args:
+        member: privacy of one voter, from `bagging_member`.
+        target_delta: δ wanted of the released majority [probability].
+    """
+    if target_delta < member.delta:
+        advice = (
+            f"delta = {target_delta:g} cannot be reached usefully with bagged voters of Delta = {member.delta:g}: Delta is at "
+            "least 1/n, the chance of drawing a given record, and a release of smaller delta is almost all noise. "
+            "Draw fewer records per model, or accept delta of at least m·Delta."
+        )
+        return (advice,)
+    return ()
+
+
+def _largest(within: Callable[[int], bool]) -> int:
+    """Return the largest whole number ≥ 0 that is ``within``, a property that ends somewhere and then never returns."""
+    if not within(1):
+        return 0
+    low, high = 1, 2
+    while within(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if within(middle) else (low, middle)
+    return low

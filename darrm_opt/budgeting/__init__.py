@@ -1,0 +1,17 @@
+"""Design under a total: the best target of one release, a γ for a whole sequence, and how many releases fit."""
+
+from darrm_opt.budgeting.best_target import BestTarget, best_target
+from darrm_opt.budgeting.calibration import epsilon_each, most_queries
+from darrm_opt.budgeting.quota import Quota, most_releases
+from darrm_opt.budgeting.sequence_design import SequenceDesign, design_sequence
+
+__all__ = [
+    "BestTarget",
+    "Quota",
+    "SequenceDesign",
+    "best_target",
+    "design_sequence",
+    "epsilon_each",
+    "most_queries",
+    "most_releases",
+]

@@ -1,0 +1,171 @@
+"""Turning a knob as far as a budget allows: the largest value of a parameter whose cost still fits.
+
+The other way round: what each query may cost, or how many there may be, within a total budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from darrm_opt.accounting.composition.optimal import RESOLUTION, checked_mechanisms, least_possible_delta, optimal_delta
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.privacy_budget import PrivacyBudget
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import down
+
+T = TypeVar("T")
+
+MAX_STEPS = 60
+"""Evaluations of a cost in one search; bisection alone would need fewer for every precision in use."""
+
+MIN_SHARE = 2.0**-40
+"""A knob below this share of where it may stand at most counts as not to be turned at all."""
+
+
+class Calibration(NamedTuple, Generic[T]):
+    """Where a knob stands.
+
+    Attributes:
+        value: of the parameter.
+        cost: there, within the budget.
+        made: what the parameter makes there.
+    """
+
+    value: float
+    cost: float
+    made: T
+
+
+def never() -> bool:
+    """Return False: a search that is not stopped."""
+    return False
+
+
+def calibrate(
+    make: Callable[[float], tuple[T, float]],
+    budget: float,
+    most: float,
+    *,
+    guess: float,
+    precision: float,
+    stop: Callable[[], bool] = never,
+) -> Calibration[T] | None:
+    """Return the largest value found whose cost fits, None where hardly any does.
+
+    Args:
+        make: from a value > 0 to what it makes and what that costs, which may be ``inf``; the cost grows with the value
+            (where it does not, the answer fits and may not be the largest).
+        budget: what the cost must not exceed, > 0.
+        most: largest value that has a meaning.
+        guess: where to begin, in (0, most].
+        precision: the search ends where the cost is within this share of the budget, or the value within it of one that
+            does not fit.
+        stop: asked after each evaluation; where it is true, what fits so far is the answer.
+
+    Guarantees:
+        The value returned was itself evaluated and fits.
+
+    Source: regula falsi between a value that fits and one that does not, by bisection where that is slow.
+
+    >>> found = calibrate(lambda x: (str(x), x * x), 9.0, 10.0, guess=1.0, precision=1e-9)
+    >>> round(found.value, 6), found.cost <= 9.0
+    (3.0, True)
+    """
+    fits: Calibration[T] | None = None
+    over: tuple[float, float] | None = None
+    value = min(guess, most)
+    for count in range(MAX_STEPS):
+        made, cost = make(value)
+        if cost <= budget:
+            fits = Calibration(value, cost, made)
+            if value >= most or cost >= budget * (1 - precision):
+                break
+        else:
+            over = (value, cost)
+        if stop():
+            break
+        if fits is None:
+            if value < MIN_SHARE * most:
+                break
+            value *= min(0.5, max(0.01, 0.9 * budget / cost))
+        elif over is None:
+            value = min(most, value * min(4.0, max(1.1, 1.05 * budget / cost)) if cost > 0 else 4 * value)
+        elif over[0] - fits.value <= precision * over[0]:
+            break
+        else:
+            value = _between(fits, over, budget * (1 - precision / 2), halve=count % 3 == 2)
+    return fits
+
+
+def _between(fits: Calibration[T], over: tuple[float, float], aim: float, *, halve: bool) -> float:
+    """Return where the chord meets ``aim``, kept off the ends; or the middle."""
+    low, high = fits.value, over[0]
+    share = 0.5
+    if not halve and over[1] < math.inf and over[1] > fits.cost:
+        share = min(0.95, max(0.05, (aim - fits.cost) / (over[1] - fits.cost)))
+    return low + share * (high - low)
+
+
+def most_queries(each: Privacy, budget: Privacy) -> int:
+    """Return how many (ε, δ)-DP queries fit in ``budget``, by the best accountant of `PrivacyBudget`.
+
+    Args:
+        each: privacy of one query, ε finite.
+        budget: total (ε, δ), ε finite.
+
+    Returns:
+        The count, at most 10⁹.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> most_queries(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03))
+    100
+    """
+    return PrivacyBudget(budget).affordable(each)
+
+
+def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
+    """Return the largest ε that each of k mechanisms may have so that all of them fit in ``budget``.
+
+    Args:
+        budget: total (ε, δ), ε finite and > 0.
+        delta: failure probability of one mechanism [probability], in [0, 1).
+        k: number of mechanisms, ≥ 1.
+
+    Returns:
+        ε of one mechanism [nats], rounded down.
+
+    Guarantees:
+        `optimal_delta` of the result, k times, at the total ε is within the total δ.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        BelowLeakFloor: k mechanisms with this δ exceed the total δ whatever their ε.
+
+    Source: bisection on the exact optimum, which grows with ε.
+    """
+    total, delta, k = checked_mechanisms(budget.epsilon, delta, k)
+    if k == 0:
+        raise InvalidInput("k", k, "at least one mechanism")
+    if total == 0:
+        raise InvalidInput("budget", budget, "a total epsilon above 0")
+    floor = least_possible_delta(delta, k)
+    if budget.delta < floor:
+        raise DeltaTooSmall(budget.delta, floor, f"each of {k} mechanisms may leak with probability {delta!r}")
+
+    def fits(epsilon: float) -> bool:
+        return optimal_delta(epsilon, delta, k, total) <= budget.delta
+
+    low, high = down(total / k, 2), 2 * total / k  # basic composition always fits
+    while fits(high):
+        low, high = high, 2 * high
+        if high == math.inf:
+            return low
+    while high - low > RESOLUTION * high:
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,300 @@
+"""The linear program with the rows of several privacy constraints at once: γ inside a region of pairs.
+
+Every line (ε, δ) around the region is a privacy constraint, linear in γ; its rows are found by cuts, as for one target. No
+proof is made here: the account of what comes out is the proof.
+
+A γ for a whole sequence of releases: as useful as possible while all of them fit a total budget.
+
+γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and what a pair inside it
+costs when it is released Q times differs a lot from place to place. Here the pairs are kept where each of them alone,
+shown Q times, would cost about the same:
+
+    {(p, q): Q bits of chance p against Q of chance q are (s·E, D)-indistinguishable},
+
+a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has the rows
+of all of them. An adversary who may choose each pair in view of the earlier bits gets more than from one pair alone, most
+where pairs near ½ and far from it cost the same; so some regions tried are narrower far from ½ (a *tilt*), and each is
+turned up, by s, as far as the exact account of its γ allows. That account is the proof; region and program only say
+where to look. At Q = 1 the region without tilt is the line (E, D) itself.
+
+The region of any γ at hand (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and is
+at least as useful, since the seed itself is in there. So what is returned is never worse than a seed that fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from darrm_opt.accounting.bits.lines import LINES, lines_of, region_lines
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.freshness import counted_voters, models_total
+from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
+from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.budgeting.best_target import POINTS, PRECISION, check_total, estimated_cost
+from darrm_opt.budgeting.calibration import Calibration, calibrate, never
+from darrm_opt.design.backends import open_backend
+from darrm_opt.design.cutting_planes import CUT_TOLERANCE, KAPPA
+from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.design.program import Status
+from darrm_opt.design.schedule import binding_family
+from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem, whole_number
+
+FEW_LINES, MAX_VOTERS = 10, 21
+"""Lines where Δ > 0 and there are more voters than that, because every line is searched in every round."""
+
+ROUNDS = 40
+"""Most rounds of cuts in one program; a γ that still breaks a line after them is scaled down."""
+
+CUTS = 30
+"""Most rows that one line adds in a round."""
+
+
+class SequenceProgram:
+    """The linear program with the rows of several privacy constraints, which remembers the multisets that mattered."""
+
+    def __init__(self, problem: Problem, objective: AnyObjective) -> None:
+        self._problem, self._aim = problem, objective.aim(problem.K)
+        self._entries = (problem.K + 1) // 2
+        self.lines = FEW_LINES if problem.voter.delta > 0 and problem.K > MAX_VOTERS else LINES
+        self._known: Counts = binding_family(PrivacyConstraint.of(problem))
+
+    def utility(self, noise: NoiseFunction) -> float:
+        """Return the utility of a γ."""
+        return self._aim.utility(noise.values[self._problem.K // 2 + 1 :])
+
+    def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
+        """Return about what releases cost, by the multisets that mattered; None where that would take long."""
+        return estimated_cost(noise, PrivacyConstraint.of(self._problem), self._known, queries, total_delta)
+
+    def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never) -> NoiseFunction:
+        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
+        problem, aim = self._problem, self._aim
+        constraints = [
+            PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
+        ]
+        backend = open_backend("highs", aim.weights.size)
+        if aim.limits.size:
+            backend.add(aim.rows, aim.limits)
+        weights = (1 - KAPPA) * aim.weights
+        weights[: self._entries] += KAPPA / self._entries
+
+        def add(constraint: PrivacyConstraint, multisets: Counts) -> None:
+            rows = np.pad(constraint.rows(multisets), ((0, 0), (0, weights.size - self._entries)))
+            backend.add(rows, np.full(len(rows), constraint.limit))
+
+        for constraint in constraints:
+            add(constraint, self._known)
+        noise, scale = NoiseFunction(np.zeros(problem.K + 1)), 1.0
+        for _ in range(ROUNDS):
+            outcome = backend.solve(weights, None)
+            if outcome.status is not Status.OPTIMAL:
+                break
+            upper = np.clip(np.nan_to_num(outcome.upper_half[: self._entries], nan=0.0), 0.0, 1.0)
+            noise, scale, broken = NoiseFunction.from_upper_half(upper, problem.K), 1.0, False
+            for constraint in constraints:
+                above = constraint.limit + 100 * CUT_TOLERANCE
+                found = worst_case(noise, constraint, above=above, most=CUTS, settle="never")
+                if found.value > constraint.limit:
+                    scale = min(scale, max(0.0, constraint.limit / found.value))
+                if len(found.cuts):
+                    broken = True
+                    add(constraint, found.cuts)
+                    self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
+            if not broken or stop():
+                break
+        return NoiseFunction(noise.values * scale)
+
+
+TILTS = (0.0, 0.15, 0.3)
+"""Exponents τ: at chances around p the region is as wide as without tilt times (4p(1−p))^τ."""
+
+SCOUT_PRECISION = 1e-2
+"""Share of the budget that may stay unused while tilts are compared."""
+
+REACHED_PRECISION = 5e-3
+"""Share of the budget that may stay unused where the account is an average over many counts."""
+
+MAX_SHARE = 4.0
+"""Largest s: beyond, γ has stopped growing."""
+
+MAX_QUERIES = 5000
+"""Most releases for which the region is computed: its tables grow with them."""
+
+MAX_DELTA = 0.5
+"""Most that one number of reached voters is taken to leak, where chance decides the number: for estimates."""
+
+
+@dataclass(frozen=True)
+class SequenceDesign:
+    """A γ for Q releases.
+
+    Attributes:
+        noise: γ.
+        utility: share of the noiseless utility kept.
+        queries: Q.
+        total: what Q releases cost together: ε as accounted, and the δ that was allowed.
+    """
+
+    noise: NoiseFunction
+    utility: float
+    queries: int
+    total: Privacy
+
+
+def design_sequence(
+    problem: Problem,
+    queries: int,
+    total: Privacy,
+    objective: AnyObjective | str = "rectangular",
+    *,
+    seeds: Sequence[NoiseFunction] = (),
+    reach: AffectedDistribution | None = None,
+    fresh: bool = False,
+    stop: Callable[[], bool] = never,
+) -> SequenceDesign:
+    """Return a γ whose releases fit a total budget, made for the whole sequence.
+
+    Args:
+        problem: its voters count (K, voter, affected); its target does not.
+        queries: Q, 1..`MAX_QUERIES` releases, fixed beforehand, each chosen freely in view of the earlier answers.
+        total: (ε, δ) of all releases together, ε > 0 and finite.
+        objective: what is maximised.
+        seeds: other γ to be at least as good as, where their releases fit.
+        reach: how many voters one record reaches, where chance decides it: then the problem's ``affected`` plays no part and
+            the account is the average over that law. The region is made for the count that weighs most in it.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
+            taken as not private, or γ = 1 is returned where the models together are within the total.
+        stop: asked between the steps of the search; where it is true, the best γ known so far is the answer.
+
+    Guarantees:
+        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
+        that fits, not a proven optimum.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+        TooMuchWork: more than `MAX_QUERIES` releases.
+
+    Source: ours.
+
+    >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
+    >>> found = design_sequence(voters, 20, Privacy(2.0, 1e-3))
+    >>> found.total.epsilon <= 2.0, found.utility > 0.2
+    (True, True)
+    """
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    check_total(total)
+    if queries > MAX_QUERIES:
+        raise TooMuchWork(
+            f"{queries} releases are more than the {MAX_QUERIES} for which a gamma is made for the whole sequence. "
+            "Use largest_allowance()."
+        )
+    aim = as_objective(objective)
+    if reach is None and (models := models_total(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon:
+        plain = NoiseFunction(np.ones(problem.K + 1))
+        utility = SequenceProgram(problem, aim).utility(plain)
+        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta))
+    problem = counted_voters(problem, queries, fresh=fresh)
+    if reach is None:
+        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), stop=stop)
+    else:
+        cost = partial(mixture_epsilon, reach=reach, fresh=fresh)
+        around, worst = _weighing_most(problem, queries, total, reach, seeds, fresh=fresh)
+        search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION, stop)
+    return search.at_least(search.best(), seeds)
+
+
+def _weighing_most(
+    problem: Problem,
+    queries: int,
+    total: Privacy,
+    reach: AffectedDistribution,
+    seeds: Sequence[NoiseFunction],
+    *,
+    fresh: bool,
+) -> tuple[Privacy, Problem]:
+    """Return what the count that weighs most may cost by itself, and the problem of that count: for estimates."""
+    seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
+    heavy = mixture_total(seed, problem, queries, reach, fresh=fresh, total_delta=total.delta).heaviest(total.epsilon)
+    count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
+    return Privacy(total.epsilon, min(MAX_DELTA, total.delta / chance)), with_affected(problem, count)
+
+
+class _Search:
+    """The search for one γ: regions turned up, and what they come to."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        objective: AnyObjective,
+        account: Callable[[NoiseFunction, Problem, int, float], float],
+        around: Privacy | None = None,
+        precision: float = PRECISION,
+        stop: Callable[[], bool] = never,
+    ) -> None:
+        self._stop = stop
+        self._problem, self._queries, self._total, self._account = problem, queries, total, account
+        self._precision = precision
+        self._around = around or total  # what regions are made for; the account alone decides what fits
+        self._program = SequenceProgram(problem, objective)
+
+    def best(self) -> SequenceDesign:
+        """Return the most useful γ of all regions tried, or γ = 0."""
+        found: list[tuple[float, float, float]] = []  # utility, tilt, share
+        for tilt in TILTS if self._queries > 1 else (0.0,):
+            if self._stop():
+                break
+            end = self._turned(tilt, found[-1][2] if found else 1.0, scouting=True)
+            if end is not None:
+                found.append((self._program.utility(end.made), tilt, end.value))
+        if found and not self._stop():
+            _, tilt, share = max(found)
+            end = self._turned(tilt, share, scouting=False)
+            if end is not None:
+                return self._designed(end.made)
+        return self._designed(NoiseFunction(np.zeros(self._problem.K + 1)))
+
+    def at_least(self, best: SequenceDesign, seeds: Sequence[NoiseFunction]) -> SequenceDesign:
+        """Return ``best``, or what is more useful: a seed that fits, or the best γ inside its region."""
+        useful = self._program.utility
+        for seed in sorted(seeds, key=useful, reverse=True):
+            if useful(seed) <= best.utility:
+                break
+            tried = [seed]
+            if not self._stop():
+                tried.insert(0, self._program.best_within(lines_of(seed, self._problem), self._stop))
+            fitting = [each for each in map(self._designed, tried) if each.total.epsilon <= self._total.epsilon]
+            best = max([best, *fitting], key=lambda each: each.utility)
+        return best
+
+    def _turned(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
+        """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
+        Q, around, program = self._queries, self._around, self._program
+
+        def made(share: float) -> tuple[NoiseFunction, float]:
+            noise = program.best_within(
+                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt), self._stop
+            )
+            cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
+            return noise, self._designed(noise).total.epsilon if cost is None else cost
+
+        precision = SCOUT_PRECISION if scouting else self._precision
+        return calibrate(made, around.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
+
+    def _designed(self, noise: NoiseFunction) -> SequenceDesign:
+        try:
+            cost = self._account(noise, self._problem, self._queries, self._total.delta)
+        except DeltaTooSmall:
+            cost = math.inf
+        return SequenceDesign(noise, self._program.utility(noise), self._queries, Privacy(cost, self._total.delta))

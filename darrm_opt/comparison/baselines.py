@@ -1,0 +1,106 @@
+"""What γ_opt is compared with: every baseline that has a meaning for a problem, at the same privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+
+import numpy as np
+
+from darrm_opt.baselines import (
+    double_subsampling,
+    plain_majority,
+    plain_majority_sharp,
+    randomized_response,
+    subsampling,
+)
+from darrm_opt.design.certificate import certify
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Problem
+
+ROUNDING = 1e-9
+"""Share of a baseline that its proof may take: those that are private with nothing to spare, as γ_Sub is, lose 1e-12 to
+rounding and to the canonical numbers of the problem; one that is not private loses far more."""
+
+
+def _sampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> NoiseFunction | None:
+    voters = 0 if problem.m is None else math.floor(problem.m)
+    return make(problem.K, min(voters, problem.K)) if voters else None
+
+
+def _randomized_response(problem: Problem) -> NoiseFunction:
+    price = plain_majority_sharp if problem.voter.delta == 0 else plain_majority
+    majority = price(problem.K, problem.voter, problem.affected)
+    return randomized_response(problem.K, problem.target, majority)
+
+
+def _gnmax(problem: Problem) -> NoiseFunction | None:
+    """Return the γ of GNMax with the least noise that moments prove for the target."""
+    if not (problem.target.epsilon > 0 and problem.target.delta > 0):
+        return None
+    from darrm_opt.aggregators.gnmax import gnmax_sigma
+    from darrm_opt.aggregators.noisy_votes import GaussianNoise, noise_function
+
+    chosen = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
+    return noise_function(problem.K, GaussianNoise.of_sigma(chosen.sigma))
+
+
+BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
+    "double_subsampling": lambda problem: _sampled(double_subsampling, problem),
+    "subsampling": lambda problem: _sampled(subsampling, problem),
+    "randomized_response": _randomized_response,
+}
+"""By the name of its function in `darrm_opt.baselines`; None where the problem gives it no meaning."""
+
+FURTHER: dict[str, Callable[[Problem], NoiseFunction | None]] = {
+    "gnmax": _gnmax,
+    "majority": lambda problem: NoiseFunction.from_upper_half(np.ones((problem.K + 1) // 2), problem.K),
+}
+"""Shown where they are asked for: noisy counts, which promise more than the bit that is released, and no noise at all."""
+
+
+def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
+    """Return the baselines of a problem by name, each proved private for that very problem.
+
+    Args:
+        problem: what they must be private for.
+        names: which, of `BASELINES` and `FURTHER`; None for all of `BASELINES`.
+
+    One that the problem gives no meaning (subsampling without a whole m ≥ 1 to sample) or that is not private there
+    (a δ below its own) is left out: a comparison is between things of equal privacy.
+
+    >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+    >>> sorted(private_baselines(problem))
+    ['double_subsampling', 'randomized_response', 'subsampling']
+    """
+    makers = BASELINES if names is None else {name: (BASELINES | FURTHER)[name] for name in dict.fromkeys(names)}
+    made = {name: make(problem) for name, make in makers.items()}
+    proved = {name: proved_whole(problem, noise) for name, noise in made.items() if noise is not None}
+    return {name: noise for name, noise in proved.items() if noise is not None}
+
+
+def left_out(problem: Problem, names: Sequence[str], shown: Container[str]) -> dict[str, str]:
+    """Return why each of the baselines ``names`` that is not ``shown`` is not.
+
+    >>> problem = Problem.from_allowance(K=11, m=0.5, epsilon=0.1)
+    >>> names = ["subsampling", "gnmax", "majority"]
+    >>> left_out(problem, names, private_baselines(problem, names))["majority"]
+    'It is not private for this problem.'
+    """
+    makers = BASELINES | FURTHER
+    missing = [name for name in dict.fromkeys(names) if name not in shown]
+    return {name: _NO_MEANING[name] if makers[name](problem) is None else _NOT_PRIVATE for name in missing}
+
+
+_NOT_PRIVATE = "It is not private for this problem."
+
+_NO_MEANING = dict.fromkeys(BASELINES, "It samples at least one voter, so it asks for m of at least 1.") | {
+    "gnmax": "Its noise is Gaussian, which asks for a target ε and a δ above 0.",
+    "majority": "",
+}
+
+
+def proved_whole(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
+    """Return a γ as it is proved private for a problem, if that costs no more than `ROUNDING` of it; else None."""
+    proved, _ = certify(problem, noise)
+    return proved if np.all(proved.values >= noise.values * (1 - ROUNDING)) else None

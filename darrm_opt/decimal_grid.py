@@ -1,0 +1,74 @@
+"""The decimal grid on which a problem's numbers lie: 3·0.1 and 0.3 are one number.
+
+A value within floating noise of a grid point *is* that point; any other moves to its neighbour on the side that is asked for.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Literal
+
+GRID_DIGITS = 12
+"""Significant decimal digits of a canonical number."""
+
+EPSILON_NOISE = 2.0**-44
+"""Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
+
+DELTA_GRID = Decimal("1e-13")
+"""Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, carries about m·1e-16 of absolute noise,
+so the digits below 1e-13 mean nothing."""
+
+DELTA_GRID_FROM = 1e-9
+"""Below this a δ is taken at its word, to 12 significant digits."""
+
+DELTA_NOISE = 4.5e-14
+"""Absolute distance to `DELTA_GRID` that counts as floating noise."""
+
+MAX_DELTA = 1.0 - 2.0**-53
+"""The largest double below 1."""
+
+Toward = Literal["ROUND_CEILING", "ROUND_FLOOR"]
+
+UP: Toward = ROUND_CEILING
+DOWN: Toward = ROUND_FLOOR
+
+
+def grid_point(value: float, toward: Toward) -> float:
+    """Return the grid point of ``GRID_DIGITS`` significant digits that ``value`` stands for."""
+    if value == 0:
+        return 0.0
+    exact = Decimal(value)
+    return _to_grid(
+        exact, Decimal(1).scaleb(exact.adjusted() - GRID_DIGITS + 1), abs(exact) * Decimal(EPSILON_NOISE), toward
+    )
+
+
+def grid_delta(value: float, toward: Toward) -> float:
+    """Return the grid point that a δ stands for: the grid is absolute above `DELTA_GRID_FROM`."""
+    if value <= DELTA_GRID_FROM:
+        return grid_point(value, toward)
+    return _to_grid(Decimal(value), DELTA_GRID, Decimal(DELTA_NOISE), toward)
+
+
+def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> float:
+    nearest = exact.quantize(grid, rounding=ROUND_HALF_EVEN)
+    if abs(exact - nearest) <= noise:
+        return float(nearest)
+    return float(exact.quantize(grid, rounding=toward))
+
+
+def grid_step(value: float) -> float:
+    """Return an upper bound on the distance from a grid point to the next: what `grid_point` may have moved a value by."""
+    if value == 0:
+        return 0.0  # only 0 becomes 0
+    return float(Decimal(1).scaleb(Decimal(repr(value)).adjusted() - GRID_DIGITS + 1)) * (1 + 2.0**-50)
+
+
+def delta_step(delta: float) -> float:
+    """Return an upper bound on what `grid_delta` may have moved a δ by."""
+    return grid_step(delta) if delta < DELTA_GRID_FROM else float(DELTA_GRID) * (1 + 2.0**-50)
+
+
+def delta_noise(delta: float) -> float:
+    """Return the noise that is forgiven at a δ of the grid [probability]."""
+    return DELTA_NOISE if delta >= DELTA_GRID_FROM else EPSILON_NOISE * delta

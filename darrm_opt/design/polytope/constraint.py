@@ -1,0 +1,122 @@
+"""The privacy constraint of one problem, as numbers and as LP rows.
+
+With c = e^(mε), DaRRM_γ is (mε, δ)-DP exactly when for every admissible pair (p, p′)
+
+    f(p, p′) = H(p) − c·H(p′) ≤ c − 1 + 2δ                                  (Lemma 3.4 of the paper)
+
+Since g is antisymmetric and x + y = 1, −H(p′) = H(1−p′). Divided by c (q = e^(−mε) ≤ 1 never overflows,
+and rows are of order one whatever mε is) the constraint used everywhere in the design is
+
+    φ(p, p′) = q·H(p) + H(1−p′) ≤ −expm1(−mε) + 2qδ =: limit.
+
+Half of (limit − φ) is the slack of q·Pr[b | D] ≤ Pr[b | D′] + qδ, a probability.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF, mass, rounding_error
+from darrm_opt.design.polytope.corners import Corners, Counts
+from darrm_opt.noise import Array
+from darrm_opt.problem import Problem
+
+
+@dataclass(frozen=True)
+class PrivacyConstraint:
+    """φ ≤ limit over all admissible corner multisets, for the strictest reading of a problem.
+
+    Attributes:
+        K: number of voters.
+        affected: how many of them may move.
+        corners: where each of them may sit.
+        q: e^(−target ε), in (0, 1].
+        limit: right-hand side, rounded down; in [0, 1 + 2δ].
+    """
+
+    K: int
+    affected: int
+    corners: Corners
+    q: float
+    limit: float
+
+    @classmethod
+    def of(cls, problem: Problem, *, nominal: bool = False) -> PrivacyConstraint:
+        """Return the constraint of a problem.
+
+        Args:
+            problem: what must hold.
+            nominal: whether it is to prove the problem alone; else it proves every problem that rounds to it.
+        """
+        strict = problem if nominal else problem.strictest
+        q = math.exp(-strict.target.epsilon)
+        limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
+        # expm1 to 4u, q to 4u, product and sum 3u: 8u relative, as both terms are non-negative
+        return cls(problem.K, problem.affected, Corners.of(strict), q, limit * (1.0 - 12 * UNIT_ROUNDOFF))
+
+    @classmethod
+    def loosest(cls, problem: Problem) -> PrivacyConstraint:
+        """Return the constraint that every γ meets that is private for any problem that rounds to this one.
+
+        Its limit is rounded up: it is for upper bounds on what can be had, and proves no privacy.
+        """
+        loose = cls.of(problem.loosest, nominal=True)
+        return replace(loose, limit=loose.limit * (1.0 + 32 * UNIT_ROUNDOFF))
+
+    def error(self, largest: float) -> float:
+        """Return a bound on |computed − exact| of φ where γ ≤ ``largest``.
+
+        K steps in each of the two blossoms, one more for the rounding of q, the product and the sum.
+        """
+        return (1.0 + self.q) * rounding_error(self.K + 1, largest)
+
+    @property
+    def entries(self) -> int:
+        """Number of free values of γ: l = ⌊K/2⌋+1..K."""
+        return (self.K + 1) // 2
+
+    def rows(self, counts: Counts) -> Array:
+        """Return φ as a linear function of γ(⌊K/2⌋+1..K), one row a multiset: shape (vectors, entries).
+
+        Each entry is within 2(1+q)·K·`STEP_ERROR` of exact. Nothing rests on that but speed and the
+        upper bound, which charges it.
+        """
+        return self.q * self._signed_mass(counts, self.corners.p) + self._signed_mass(counts, self.corners.reflected)
+
+    def values(self, signed: Array, counts: Counts) -> Array:
+        """Return φ at each multiset, shape (vectors,), through `rows`.
+
+        Args:
+            signed: g(0..K), shape (K+1,).
+            counts: voters at each corner [voters], shape (vectors, corners).
+        """
+        return self.rows(counts) @ signed[self.K // 2 + 1 :]
+
+    def pair(self, signed: Array, counts: Counts) -> tuple[Array, Array]:
+        """Return (Pr[1 | D], Pr[1 | D′]) of the release at each multiset, shapes (vectors,); each within `error`(1).
+
+        Args:
+            signed: as in `values`.
+            counts: as in `values`.
+        """
+        upper = signed[self.K // 2 + 1 :]
+        on_data = self._signed_mass(counts, self.corners.p) @ upper
+        on_neighbour = -(self._signed_mass(counts, self.corners.reflected) @ upper)
+        return (1.0 + on_data) / 2, (1.0 + on_neighbour) / 2
+
+    def _signed_mass(self, counts: Counts, at: Array) -> Array:
+        """α_l − α_{K−l} for l > K/2, where the voters of corner k answer 1 with probability ``at[k]``.
+
+        Many multisets share the same answers (p does not see where p′ went), so each is computed once.
+        """
+        certain = at == 1.0
+        inside = np.array(sorted(set(at[(at > 0.0) & ~certain].tolist())))
+        grouped = np.stack([counts[:, at == t].sum(axis=1) for t in inside] + [counts[:, certain].sum(axis=1)], axis=1)
+        distinct, where = np.unique(grouped, axis=0, return_inverse=True)
+        masses = mass(inside, distinct[:, :-1], distinct[:, -1], self.K)
+        signed = masses[:, self.K // 2 + 1 :] - masses[:, : (self.K + 1) // 2][:, ::-1]
+        taken: Array = signed[where.reshape(-1)]
+        return taken

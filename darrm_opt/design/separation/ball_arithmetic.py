@@ -1,0 +1,144 @@
+"""The same search in ball arithmetic (python-flint): slow, independent, exact up to 2^-`BITS`.
+
+Every double of the strictest problem is taken as the rational it is; e^ε, x, y and q become balls that contain
+the true value. What is returned are doubles rounded outward by hand, since ``float(arb)`` rounds to nearest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.design.separation.result import WorstCase
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.optional_packages import require
+from darrm_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from flint import arb
+
+BITS = 256
+"""Working precision [bits]: balls stay below 1e-60 for every K that this search can afford."""
+
+
+class BallConstraint:
+    """φ and its limit for the strictest reading of a problem, as balls.
+
+    Args:
+        problem: what must hold.
+
+    Raises:
+        BackendUnavailable: python-flint (the extra ``exact``) is not installed.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        flint = require("flint", "arithmetic = 'ball'")
+        flint.ctx.prec = BITS
+        self._arb = flint.arb
+        strict = problem.strictest
+        self.K, self.affected = problem.K, problem.affected
+        self.Delta = self.exact(strict.voter.delta)
+        if strict.voter.epsilon == math.inf:
+            self.x, self.y = self.exact(1.0), self.exact(0.0)
+        else:
+            growth = self.exact(strict.voter.epsilon).exp()
+            self.x = (growth + self.Delta) / (growth + 1)
+            self.y = (1 - self.Delta) / (growth + 1)
+        target = self.exact(strict.target.epsilon)
+        self.q = (-target).exp()
+        self.limit = -(-target).expm1() + 2 * self.q * self.exact(strict.target.delta)
+
+    def exact(self, value: float) -> arb:
+        """Return the double ``value`` as the rational that it is."""
+        exact: arb = self._arb(value)
+        return exact
+
+    def step(self, coefficients: list[Any], t: Any) -> list[Any]:
+        """One de Casteljau step, in balls."""
+        return [low + t * (high - low) for low, high in pairwise(coefficients)]
+
+    def value(self, noise: NoiseFunction, counts: Counts) -> arb:
+        """Return φ − limit at one multiset: private there exactly if it is ≤ 0."""
+        zero, one, xy, yx, up, down, up_to_one, down_from_one = [*map(int, counts), 0, 0, 0, 0][:8]
+        n1, n0 = one + up_to_one + down_from_one, zero + up + down
+        signed = [self.exact(value) for value in noise.signed]
+        for t, many in ((self.x, xy), (self.y, yx)):
+            for _ in range(many):
+                signed = self.step(signed, t)
+        on_data = self._near_ends(signed, down, up_to_one)[n1 - up_to_one]
+        on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
+        value: arb = self.q * on_data + on_neighbour - self.limit
+        return value
+
+    def skeletons(self, coefficients: list[Any], nx: int, ny: int) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """Yield every multiset with nx at (x, y) and ny at (y, x), and an upper bound of φ there."""
+        n = len(coefficients) - 1
+        moving = min(n, self.affected - nx - ny) if self.Delta > 0 else 0
+        table = {}
+        by_zero = coefficients
+        for near_zero in range(moving + 1):
+            by_one = by_zero
+            for near_one in range(moving - near_zero + 1):
+                table[near_zero, near_one] = by_one
+                by_one = self.step(by_one, 1 - self.Delta) if len(by_one) > 1 else by_one
+            by_zero = self.step(by_zero, self.Delta) if len(by_zero) > 1 else by_zero
+        for n1 in range(n + 1):
+            n0 = n - n1
+            for down, up_to_one in product(range(min(n0, moving) + 1), range(min(n1, moving) + 1)):
+                left = moving - down - up_to_one
+                if left < 0:
+                    continue
+                on_data = self.q * table[down, up_to_one][n1 - up_to_one]
+                for up in range(min(n0 - down, left) + 1):
+                    for down_from_one in range(min(n1 - up_to_one, left - up) + 1):
+                        value = on_data + table[down_from_one, up][n0 - up]
+                        zero, one = n0 - up - down, n1 - up_to_one - down_from_one
+                        yield (zero, one, nx, ny, up, down, up_to_one, down_from_one), value.upper()
+
+    def _near_ends(self, signed: list[Any], near_zero: int, near_one: int) -> list[Any]:
+        for t, many in ((self.Delta, near_zero), (1 - self.Delta, near_one)):
+            for _ in range(many):
+                signed = self.step(signed, t)
+        return signed
+
+
+def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
+    """Search every multiset in ball arithmetic, with the interface of `worst_case` and none of its cleverness.
+
+    For each (nx, ny) the blossom's tables are built once and every multiset is looked up in them: O(K³) for Δ = 0,
+    O(K⁷) for Δ > 0. Affordable to K of about 100 and 15.
+
+    Raises:
+        BackendUnavailable: python-flint is not installed.
+    """
+    ball = BallConstraint(problem)
+    by_x = [ball.exact(value) for value in noise.signed]
+    worst: Any = None
+    where: tuple[int, ...] = ()
+    for nx in range(ball.affected + 1):
+        by_y = by_x
+        for ny in range(ball.affected - nx + 1):
+            for multiset, upper in ball.skeletons(by_y, nx, ny):
+                if worst is None or upper > worst:
+                    worst, where = upper, multiset
+            by_y = ball.step(by_y, ball.y) if len(by_y) > 1 else by_y
+        by_x = ball.step(by_x, ball.x) if len(by_x) > 1 else by_x
+    constraint = PrivacyConstraint.of(problem)
+    value, bound = _outward(worst)
+    counts = np.array(where[: len(constraint.corners.labels)], dtype=np.int64)
+    return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball", bound - value)
+
+
+def _outward(ball: Any) -> tuple[float, float]:
+    """Return doubles (below, above) that enclose a ball; ``float(arb)`` alone rounds to nearest."""
+    below, above = float(ball.lower()), float(ball.upper())
+    return (
+        below if below <= ball.lower() else math.nextafter(below, -math.inf),
+        above if above >= ball.upper() else math.nextafter(above, math.inf),
+    )

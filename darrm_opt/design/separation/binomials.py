@@ -1,0 +1,134 @@
+"""Means over the few voters near 0 and 1 that answer against their end: E[A(N + Bin(a, Δ) − Bin(a′, Δ))].
+
+With aΔ of order one a binomial has a few terms; it is cut off where at most `TAIL` of its mass is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF
+from darrm_opt.design.separation.first_order import Indices
+from darrm_opt.noise import Array
+
+TAIL = 2.0**-60
+"""Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
+
+
+MAX_DIRECT_MEAN = 500.0
+"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it only logarithms can hold them."""
+
+
+@functools.lru_cache(maxsize=4096)
+def terms_of(mean: float) -> int:
+    """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`.
+
+    Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
+    """
+    if mean > MAX_DIRECT_MEAN:
+
+        def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
+            grown, shrunk = k * math.log(mean), math.lgamma(k + 1)
+            return grown - shrunk + 8 * UNIT_ROUNDOFF * (grown + shrunk)
+
+        few, many = math.ceil(mean), 4 * math.ceil(mean)  # at 4·mean it is below (e/4)^(4·mean)
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if log_of(middle + 1) < math.log(TAIL) else (middle, many)
+        return many
+    terms, bound = 1, mean**2 / 2
+    while bound > TAIL:
+        terms += 1
+        bound *= mean / (terms + 1)
+    return terms
+
+
+def binomial(trials: Indices, Delta: float, terms: int) -> Array:
+    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
+    t = np.arange(terms)[:, np.newaxis]
+    mass = np.empty((terms + 1, trials.size))
+    mass[0] = np.exp(trials * math.log1p(-Delta))
+    mass[1:] = np.maximum(trials - t, 0) / (t + 1) * (Delta / (1.0 - Delta))
+    return np.multiply.accumulate(mass, axis=0, out=mass)
+
+
+def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
+    """Return E[A[i](N + Bin(plus, Δ) − Bin(minus, Δ))] for some rows i and places N, shape (many,)."""
+    terms = min(terms_of(moving * Delta), moving)
+    up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
+    weights = np.zeros((2 * terms + 1, i.size))  # of the offsets −terms..terms
+    for t in range(terms + 1):
+        weights[t : t + terms + 1] += up[t] * down[::-1]
+    offsets = np.arange(-terms, terms + 1)[:, np.newaxis]
+    weights *= A[i, np.minimum(np.maximum(N + offsets, 0), A.shape[1] - 1)]
+    mean: Array = weights.sum(axis=0)
+    return mean
+
+
+def reached(A: Array, trials: int, Delta: float) -> Array:
+    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a + a′ ≤ trials, for all rows i and places N.
+
+    The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A that far from N, whose mean grows with
+    a + a′. Looser than `farthest`, and T times cheaper.
+
+    Source: ours.
+    """
+    weights = binomial(np.array([trials]), Delta, min(terms_of(trials * Delta), trials))[:, 0]
+    largest = A.copy()
+    mean: Array = weights[0] * A
+    for t, weight in enumerate(weights[1:], 1):
+        np.maximum(largest[:, t:], A[:, :-t], out=largest[:, t:])
+        np.maximum(largest[:, :-t], A[:, t:], out=largest[:, :-t])
+        mean += weight * largest
+    return mean
+
+
+def farthest(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
+    """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a ≤ plus, a′ ≤ minus, shape (many,).
+
+    The value at N + X − Y is at most the largest A between N − Y and N + X. That never falls as X or Y grows, and X and
+    Y grow with a and a′ (in distribution): so its mean with a = plus, a′ = minus is a bound. Tight where A is flat
+    around N, whatever it does farther away.
+
+    Source: ours.
+    """
+    terms = min(terms_of(moving * Delta), moving)
+    up, down = binomial(plus, Delta, terms), binomial(minus, Delta, terms)
+    t = np.arange(terms + 1)[:, np.newaxis]
+    most = A.shape[1] - 1
+    above = np.maximum.accumulate(A[i, np.minimum(N + t, most)], axis=0)
+    below = np.maximum.accumulate(A[i, np.maximum(N - t, 0)], axis=0)
+    mean = np.zeros(i.size)
+    for weight, largest in zip(up, above, strict=True):
+        mean += weight * np.sum(down * np.maximum(largest, below), axis=0)
+    return mean
+
+
+def expected_all(A: Array, N: int, most_plus: int, most_minus: int, Delta: float, moving: int) -> Array:
+    """Return E[A(N + Bin(a, Δ) − Bin(a′, Δ))] for all a ≤ most_plus, a′ ≤ most_minus, as a table [a, a′]."""
+    terms = min(terms_of(moving * Delta), moving)
+    t = np.arange(terms + 1)
+    near = A[np.clip(N + t[:, np.newaxis] - t, 0, A.size - 1)]
+    masses = _all_binomials(max(most_plus, most_minus, moving), Delta, terms)
+    mean: Array = masses[:, : most_plus + 1].T @ near @ masses[:, : most_minus + 1]
+    return mean
+
+
+@functools.lru_cache(maxsize=4)
+def _all_binomials(most: int, Delta: float, terms: int) -> Array:
+    """Return `binomial` for 0..most trials: the same for all skeletons of a layer."""
+    return binomial(np.arange(most + 1), Delta, terms)
+
+
+def evaluation_error(mean: float) -> float:
+    """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
+
+    The first mass carries (6 + 4·mean)u (log1p, product, exp), each further one 6u more, so a product of two at most
+    (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
+    weights sum to at most 1, and two tails are cut off. The same holds for `farthest` and `reached`, which have no more.
+    """
+    terms = terms_of(mean)
+    return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL

@@ -1,0 +1,165 @@
+"""Which corner the voters near 0 and 1 prefer, to first order in Δ, and what that choice could miss.
+
+Notation as in `separable`. Writing U_N(a, a′) = E[A(N + Bin(a, Δ) − Bin(a′, Δ))] and D[j] = A[j+1] − A[j], one more
+voter on a kind changes φ by Δ times a slope:
+
+    near 0   down (Δ,0)          q·D[n₁]          up (0,Δ)                 −D[n₀−1]
+    near 1   up_to_one (1−Δ,1)   −q·D[n₁−1]       down_from_one (1,1−Δ)    D[n₀]
+
+up to q·e for the kinds that p sees and e for those that p′ sees, where e bounds |E D(N+X−Y) − D[N]|.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO, Counts
+from darrm_opt.noise import Array
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one layer: A = H at {x^nx, y^ny, 1^j, 0^(n−j)}, shape (many, n+1); nx + ny is the same in all."""
+
+    values: Array
+    nx: Indices
+    ny: Indices
+
+    @property
+    def n(self) -> int:
+        """Voters near 0 and 1."""
+        return int(self.values.shape[1] - 1)
+
+
+@dataclass(frozen=True)
+class Skeletons:
+    """Some skeletons (nx, ny, n₁) of some rows.
+
+    Attributes:
+        rows: the rows.
+        i: row of each skeleton, shape (many,).
+        n1: its number of voters near 1, shape (many,).
+        moving: how many near-end voters may leave their end in any of them.
+    """
+
+    rows: Rows
+    i: Indices
+    n1: Indices
+    moving: int
+
+    @property
+    def n0(self) -> Indices:
+        """Voters near 0."""
+        return self.rows.n - self.n1
+
+    def only(self, kept: NDArray[np.bool_]) -> Skeletons:
+        """Return some of them."""
+        return Skeletons(self.rows, self.i[kept], self.n1[kept], self.moving)
+
+    def fill(self, zero_first: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+        """Split the budget between the ends: as many as possible at the one named first, the rest at the other."""
+        n0, n1 = self.n0, self.n1
+        most0, most1 = np.minimum(n0, self.moving), np.minimum(n1, self.moving)
+        return (
+            np.where(zero_first, most0, np.minimum(n0, self.moving - most1)),
+            np.where(zero_first, np.minimum(n1, self.moving - most0), most1),
+        )
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """First-order gain of φ, divided by Δ, of putting one voter on each kind; shape (skeletons,)."""
+
+    down: Array
+    up: Array
+    up_to_one: Array
+    down_from_one: Array
+
+    @classmethod
+    def of(cls, at: Skeletons, q: float) -> Slopes:
+        """Slopes at some skeletons; 0 where an end has no voter to move."""
+        A, i, n1, n0 = at.rows.values, at.i, at.n1, at.n0
+        n = at.rows.n
+        at1, at0 = A[i, n1], A[i, n0]
+        return cls(
+            q * (A[i, np.minimum(n1 + 1, n)] - at1),
+            A[i, np.maximum(n0 - 1, 0)] - at0,
+            q * (A[i, np.maximum(n1 - 1, 0)] - at1),
+            A[i, np.minimum(n0 + 1, n)] - at0,
+        )
+
+    def gain(self, at: Skeletons) -> Array:
+        """Return the largest first-order gain of each skeleton, divided by Δ."""
+        zero = np.maximum(np.maximum(self.down, self.up), 0.0)
+        one = np.maximum(np.maximum(self.up_to_one, self.down_from_one), 0.0)
+        t0, t1 = at.fill(zero >= one)  # an end that gains nothing comes last
+        best: Array = zero * t0 + one * t1
+        return best
+
+
+@dataclass(frozen=True)
+class Choice:
+    """For each of some skeletons: how many voters on each kind, and what another choice could gain, divided by Δ."""
+
+    down: Indices
+    up: Indices
+    up_to_one: Indices
+    down_from_one: Indices
+    overlap: Array
+
+    def counts(self, at: Skeletons) -> Counts:
+        """Return the multisets of the choice."""
+        counts = np.zeros((at.i.size, 8), dtype=np.int64)
+        counts[:, XY], counts[:, YX] = at.rows.nx[at.i], at.rows.ny[at.i]
+        counts[:, UP], counts[:, DOWN] = self.up, self.down
+        counts[:, UP_TO_ONE], counts[:, DOWN_FROM_ONE] = self.up_to_one, self.down_from_one
+        counts[:, ZERO] = at.n0 - self.up - self.down
+        counts[:, ONE] = at.n1 - self.up_to_one - self.down_from_one
+        return counts
+
+
+def first_order_choice(slopes: Slopes, at: Skeletons, q: float, e: Array) -> Choice:
+    """Put each end's voters on its best kind (or none), and bound what any other multiset could gain.
+
+    Any multiset becomes the chosen one by exchanges: its voters go to the chosen kind of their end (losing at most the
+    best rival's upper slope, or 0 for not moving, over the chosen one's lower slope, each); then empty budget is
+    filled (a loss only where the lower slope is negative: the rival is 0); then, if the budget binds, voters go from
+    the end filled last to the end filled first.
+
+    Args:
+        slopes: at the skeletons.
+        at: the skeletons.
+        q: e^(−target ε).
+        e: bound on the error of a slope at each skeleton, shape (many,).
+    """
+    down, up, up_to_one, down_from_one = slopes.down, slopes.up, slopes.up_to_one, slopes.down_from_one
+    zero, low0, rival0 = _pick(down, q * e, up, e)
+    one, low1, rival1 = _pick(up_to_one, q * e, down_from_one, e)
+    zero_first = np.maximum(down, up) >= np.maximum(up_to_one, down_from_one)
+    t0, t1 = at.fill(zero_first)  # an end that stays comes last
+    overlap = np.minimum(at.n0, at.moving) * np.maximum(rival0 - low0, 0.0)
+    overlap += np.minimum(at.n1, at.moving) * np.maximum(rival1 - low1, 0.0)
+    high0, high1 = np.maximum(down + q * e, up + e), np.maximum(up_to_one + q * e, down_from_one + e)
+    exchange = np.maximum(np.where(zero_first, high1 - low0, high0 - low1), 0.0)
+    overlap += np.where((zero > 0) & (one > 0) & (at.rows.n > at.moving), at.moving * exchange, 0.0)
+    return Choice(
+        np.where(zero == 1, t0, 0),
+        np.where(zero == 2, t0, 0),
+        np.where(one == 1, t1, 0),
+        np.where(one == 2, t1, 0),
+        overlap,
+    )
+
+
+def _pick(one: Array, one_e: Array, two: Array, two_e: Array) -> tuple[Indices, Array, Array]:
+    """Return (0 none, 1, or 2; its lower slope; the best rival's upper slope) for each skeleton."""
+    kind = np.where((one <= 0) & (two <= 0), 0, np.where(one >= two, 1, 2))
+    low = np.choose(kind, [np.zeros_like(one), one - one_e, two - two_e])
+    high1, high2 = one + one_e, two + two_e
+    rival = np.choose(kind, [np.maximum(high1, high2), np.maximum(high2, 0.0), np.maximum(high1, 0.0)])
+    return kind, low, rival

@@ -1,0 +1,151 @@
+"""The worst corner multiset for a given γ, and with it a certified bound on φ.
+
+Δ = 0. One layer of the blossom holds H for all multisets with nx + ny = s, so φ over the whole layer is
+q·A[nx, n₁] + A[nx, n − n₁], n = K − s: complete in O(K³) time and O(K²) memory, for any ``affected``.
+
+Mirror. Exchanging the two answers (p → 1 − p, p′ → 1 − p′) turns φ into −φ, since H(1−p) = −H(p). So a layer is
+computed for nx ≥ ny only, and the worst case among the mirrored multisets is minus the least φ among those.
+
+Δ > 0. See `separable` (complete, O(K⁵)) and `pruned` (about O(K³)); for γ that never decreases away from K/2 see
+`monotone` (O(K²)).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from darrm_opt.design.polytope.blossom import at_ends, extremes, layers
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
+from darrm_opt.design.separation.first_order import Indices, Rows
+from darrm_opt.design.separation.monotone import search_monotone
+from darrm_opt.design.separation.pruned import Settle, search_error, search_pruned
+from darrm_opt.design.separation.result import Collector, WorstCase
+from darrm_opt.design.separation.separable import search_separable
+from darrm_opt.noise import Array, NoiseFunction
+
+NEAR = 100
+"""How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
+
+
+def worst_case(
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    *,
+    above: float | None = None,
+    most: int = 0,
+    settle: Settle = "always",
+    stored: list[tuple[int, int, Array]] | None = None,
+    deadline: float = np.inf,
+) -> WorstCase:
+    """Return the worst of all multisets, found by the fastest method that proves its bound.
+
+    Args:
+        noise: γ, for the constraint's K.
+        constraint: the privacy constraint.
+        above: multisets with φ above this are reported as cuts; those at or below may be left out once that is
+            proved, so this is also the least bound returned. Default: the limit less `NEAR` rounding errors, so that
+            what a solver and `repair` leave near the limit is looked at, and named.
+        most: how many cuts at most.
+        settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
+        stored: the layers of ``noise``, where the caller searches it more than once.
+        deadline: when to give up [s], by `time.perf_counter`.
+
+    Guarantees:
+        ``bound`` ≥ φ at every admissible (p, p′), for γ exactly as stored.
+
+    Raises:
+        OutOfTime: the deadline has passed.
+
+    Source: Lemma 3.4 of the paper; the searches are ours.
+    """
+    if not most and not noise.values.any():
+        return nothing_released(constraint)
+    error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
+        constraint, float(noise.values.max())
+    )
+    collector = Collector(constraint.limit - NEAR * error if above is None else above, most, deadline)
+    if noise.is_monotone:
+        return search_monotone(noise.signed, constraint, collector)
+    if constraint.corners.Delta == 0:
+        search_layers(noise, constraint, collector, stored=stored)
+        return collector.result(error, "complete")
+    return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)
+
+
+def nothing_released(constraint: PrivacyConstraint) -> WorstCase:
+    """Return the worst case of γ = 0, a fair coin whatever the votes: φ = 0 exactly, at each multiset alike."""
+    counts = np.zeros(len(constraint.corners.labels), dtype=np.int64)
+    counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected
+    counts[ZERO] = constraint.K - constraint.affected
+    return WorstCase(0.0, 0.0, counts, np.empty((0, counts.size), dtype=np.int64), "monotone")
+
+
+def worst_case_near_faces(
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    *,
+    above: float,
+    most: int,
+    width: int = 0,
+    deadline: float = np.inf,
+) -> WorstCase:
+    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
+
+    Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
+    """
+    collector = Collector(above, most, deadline)
+    if constraint.corners.Delta == 0:
+        search_layers(noise, constraint, collector, width)
+    else:
+        search_pruned(noise.signed, constraint, collector, settle="never", width=width)
+    return collector.result(0.0, "estimate")
+
+
+def search_layers(
+    noise: NoiseFunction,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    width: int | None = None,
+    stored: list[tuple[int, int, Array]] | None = None,
+) -> None:
+    """Δ = 0: offer the worst multiset for every (nx, ny), or for those with min(nx, ny) ≤ width."""
+    corners = constraint.corners
+    for s, first, layer in stored or layers(noise.signed, corners.x, corners.y, constraint.affected, width):
+        collector.tick()
+        most, least = extremes(layer, constraint.q)
+        for best, mirrored in ((most, False), (-least, True)):
+            rows = np.flatnonzero(best > collector.floor)
+            if rows.size:
+                values = at_ends(layer[rows], constraint.q)
+                n1 = values.argmin(axis=1) if mirrored else values.argmax(axis=1)
+                collector.offer(best[rows], _stationary(first + rows, s, n1, constraint.K, mirrored=mirrored))
+
+
+def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> Counts:
+    counts = np.zeros((nx.size, 4), dtype=np.int64)
+    order = [YX, XY, ZERO, ONE] if mirrored else [XY, YX, ONE, ZERO]
+    for column, many in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
+        counts[:, column] = many
+    return counts
+
+
+def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) -> WorstCase:
+    """Search every multiset by the separable method alone, for Δ > 0: the reference for `pruned`."""
+    collector = Collector()
+    for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
+        nx = first + np.arange(layer.shape[0])
+        search_separable(Rows(layer, nx, s - nx), constraint, collector)
+        search_separable(Rows(-layer[:, ::-1], s - nx, nx), constraint, collector)
+    return collector.result(constraint.error(float(noise.values.max())), "complete")
+
+
+def enumerated_worst_case(
+    noise: NoiseFunction, constraint: PrivacyConstraint, generator: ConstraintGenerator
+) -> WorstCase:
+    """Search by evaluating φ at every vector of the constraint generator: the oracle for every search above."""
+    collector = Collector()
+    for counts in generator.blocks():
+        collector.offer(constraint.values(noise.signed, counts), counts)
+    # a dot product of K/2 entries adds K/2 roundings to those of the rows: covered by doubling
+    return collector.result(2 * constraint.error(float(noise.values.max())), "complete")

@@ -1,0 +1,107 @@
+"""What a worst-case search returns, and the collector that every search feeds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.noise import Array
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """What a search found.
+
+    Attributes:
+        bound: proven upper bound on φ over the whole constraint set, rounding included.
+        value: largest φ found, as computed; attained at ``counts`` up to rounding.
+        counts: the multiset where it was found, shape (corners,).
+        cuts: multisets above the wanted level, worst first.
+        method: how the constraint set was covered: "complete" (nothing but rounding lies between value and bound), "first-order" (a Taylor remainder lies
+            there too), "monotone" (complete for γ that do not decrease away from K/2) or "ball".
+        error: the part of ``bound`` that is charged for rounding.
+    """
+
+    bound: float
+    value: float
+    counts: Counts
+    cuts: Counts
+    method: str
+    error: float = 0.0
+
+
+class TimeLimitReached(Exception):
+    """A search was given up: nothing is proved."""
+
+
+class Collector:
+    """Keeps the worst multiset, the best cuts, and the bound on what was not looked at, while a search streams past.
+
+    Args:
+        above: multisets with φ above this are wanted as cuts, and must be searched for; whatever is proved to lie
+            at or below it may be left out (`leave_out`).
+        most: how many cuts at most.
+        deadline: when to give up [s], by `time.perf_counter`.
+    """
+
+    def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
+        self.above, self.most, self._deadline = above, most, deadline
+        self.value = -np.inf
+        self.left_out = -np.inf
+        self.counts: Counts | None = None
+        self._values: list[Array] = []
+        self._counts: list[Counts] = []
+
+    @property
+    def floor(self) -> float:
+        """Values at or below this change nothing."""
+        return min(self.above, self.value)
+
+    @property
+    def cut(self) -> bool:
+        """Whether a multiset above the wanted level was found and kept."""
+        return bool(self._values)
+
+    @property
+    def level(self) -> float:
+        """Multisets proved to lie at or below this may be left out: where no cuts are wanted, also what beats no find."""
+        return self.above if self.most else max(self.above, self.value)
+
+    def offer(self, values: Array, counts: Counts) -> None:
+        """Take φ at some multisets: shapes (many,) and (many, corners)."""
+        if values.size == 0:
+            return
+        worst = int(np.argmax(values))
+        if values[worst] > self.value:
+            self.value, self.counts = float(values[worst]), counts[worst].copy()
+        keep = np.flatnonzero(values > self.above)
+        if keep.size and self.most:
+            keep = keep[np.argsort(-values[keep], kind="stable")[: self.most]]
+            self._values.append(values[keep])
+            self._counts.append(counts[keep])
+
+    def tick(self) -> None:
+        """Give up if it is time; searches call this every few milliseconds.
+
+        Raises:
+            OutOfTime: the deadline has passed.
+        """
+        if time.perf_counter() > self._deadline:
+            raise TimeLimitReached
+
+    def leave_out(self, bound: float) -> None:
+        """Note that multisets were not looked at one by one, with φ ≤ ``bound`` at all of them."""
+        self.left_out = max(self.left_out, bound)
+
+    def result(self, error: float, method: str) -> WorstCase:
+        """Return what was found; ``error`` bounds the rounding of every value and bound taken."""
+        if self.counts is None:
+            raise AssertionError("a search saw no multiset at all")
+        cuts = np.empty((0, self.counts.size), dtype=np.int64)
+        if self._values:
+            found, first = np.unique(np.concatenate(self._counts), axis=0, return_index=True)
+            cuts = found[np.argsort(-np.concatenate(self._values)[first], kind="stable")[: self.most]]
+        return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method, error)

@@ -1,0 +1,131 @@
+"""Complete worst-case search for Δ > 0: separable, O(K⁵) where enumeration is O(K⁷).
+
+Of the K voters nx sit at (x,y), ny at (y,x) and n = K − nx − ny elsewhere: n₁ *near 1* — (1,1), (1−Δ,1), (1,1−Δ) —
+and n₀ *near 0* — (0,0), (0,Δ), (Δ,0). For a fixed *skeleton* (nx, ny, n₁), p depends on a = #(Δ,0) and a′ = #(1−Δ,1)
+only, 1 − p′ on b = #(0,Δ) and b′ = #(1,1−Δ) only, and the one coupling is a + b ≤ n₀, a′ + b′ ≤ n₁. With
+
+    U_N(a, a′) = H at {x^nx, y^ny, Δ^a, (1−Δ)^a′, 1^(N−a′), 0^rest}
+    M_N(A, A′) = max of U_N over a ≤ A, a′ ≤ A′                             (a running maximum)
+
+the exact worst case is the maximum over A ≤ n₀, A′ ≤ n₁ of q·M_{n₁}(A, A′) + M_{n₀}(n₁ − A′, n₀ − A): given the best
+multiset, A = a and A′ = a′ attain it; and whatever the two maxima pick is a multiset. If a record affects r < K voters,
+a + a′ + b + b′ ≤ r − nx − ny couples the two sides once more: the budget is split in every way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from darrm_opt.design.polytope.blossom import step
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
+from darrm_opt.design.separation.first_order import Rows
+from darrm_opt.design.separation.result import Collector
+from darrm_opt.noise import Array
+
+TABLE_ENTRIES = 2_000_000
+"""Most doubles in one table (16 MB): more rows are searched in parts."""
+
+
+def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Collector) -> None:
+    """Offer the worst multiset of every skeleton of the given rows (Δ > 0)."""
+    if rows.nx.size == 0:
+        return
+    n = rows.n
+    moving = constraint.affected - int(rows.nx[0] + rows.ny[0])
+    part = max(1, TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
+    for start in range(0, rows.nx.size, part):
+        here = slice(start, start + part)
+        table = _ends_near(rows.values[here], constraint.corners.Delta, moving)
+        for n1 in range(n + 1):
+            collector.tick()
+            m0, m1 = min(n - n1, moving), min(n1, moving)
+            join(
+                table[:, n1, : m0 + 1, : m1 + 1],
+                table[:, n - n1, : m1 + 1, : m0 + 1],
+                Rows(rows.values[here], rows.nx[here], rows.ny[here]),
+                (n - n1, n1, moving),
+                constraint.q,
+                collector,
+            )
+
+
+def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
+    """U[i, N, a, a′] for every row i; −inf where a > n − N, a′ > N or a + a′ > moving."""
+    n = rows.shape[1] - 1
+    table = np.full((rows.shape[0], n + 1, moving + 1, moving + 1), -np.inf)
+    after_a = rows
+    for a in range(moving + 1):
+        after = after_a
+        for a1 in range(moving - a + 1):
+            table[:, a1 : n - a + 1, a, a1] = after
+            after = step(after, 1.0 - Delta, Delta)
+        after_a = step(after_a, Delta, 1.0 - Delta)
+    return table
+
+
+def join(mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector) -> None:
+    """Offer the worst multiset of one skeleton of each row, from its two blossoms.
+
+    Args:
+        mine: U_{n₁}(a, a′), shape (many, min(n₀, moving)+1, min(n₁, moving)+1).
+        theirs: U_{n₀}(b′, b), shape (many, min(n₁, moving)+1, min(n₀, moving)+1).
+        rows: their nx and ny, shape (many,).
+        ends: n₀, n₁ and how many of these may move, the same for all.
+        q: e^(−target ε).
+        collector: takes what is found.
+    """
+    many = mine.shape[0]
+    n0, n1, _ = ends
+    best = np.full(many, -np.inf)
+    split = np.zeros((many, 4), dtype=np.int64)
+    for own, other, p_part, p_prime_part in _splits(mine, theirs, *ends):
+        joint = (q * p_part + p_prime_part).reshape(many, -1)
+        where = joint.argmax(axis=1)
+        values = joint[np.arange(many), where]
+        better = values > best
+        best[better] = values[better]
+        A, A1 = np.divmod(where, mine.shape[2])
+        split[better] = np.stack(np.broadcast_arrays(A, A1, own, other), axis=1)[better]
+    interesting = np.flatnonzero(best > collector.floor)
+    counts = np.zeros((interesting.size, 8), dtype=np.int64)
+    for found, i in zip(counts, interesting, strict=True):
+        A, A1, own, other = split[i]
+        a, a1 = _argmax_within(mine[i], A, A1, own)
+        b1, b = _argmax_within(theirs[i], n1 - A1, n0 - A, other)
+        found[[XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE]] = rows.nx[i], rows.ny[i], b, a, a1, b1
+        found[ZERO], found[ONE] = n0 - a - b, n1 - a1 - b1
+    collector.offer(best[interesting], counts)
+
+
+def _splits(mine: Array, theirs: Array, n0: int, n1: int, moving: int) -> Iterator[tuple[int, int, Array, Array]]:
+    """Yield (σ, σ′, M_{n₁}(A, A′), M_{n₀}(n₁ − A′, n₀ − A)), the first with a + a′ ≤ σ, the second with b + b′ ≤ σ′.
+
+    With everyone affected (moving = n₀ + n₁) the sums never bind and one split is all there is.
+    """
+    most0, most1 = mine.shape[1] - 1, mine.shape[2] - 1
+    left1 = np.minimum(n1 - np.arange(most1 + 1), most1)
+    left0 = np.minimum(n0 - np.arange(most0 + 1), most0)
+    seen = np.ix_(np.arange(mine.shape[0]), left1, left0)
+    if moving >= n0 + n1:
+        yield moving, moving, _running_maximum(mine), _running_maximum(theirs)[seen].swapaxes(1, 2)
+        return
+    total = np.add.outer(np.arange(most0 + 1), np.arange(most1 + 1))
+    for used in range(moving + 1):
+        p_part = _running_maximum(np.where(total <= used, mine, -np.inf))
+        p_prime_part = _running_maximum(np.where(moving - used >= total.T, theirs, -np.inf))
+        yield used, moving - used, p_part, p_prime_part[seen].swapaxes(1, 2)
+
+
+def _running_maximum(table: Array) -> Array:
+    return np.maximum.accumulate(np.maximum.accumulate(table, axis=1), axis=2)
+
+
+def _argmax_within(table: Array, A: int, A1: int, total: int) -> tuple[int, int]:
+    """Return the (a, a′) that attains M(A, A′) with a + a′ ≤ total."""
+    box = table[: A + 1, : A1 + 1]
+    allowed = np.add.outer(np.arange(box.shape[0]), np.arange(box.shape[1])) <= total
+    a, a1 = np.unravel_index(int(np.where(allowed, box, -np.inf).argmax()), box.shape)
+    return int(a), int(a1)

@@ -1,0 +1,169 @@
+"""How each noise function looks and is called in every figure, and what the errors are called.
+
+What all figures share: a sheet of panels, what a panel shows, and the legend below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from darrm_opt.accuracy import error_curve
+from darrm_opt.figures.render import check_drawable
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+Measure = Literal["tv_error", "disagreement"]
+
+MEASURES: tuple[Measure, ...] = ("tv_error", "disagreement")
+
+_NEUTRAL = ("tab:gray", "x", ":")
+_STYLE = {
+    # Colours of Okabe and Ito (and a brown), told apart by colour-blind readers; marker and line say the same in black and white.
+    "optimal": ("#D55E00", "o", "-"),
+    "optimal_sequence": ("#D55E00", "o", "-"),
+    "double_subsampling": ("#009E73", "D", "-."),
+    "subsampling": ("#0072B2", "s", "--"),
+    "randomized_response": ("#E69F00", "^", ":"),
+    "gnmax": ("#56B4E9", "v", "--"),
+    "permute_and_flip": ("#332288", "<", "-"),
+    "exponential_mechanism": ("#999933", ">", "-."),
+    "saa": ("#CC79A7", "P", "-."),
+    "dpbag": ("#8C564B", "X", ":"),
+    "majority": ("#000000", "*", ":"),
+}
+_NAME = {
+    "optimal": r"$\gamma_{\mathrm{opt}}$ (this design)",
+    "optimal_sequence": r"$\gamma_{\mathrm{opt}}$ (of all releases at once)",
+    "double_subsampling": r"$\gamma_{\mathrm{DSub}}$ (double subsampling)",
+    "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
+    "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
+    "gnmax": "GNMax (Gaussian noise)",
+    "permute_and_flip": "permute-and-flip (Laplace noise on the difference)",
+    "exponential_mechanism": "exponential mechanism",
+    "saa": "SAA (Laplace noise)",
+    "dpbag": "DPBag (Laplace noise)",
+    "majority": "plain majority",
+}
+ERROR = {
+    "tv_error": r"tv error: $|\Pr[\mathrm{release}\ 1]-\Pr[\mathrm{majority}\ 1]|$",
+    "disagreement": r"disagreement: $\Pr[\mathrm{release\ is\ not\ the\ majority\ voted}]$",
+}
+
+
+def look(name: str) -> tuple[str, str, str]:
+    """Return colour, marker and line of a noise function, the same ones for all that have no look of their own."""
+    return _STYLE.get(name, _NEUTRAL)
+
+
+def called(name: str) -> str:
+    """Return what a legend calls a noise function."""
+    return _NAME.get(name, name)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Return the names in drawing order: the optimum last, on top of what it is compared with.
+
+    >>> ordered(["optimal", "another", "subsampling", "gnmax"])
+    ['gnmax', 'subsampling', 'another', 'optimal']
+    """
+    given = list(names)
+    known = [name for name in _STYLE if name in given]
+    return [*reversed(known[1:]), *(name for name in given if name not in _STYLE), *known[:1]]
+
+
+POINTS = 401
+"""Values of p on an error curve: fine enough that its kinks look like curves at K = 101."""
+
+MARKERS = 150
+"""Entries up to which each gets its marker (γ lives on whole numbers only); beyond, a line reads better."""
+
+
+def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, side by side; its title says what is asked unless ``title`` says otherwise."""
+    check_drawable("png")
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
+    figure.suptitle(title or f"{voters(problem)}; release {guarantee(problem.target)}", fontsize=11)
+    return figure, styled(figure.subplots(1, panels))
+
+
+def styled(axes: Any) -> list[Axes]:
+    """Return panels as a list, each with the grid and the frame that all figures have."""
+    panels = list(np.atleast_1d(axes).ravel())
+    for each in panels:
+        each.grid(visible=True, color="0.88", linewidth=0.7)
+        each.set_axisbelow(True)
+        each.spines[["top", "right"]].set_visible(False)
+    return panels
+
+
+def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
+    """Draw γ(l) over l on one panel."""
+    from matplotlib.ticker import MaxNLocator
+
+    for name in ordered(curves):
+        values = curves[name].values
+        draw_line(axes, np.arange(values.size, dtype=np.float64), values, name, marked=True)
+    axes.set(
+        xlabel=r"votes for 1, $l$",
+        ylabel=r"$\gamma(l)$: probability of releasing the majority",
+        ylim=(-0.03, 1.04),
+    )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def draw_error(axes: Axes, curves: Mapping[str, NoiseFunction], measure: Measure) -> None:
+    """Draw an error over the p that all voters share on one panel."""
+    p = np.linspace(0.5, 1.0, POINTS)
+    for name in ordered(curves):
+        draw_line(axes, p, getattr(error_curve(curves[name], p), measure), name, marked=False)
+    axes.set(
+        xlabel=r"$p$, the chance of each voter to say 1  (the same at $1-p$)", ylabel=ERROR[measure], xlim=(0.5, 1)
+    )
+    axes.set_ylim(bottom=0)
+
+
+def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
+    """Draw one line in the look of its name; ``marked``: with a marker at each point, where they are few."""
+    colour, marker, dashes = look(name)
+    axes.plot(
+        x,
+        y,
+        color=colour,
+        linestyle=dashes,
+        linewidth=1.8,
+        marker=marker if marked and x.size <= MARKERS else None,
+        markersize=5.5 if x.size <= 40 else 3,
+        label=called(name),
+    )
+
+
+def draw_legend(figure: Figure) -> None:
+    """One legend below all panels, this design first."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles[::-1], labels[::-1], loc="outside lower center", ncols=2 if len(figure.axes) == 1 else 4, frameon=False
+    )
+
+
+def voters(problem: Problem) -> str:
+    """Return who votes, in words."""
+    kind = "not private" if problem.voter.epsilon == math.inf else f"each {guarantee(problem.voter)}"
+    reach = "" if problem.affected == problem.K else f", a record reaches {problem.affected}"
+    return f"K = {problem.K} voters, {kind}{reach}"
+
+
+def guarantee(privacy: Privacy) -> str:
+    """Return (ε, δ) in words."""
+    return f"({privacy.epsilon:.4g}, {privacy.delta:.3g})-DP" if privacy.delta else f"{privacy.epsilon:.4g}-DP"

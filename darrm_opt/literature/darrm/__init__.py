@@ -1,0 +1,119 @@
+"""The figures and tables of the paper, computed again: `reproduce` makes one, `REPRODUCTIONS` says what there is.
+
+    result       what a reproduction is
+    printed      the paper's own numbers, as far as they are at hand
+    setting      the setting of the paper's experiments
+    shapes       Figures 2, 6, 7, 8: γ and the error that it leaves
+    beliefs      Figure 9: voters that are not as the design believed
+    gnmax_noise  Table 4, Figure 10: the noise of GNMax
+    costs        Tables 2, 3, 5, 7, 9: what releases cost together
+    idx          MNIST and Fashion-MNIST from files
+    lesson       teachers, and how they vote
+    transfer     Tables 1, 6, 8, 10: how often the released labels are right
+    drawing      the pictures
+
+Printed theorems of other papers that are false are in `darrm_opt.literature.he_wang_tao.printed`.
+
+Source: S. Jiang, Q. Zhang, G. Joshi, "Optimized Tradeoffs for Private Prediction with Majority Ensembling", TMLR 11/2024.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import whole_number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from darrm_opt.literature.darrm.result import Reproduction
+
+REPRODUCTIONS = {
+    "figure-2": "γ and its error, K = 11, Δ > 0: exact",
+    "figure-6": "γ and its error, K = 35, Δ > 0: exact",
+    "figure-7": "γ and its error, K = 11, Δ = 0: exact",
+    "figure-8": "γ and its error, K = 101, Δ = 0: exact",
+    "figure-9": "voters that are not as the design believed: exact, or a mean over drawn p",
+    "figure-10": "σ² of GNMax over λ: accounting",
+    "table-1": "accuracy of released labels, m = 3: experiment",
+    "table-2": "total privacy, m = 3: accounting",
+    "table-3": "parameters of Figure 6: accounting",
+    "table-4": "noise of GNMax, m = 3: accounting",
+    "table-5": "total privacy, m = 1: accounting",
+    "table-6": "accuracy of released labels, m = 1: experiment",
+    "table-7": "total privacy, m = 5: accounting",
+    "table-8": "accuracy of released labels, m = 5: experiment",
+    "table-9": "total privacy, m = 7: accounting",
+    "table-10": "accuracy of released labels, m = 7: experiment",
+}
+"""Name → what it is, and in what sense it is reproduced."""
+
+
+def canonical(name: str) -> str:
+    """Return the name as in `REPRODUCTIONS`: "Figure 2" and "table2" are names too.
+
+    Raises:
+        InvalidInput: there is no such figure or table here.
+
+    >>> canonical("Table 10")
+    'table-10'
+    """
+    match = re.fullmatch(r"(figure|fig\.?|table|tab\.?)[\s_-]*0*(\d+)", str(name).strip().lower())
+    if match is not None:
+        found = f"{'figure' if match[1].startswith('f') else 'table'}-{match[2]}"
+        if found in REPRODUCTIONS:
+            return found
+    raise InvalidInput("NAME", name, "one of " + ", ".join(REPRODUCTIONS))
+
+
+def reproduce(name: str, *, data: str | Path | None = None, quick: bool = False, seed: int = 0) -> Reproduction:
+    """Return one figure or table, computed again, beside the paper's numbers.
+
+    Args:
+        name: of `REPRODUCTIONS`.
+        data: for the experiments: a folder with the IDX files of MNIST or Fashion-MNIST, beside scikit-learn's digits.
+        quick: a small part of it, to see that it works.
+        seed: of what is drawn, ≥ 0: the same seed gives the same numbers.
+
+    Raises:
+        InvalidInput: there is no such figure or table, or the folder does not hold what is needed.
+        BackendUnavailable: an experiment without scikit-learn (the extra ``sklearn``).
+
+    >>> reproduce("table-3").tables[0].rows[0][2:]
+    (6.4521, 6.452..., 'yes')
+    """
+    kind, _, number = canonical(name).partition("-")
+    seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
+    which = int(number)
+    if kind == "figure":
+        return _figure(which, quick=quick, seed=seed)
+    from darrm_opt.literature.darrm.setting import ACCURACY_TABLES
+
+    if which in ACCURACY_TABLES:
+        from darrm_opt.literature.darrm.knowledge_transfer import transfer
+
+        return transfer(which, data=None if data is None else str(data), quick=quick, seed=seed)
+    if which == 4:
+        from darrm_opt.literature.darrm.gnmax_noise import table_4
+
+        return table_4(quick=quick)
+    from darrm_opt.literature.darrm.cost_tables import cost_table, table_3
+
+    return table_3(quick=quick) if which == 3 else cost_table(which, quick=quick)
+
+
+def _figure(number: int, *, quick: bool, seed: int) -> Reproduction:
+    if number == 9:
+        from darrm_opt.literature.darrm.misspecified_priors import figure_9
+
+        return figure_9(quick=quick, seed=seed)
+    if number == 10:
+        from darrm_opt.literature.darrm.gnmax_noise import figure_10
+
+        return figure_10(quick=quick)
+    from darrm_opt.literature.darrm import gamma_figures as shapes
+
+    makers = {2: shapes.figure_2, 6: shapes.figure_6, 7: shapes.figure_7, 8: shapes.figure_8}
+    return makers[number](quick=quick)

@@ -1,0 +1,169 @@
+"""Figures 2, 6, 7 and 8: γ_opt beside γ_Sub, γ_DSub and γ_const, and the error that each leaves. No data, no sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.accounting import kov_composition
+from darrm_opt.accuracy import disagreement, error_curve, tv_error
+from darrm_opt.baselines import double_subsampling, plain_majority, randomized_response, subsampling
+from darrm_opt.comparison.baselines import ROUNDING
+from darrm_opt.design.certificate import certify, verify
+from darrm_opt.design.objective import rectangular
+from darrm_opt.design.solver import solve
+from darrm_opt.literature.darrm.plots import shapes_figure
+from darrm_opt.literature.darrm.result import Cell, Reproduction, Table
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+
+SLACK = 0.1
+"""δ′ of Figure 6 and Table 3."""
+
+SHARED_P = np.linspace(0.5, 1.0, 401)
+"""Where the largest tv error over a p that all voters share is looked for."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of panels: γ over l, and the error over p.
+
+    Attributes:
+        label: what distinguishes it.
+        problem: what every γ in it is private for.
+        curves: γ by name; "optimal" is γ_opt.
+    """
+
+    label: str
+    problem: Problem
+    curves: dict[str, NoiseFunction]
+
+
+def figure_2(*, quick: bool = False) -> Reproduction:
+    """Return Figure 2: K = 11, ε = 0.1, Δ = 1e-5, δ = 1 − (1−Δ)^m."""
+    panels = []
+    for m in (1, 3) if quick else (1, 3, 5, 7):
+        problem = Problem.from_allowance(K=11, m=m, epsilon=0.1, Delta=1e-5)
+        constant = randomized_response(11, problem.target, plain_majority(11, problem.voter))
+        panels.append(_panel(f"m = {m}", problem, {"subsampling": subsampling(11, m), "randomized_response": constant}))
+    return _reproduction("figure-2", "Figure 2: K = 11 voters, each (0.1, 1e-5)-DP, δ = 1 − (1−Δ)^m", panels)
+
+
+def figure_6(*, quick: bool = False) -> Reproduction:
+    """Return Figure 6: K = 35, ε = 0.1, Δ = 1e-5; target and plain majority by general composition (Table 3)."""
+    voter, panels = Privacy(0.1, 1e-5), []
+    majority = kov_composition(voter.epsilon, voter.delta, 35, SLACK)
+    for M in (10,) if quick else (10, 13, 15, 20):
+        problem = Problem(35, voter, kov_composition(voter.epsilon, voter.delta, M, SLACK))
+        constant = randomized_response(35, problem.target, majority)
+        panels.append(_panel(f"M = {M}", problem, {"subsampling": subsampling(35, M), "randomized_response": constant}))
+    admitted = [_admits_one(panel.problem) for panel in panels]
+    return _reproduction(
+        "figure-6",
+        "Figure 6: K = 35 voters, each (0.1, 1e-5)-DP; M voters are subsampled, (mε, δ) is their general composition",
+        panels,
+        f"γ = 1, the plain majority itself, is private in {sum(admitted)} of these {len(panels)} settings, by the complete "
+        "constraint set: δ is about 0.1. So γ_opt = 1 there, and every other curve gives utility away.",
+    )
+
+
+def figure_7(*, quick: bool = False) -> Reproduction:
+    """Return Figure 7: K = 11, Δ = δ = 0, with double subsampling."""
+    return _pure("figure-7", 11, (1, 3) if quick else (1, 3, 5, 7, 9, 11))
+
+
+def figure_8(*, quick: bool = False) -> Reproduction:
+    """Return Figure 8: K = 101, Δ = δ = 0."""
+    return _pure("figure-8", 101, (10,) if quick else (10, 20, 30, 40, 60, 80))
+
+
+def _pure(name: str, K: int, ms: Sequence[int]) -> Reproduction:
+    panels = [
+        _panel(
+            f"m = {m}",
+            problem := Problem.from_allowance(K=K, m=m, epsilon=0.1),
+            {
+                "double_subsampling": double_subsampling(K, m),
+                "subsampling": subsampling(K, m),
+                "randomized_response": randomized_response(K, problem.target, plain_majority(K, problem.voter)),
+            },
+        )
+        for m in ms
+    ]
+    return _reproduction(
+        name,
+        f"{name.capitalize().replace('-', ' ')}: K = {K} voters, each 0.1-DP, Δ = δ = 0",
+        panels,
+        f"γ_DSub is 1 from m = {(K + 1) // 2} on, and so, but for rounding, is γ_opt: the plain majority costs (K+1)/2 voters' ε.",
+        "ε = 0.1 as in Figure 2; γ_Sub and γ_DSub do not depend on it.",
+    )
+
+
+def _panel(label: str, problem: Problem, others: dict[str, NoiseFunction]) -> Panel:
+    return Panel(label, problem, {**others, "optimal": solve(problem).noise})
+
+
+def _reproduction(name: str, title: str, panels: list[Panel], *notes: str) -> Reproduction:
+    summary = Table(
+        "Error over voters drawn as the paper draws them (p_i on a grid of [0.5, 1)), and at the worst shared p",
+        (
+            *(("panel", ""), ("γ", ""), ("utility", ".6f"), ("mean tv error", ".6f"), ("worst tv error", ".6f")),
+            *(("mean disagreement", ".6f"), ("proved private", "")),
+        ),
+        tuple(_row(panel, curve) for panel in panels for curve in reversed(panel.curves)),
+    )
+    values = Table(
+        "γ(l)",
+        (("panel", ""), ("γ", ""), ("l", "d"), ("value", ".6f")),
+        tuple(
+            (panel.label, curve, l, float(noise.values[l]))
+            for panel in panels
+            for curve, noise in panel.curves.items()
+            for l in range(panel.problem.K + 1)
+        ),
+        shown=False,
+    )
+    return Reproduction(
+        name,
+        title,
+        "exact",
+        (summary, values),
+        ("The paper shows these as curves; it prints no numbers to stand beside ours.", *notes),
+        {"panels": [_settings(panel) for panel in panels]},
+        lambda: shapes_figure(title, [(panel.label, panel.curves) for panel in panels]),
+    )
+
+
+def _settings(panel: Panel) -> dict[str, float | int | str]:
+    voter, target = panel.problem.voter, panel.problem.target
+    return {
+        "panel": panel.label,
+        "K": panel.problem.K,
+        "epsilon": voter.epsilon,
+        "Delta": voter.delta,
+        "target_epsilon": target.epsilon,
+        "delta": target.delta,
+    }
+
+
+def _row(panel: Panel, curve: str) -> tuple[Cell, ...]:
+    noise, objective = panel.curves[curve], rectangular()
+    measures: tuple[Callable[[NoiseFunction], float], ...] = (
+        lambda noise: objective.aim(noise.K).utility(noise.values[noise.K // 2 + 1 :]),
+        lambda noise: tv_error(noise, objective.prior),
+        lambda noise: float(error_curve(noise, SHARED_P).tv_error.max()),
+        lambda noise: disagreement(noise, objective.prior),
+    )
+    return (panel.label, curve, *(measure(noise) for measure in measures), "yes" if _private(panel, noise) else "no")
+
+
+def _private(panel: Panel, noise: NoiseFunction) -> bool:
+    """Return whether γ is private for the panel's problem, but for rounding (closed forms have nothing to spare)."""
+    proved, _ = certify(panel.problem, noise)
+    return bool(np.all(proved.values >= noise.values * (1 - ROUNDING)))
+
+
+def _admits_one(problem: Problem) -> bool:
+    return verify(problem, np.ones(problem.K + 1)).margin >= 0

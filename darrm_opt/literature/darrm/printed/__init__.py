@@ -1,0 +1,92 @@
+"""The paper's own numbers, as far as they are at hand (README.md beside this file says which)."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+GNMAX_ORDERS = {21.46: 34.31, 22.46: 35.74}
+"""Table 4: σ → λ, as printed."""
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """One number that does not depend on data.
+
+    Attributes:
+        table: where it is printed.
+        quantity: what it is.
+        inputs: what it was computed from.
+        value: as printed.
+        decimals: how many were printed.
+    """
+
+    table: str
+    quantity: str
+    inputs: dict[str, Any]
+    value: float
+    decimals: int
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Mean and standard deviation of an accuracy over 10 draws, as printed."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.std:.2f})"
+
+
+@cache
+def accounts(table: str) -> tuple[PrintedNumber, ...]:
+    """Return the numbers of a table that do not depend on data.
+
+    >>> accounts("Table 2")[0].value
+    5.352
+    """
+    return tuple(
+        PrintedNumber(
+            row["table"],
+            row["quantity"],
+            json.loads(row["inputs"]),
+            float(row["expected"].removeprefix("sigma=")),
+            int(row["printed_decimals"]),
+        )
+        for row in _rows("accounts.csv")
+        if row["table"] == table
+    )
+
+
+def printed(table: str, quantity: str, **inputs: float) -> float | None:
+    """Return one such number; None if the paper's is not at hand.
+
+    >>> printed("Table 2", "general_composition_total", epsilon=0.2676, Q=50), printed("Table 5", "anything")
+    (9.901, None)
+    """
+    for row in accounts(table):
+        if quantity in row.quantity and inputs.items() <= row.inputs.items():
+            return row.value
+    return None
+
+
+@cache
+def accuracies() -> dict[tuple[int, str, int, str], Accuracy]:
+    """Return the accuracies by (m, dataset, Q, method).
+
+    >>> str(accuracies()[3, "mnist", 20, "optimal"])
+    '0.79 (0.09)'
+    """
+    return {
+        (int(row["m"]), row["dataset"], int(row["Q"]), row["method"]): Accuracy(float(row["mean"]), float(row["std"]))
+        for row in _rows("accuracy.csv")
+    }
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((files(__name__) / name).read_text(encoding="utf-8").splitlines()))

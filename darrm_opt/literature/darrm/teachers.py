@@ -1,0 +1,216 @@
+"""The teachers of the knowledge-transfer tables, and how they vote: fives against eights, K teachers on disjoint parts.
+
+The pictures of the *other* classes are taken as public. Their mean and their main directions make features of every
+picture, which are scaled to length 1, the bound that private training needs. A teacher is a logistic regression: not private,
+or by `PrivateLogisticRegression`, whose weights are (ε, Δ)-DP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.darrm.idx_files import find_images
+from darrm_opt.literature.darrm.setting import CLASSES, K
+from darrm_opt.noise import Array
+from darrm_opt.optional_packages import require
+from darrm_opt.problem import Privacy
+from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+
+Votes = NDArray[np.uint8]
+
+FEATURES = 20
+"""Main directions of the public pictures."""
+
+HELD_OUT = 100
+"""Digits held out of each draw, as many as the largest Q: scikit-learn has 356 fives and eights in all."""
+
+REGULARIZATION = 1.0
+"""λ of the private teachers: a compromise found on these very data, which are public; elsewhere choose it without them."""
+
+
+_WHAT = "training teachers"
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Fives and eights as features of length 1.
+
+    Attributes:
+        dataset: which.
+        X: records to train on, shape (n, features).
+        y: whether they are eights, shape (n,).
+        pool: pictures to ask about; None: some of ``X``, held out.
+        truth: whether they are eights.
+    """
+
+    dataset: str
+    X: Array
+    y: Votes
+    pool: Array | None = None
+    truth: Votes | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One draw: records in the order in which the teachers share them out, and the queries."""
+
+    X: Array
+    y: Votes
+    queries: Array
+    truth: Votes
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherVotes:
+    """All draws of one dataset.
+
+    Attributes:
+        dataset: which.
+        draws: each with its own teachers and queries.
+        seed: decides the draws and, this being a test on public data, the noise of the private training.
+    """
+
+    dataset: str
+    draws: tuple[Draw, ...]
+    seed: int
+    _votes: dict[Privacy | None, Votes] = field(default_factory=dict)
+
+    @property
+    def truth(self) -> Votes:
+        """What is right, shape (draws, queries)."""
+        return np.stack([draw.truth for draw in self.draws])
+
+    @property
+    def part(self) -> int:
+        """Records of the smallest part."""
+        return len(self.draws[0].y) // K
+
+    def votes(self, voter: Privacy | None) -> Votes:
+        """Return the votes of teachers, shape (draws, queries, K).
+
+        Args:
+            voter: privacy of a teacher's training; None: not private.
+        """
+        if voter not in self._votes:
+            self._votes[voter] = np.stack([self._asked(place, voter) for place in range(len(self.draws))])
+        return self._votes[voter]
+
+    def _asked(self, place: int, voter: Privacy | None) -> Votes:
+        draw, votes = self.draws[place], []
+        for i in range(K):
+            X, y = draw.X[i::K], draw.y[i::K]
+            if voter is None and (y == y[0]).all():
+                votes.append(np.full(len(draw.queries), y[0], dtype=np.uint8))
+                continue
+            teacher = _teacher(voter, (self.seed, place, i)).fit(X, y)
+            votes.append(np.asarray(teacher.predict(draw.queries), dtype=np.uint8))
+        return np.stack(votes, axis=1)
+
+
+@lru_cache(maxsize=4)
+def load_teacher_votes(folder: str | None, draws: int, queries: int, seed: int) -> tuple[TeacherVotes, ...]:
+    """Return the lesson on digits and, if a folder is given, on what it holds.
+
+    Args:
+        folder: with the IDX files of MNIST or Fashion-MNIST; None: scikit-learn's digits alone.
+        draws: ≥ 1.
+        queries: of each draw, 1..`HELD_OUT`.
+        seed: ≥ 0.
+
+    Raises:
+        InvalidInput: the folder does not hold what is needed.
+        BackendUnavailable: scikit-learn (the extra ``sklearn``) is not installed.
+    """
+    found = [digits()]
+    if folder is not None:
+        for images in find_images(folder):
+            labels, tested = images.train_labels, images.test_labels
+            features = public_features(images.train / 255.0, labels)
+            chosen, asked = (np.isin(of, CLASSES) for of in (labels, tested))
+            pictures = Pictures(
+                images.name,
+                features(images.train[chosen] / 255.0),
+                (labels[chosen] == CLASSES[1]).astype(np.uint8),
+                features(images.test[asked] / 255.0),
+                (tested[asked] == CLASSES[1]).astype(np.uint8),
+            )
+            found.append(pictures)
+    return tuple(TeacherVotes(each.dataset, _drawn(each, draws, queries, seed), seed) for each in found)
+
+
+def digits() -> Pictures:
+    """Return scikit-learn's fives and eights: 356 pictures of 8 × 8 pixels."""
+    pixels, labels = require("sklearn.datasets", _WHAT).load_digits(return_X_y=True)
+    chosen = np.isin(labels, CLASSES)
+    features = public_features(pixels / 16.0, labels)
+    return Pictures("digits", features(pixels[chosen] / 16.0), (labels[chosen] == CLASSES[1]).astype(np.uint8))
+
+
+def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
+    """Return the function from pixels to features that the pictures of all other classes decide.
+
+    Args:
+        pixels: shape (n, pixels), in [0, 1].
+        labels: shape (n,).
+
+    Raises:
+        InvalidInput: there are no pictures of other classes.
+    """
+    public = pixels[~np.isin(labels, CLASSES)]
+    if len(public) < 2:
+        raise InvalidInput("data", f"{len(public)} pictures of other classes", "some, which serve as public data")
+    centre = public.mean(axis=0)
+    directions = np.linalg.eigh(np.cov(public, rowvar=False))[1][:, ::-1][:, :FEATURES]
+    # An eigenvector has two signs, and which one comes out is the library's choice: make it ours, for the seed's sake.
+    largest = np.abs(directions).argmax(axis=0)
+    directions *= np.sign(directions[largest, np.arange(directions.shape[1])])
+
+    def features(of: Array) -> Array:
+        projected = (of - centre) @ directions
+        lengths = np.linalg.norm(projected, axis=1, keepdims=True)
+        return np.asarray(projected / np.where(lengths > 0, lengths, 1.0))
+
+    return features
+
+
+def _drawn(pictures: Pictures, draws: int, queries: int, seed: int) -> tuple[Draw, ...]:
+    made = []
+    for place in range(draws):
+        generator = np.random.default_rng((seed, place))
+        order = generator.permutation(len(pictures.y))
+        if pictures.pool is None or pictures.truth is None:
+            asked, order = order[:HELD_OUT], order[HELD_OUT:]
+            pool, truth = pictures.X[asked], pictures.y[asked]
+        else:
+            asked = generator.permutation(len(pictures.truth))
+            pool, truth = pictures.pool[asked], pictures.truth[asked]
+        if len(order) < K or len(truth) < queries:
+            raise InvalidInput(
+                "data",
+                f"{len(order)} and {len(truth)} pictures of the two classes",
+                f"at least {K} to train on and {queries} to ask about",
+            )
+        made.append(Draw(pictures.X[order], pictures.y[order], pool[:queries], truth[:queries]))
+    return tuple(made)
+
+
+def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:
+    if voter is None:
+        return require("sklearn.linear_model", _WHAT).LogisticRegression(C=10.0)
+    require("sklearn.base", _WHAT)  # says what to install
+    from darrm_opt.learning import PrivateLogisticRegression
+
+    seed = int(np.random.SeedSequence(place).generate_state(1)[0])
+    return PrivateLogisticRegression(
+        voter.epsilon,
+        voter.delta,
+        regularization=REGULARIZATION,
+        classes=[0, 1],
+        bits=SeededBitsForTestsOnly(seed),
+    )

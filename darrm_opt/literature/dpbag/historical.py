@@ -1,0 +1,185 @@
+"""What the DPBag paper does and should not: kept to reproduce its tables, under names that say so.
+
+Nothing here returns a `Guarantee`. Each function returns an `UnsoundClaim`, or carries
+``overspending``, ``leaking`` or ``truncating`` in its name, with the counterexample beside it. What to
+use instead: `moments.saa_label_budget`, `plan.LaplacePlan`, `partition.slot_partition`.
+
+Source: Jordon, Yoon, van der Schaar, "Differentially private bagging", Algorithm 1 and its released
+settings (λ = 2/n_chunks, l = 1..80; the printed label counts are those of δ = 1e-3, not of the printed 1e-5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.aggregators.guarantee import UnsoundClaim
+from darrm_opt.aggregators.labelling import vote_counts
+from darrm_opt.aggregators.moments_accountant import (
+    ORDERS,
+    checked_epsilon,
+    checked_lam,
+    checked_orders,
+    log_one_over,
+    moments_epsilon,
+)
+from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noisy_argmax
+from darrm_opt.aggregators.per_instance import checked_votes, star_spread, vote_spread
+from darrm_opt.aggregators.teacher_layout import Partition
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import whole_number
+from darrm_opt.randomness.samplers import Bits, SystemBits
+
+Star = Literal["none", "last_chunk", "adversarial"]
+
+OVERSPENDS = "The loop tests its budget before a query, so the last query is released without being paid for."
+LEAKS = (
+    "The number of labels depends on the private data: where teachers split, more labels are released than where they "
+    "agree, and whoever sees that number (a student that memorises shows it) learns about a record. The losses it "
+    "is based on hold at one dataset only, so the claimed (epsilon, delta) is not differential privacy."
+)
+
+
+def overspending_label_count(epsilon: float, delta: float, lam: float, *, orders: Iterable[float] = ORDERS) -> int:
+    """Return the number of labels of SAA and DPBag- as the source counts them: with the query that crosses ε.
+
+    It exceeds `moments.saa_label_budget` by 1, and costs more than ε: at λ = 2/250, δ = 1e-3 the published 264
+    labels cost ε = 1.0003 where 1 was allowed.
+
+    Args:
+        epsilon: [nats], > 0.
+        delta: [probability], in (0, 1).
+        lam: λ > 0 [1/votes].
+        orders: moment orders l ≥ 1.
+
+    Returns:
+        The first T ≥ 1 whose ε reaches ``epsilon``: max over l of ⌈(ε − ln(1/δ)/l)/(2λ²(l+1))⌉.
+
+    >>> overspending_label_count(1, 1e-3, 2 / 250)
+    264
+    """
+    epsilon, lam, log_delta = checked_epsilon(epsilon), checked_lam(lam), log_one_over(delta)
+    l = checked_orders(orders)
+    return max(1, math.ceil(float(np.max((epsilon - log_delta / l) / (2 * lam * lam * (l + 1))))))
+
+
+@dataclass(frozen=True)
+class LeakingStop:
+    """Where DPBag's data-dependent loop ends.
+
+    Attributes:
+        n_labels: number of labels: depends on the private data.
+        claim: what the source would report, and what is wrong with it.
+    """
+
+    n_labels: int
+    claim: UnsoundClaim
+
+
+def leaking_stop(
+    votes: Any,
+    partition: Partition,
+    n_classes: int,
+    lam: float,
+    epsilon: float,
+    delta: float,
+    *,
+    star: Star = "last_chunk",
+    rule: Literal["paper", "strict"] = "paper",
+    orders: Iterable[float] = ORDERS,
+) -> LeakingStop:
+    """Return where DPBag stops when it stops by its data-dependent ε̂: **not private, whatever the star rule**.
+
+    Counterexample: one chunk, two partitions, λ = 0.04, ε = 1, δ = 1e-3. On D the two teachers always
+    disagree (m = ½), without record u they agree (m = 1): 43 labels against 11.
+
+    Args:
+        votes: shape (n_partitions, n_chunks, n_queries).
+        partition: who taught whom.
+        n_classes: ≥ 2.
+        lam: λ > 0 [1/votes].
+        epsilon: [nats], > 0.
+        delta: [probability], in (0, 1).
+        star: how a new record is accounted: not at all (the released code), as entering the last chunks
+            (Algorithm 1), or wherever it hurts most.
+        rule: ``paper`` counts the query that reaches ε; ``strict`` ends before ε is exceeded.
+        orders: moment orders l ≥ 1.
+
+    Returns:
+        The number of labels, at most n_queries, and the claim.
+
+    Raises:
+        InvalidInput: votes that are none, a number outside its range, or no such rule.
+
+    Source: Jordon et al., Algorithm 1.
+    """
+    votes = checked_votes(votes, partition, n_classes)
+    epsilon = checked_epsilon(epsilon)
+    k = partition.n_partitions
+    if rule not in ("paper", "strict"):
+        raise InvalidInput("rule", rule, "'paper' or 'strict'")
+    spreads = [vote_spread(votes, partition.chunks, n_classes)]
+    if star != "none":
+        spreads.append(star_spread(votes, n_classes, star)[None, :])
+    squares = np.rint(np.concatenate(spreads) * k).astype(np.int64) ** 2
+    weights = np.cumsum(squares, axis=1).max(axis=0) / (k * k)  # S of the worst record after each query
+    spent = np.array([moments_epsilon(float(S), lam, delta, orders) for S in weights])
+    within = int((spent <= epsilon).sum())  # ε̂ never falls
+    reached = min(int((spent < epsilon).sum()) + 1, spent.size)
+    n_labels = reached if rule == "paper" else within
+    claimed = float(spent[n_labels - 1]) if n_labels else 0.0
+    why = f"{OVERSPENDS} {LEAKS}" if rule == "paper" else LEAKS
+    return LeakingStop(n_labels, UnsoundClaim(claimed, delta, "DPBag, Algorithm 1 and Theorem 6", why))
+
+
+def leaking_labels(
+    votes: Any,
+    partition: Partition,
+    n_classes: int,
+    lam: float,
+    epsilon: float,
+    delta: float,
+    *,
+    star: Star = "last_chunk",
+    bits: Bits | None = None,
+) -> tuple[NDArray[np.int64], LeakingStop]:
+    """Return the labels that the paper's DPBag would release, and where it stopped; **their number is not private**.
+
+    For experiments that reproduce the source. To release labels use `labelling.label_pool`.
+
+    Args:
+        votes: shape (n_partitions, n_chunks, n_queries).
+        partition: who taught whom.
+        n_classes: ≥ 2.
+        lam: λ > 0 [1/votes].
+        epsilon: [nats], > 0.
+        delta: [probability], in (0, 1).
+        star: as in `leaking_stop`.
+        bits: source of chance; None for the operating system.
+    """
+    votes = checked_votes(votes, partition, n_classes)
+    stop = leaking_stop(votes, partition, n_classes, lam, epsilon, delta, star=star)
+    noise = LaplaceNoise(partition.n_partitions / Fraction(checked_lam(lam)))
+    bits = bits or SystemBits()
+    counts = vote_counts(votes[:, :, : stop.n_labels], n_classes)
+    return np.array([noisy_argmax(count, noise, bits) for count in counts], dtype=np.int64), stop
+
+
+def truncating_partition(n_records: int, n_chunks: int) -> list[NDArray[np.int64]]:
+    """Return chunks of ⌊n/n_chunks⌋ consecutive records, the remainder dropped: the released code's split.
+
+    **Not private for neighbours that add or remove a record.** Where n_chunks divides n, removing one record shortens and
+    so shifts every chunk: all teachers change, not one per partition, and the noise is n_chunks times too small.
+
+    >>> [chunk.tolist() for chunk in truncating_partition(6, 3)], [chunk.tolist() for chunk in truncating_partition(5, 3)]
+    ([[0, 1], [2, 3], [4, 5]], [[0], [1], [2]])
+    """
+    n_records = whole_number(n_records, "n_records", "a number of records, at least 1")
+    size = n_records // whole_number(n_chunks, "n_chunks", "a number of chunks, at least 1")
+    return [np.arange(i * size, (i + 1) * size) for i in range(n_chunks)]

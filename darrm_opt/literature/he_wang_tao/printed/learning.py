@@ -1,0 +1,190 @@
+"""The generalisation, SGLD and federated theorems as printed, where they are false or not proved."""
+
+from __future__ import annotations
+
+import math
+
+from darrm_opt.accounting.composition.closed_forms import slack_in_range
+from darrm_opt.accounting.errors import Counterexample
+from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
+from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.he_wang_tao.printed.composition import second_delta
+from darrm_opt.literature.he_wang_tao.printed.theorem import PrintedTheorem, require_acknowledgement
+from darrm_opt.literature.he_wang_tao.training import positive
+from darrm_opt.problem import whole_number
+
+SGLD_RUN = Counterexample(
+    "100 steps of SGLD with a shift of 2 standard deviations on 1 of 1000 records, delta = slack = 1e-6, all other gradients "
+    "equal and the changed one opposite",
+    epsilon=0.7734,
+    claimed=1.0997e-06,
+    truth=3.25e-05,
+)
+"""The canonical refutation of Theorem 7, by an optimistic PLD of the realisable pair; the tests recompute it."""
+
+IMPOSSIBLE = Counterexample(
+    "any algorithm at all at epsilon = 2.5, delta = 1e-6: the printed failure probability is negative",
+    epsilon=2.5,
+    claimed=-7.3e-09,
+    truth=0.0,
+)
+"""The refutation of Theorem 1 from ε = 2 on."""
+
+
+def sgld_step_printed(
+    batch: int, lipschitz: float, sigma: float, delta: float, *, acknowledge_unsound: bool = False
+) -> PrintedTheorem:
+    """Return the per-step ε of Theorem 7 as printed: false, half of the first term is lost.
+
+    ε = [2√2 Lσ(1/τ)√ln(1/δ) + 4L²/τ²]/(2σ²), where the shift 2L/τ gives [4√2 Lσ(1/τ)√ln(1/δ) + 4L²/τ²]/(2σ²).
+
+    Args:
+        batch: τ ≥ 1.
+        lipschitz: L > 0.
+        sigma: σ > 0.
+        delta: of one step, in (0, 1).
+        acknowledge_unsound: must be True.
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+
+    Counterexample: the Gaussian mechanism itself, by its exact profile.
+    """
+    batch, shift = _shift(batch, lipschitz, sigma)
+    epsilon = (shift * math.sqrt(2 * -math.log(positive_delta(delta))) + shift**2) / 2
+    return _gaussian("Theorem 7's per-step epsilon", shift, epsilon, delta, acknowledge_unsound)
+
+
+def sgld_printed(
+    records: int,
+    batch: int,
+    lipschitz: float,
+    sigma: float,
+    steps: int,
+    delta: float,
+    slack: float,
+    *,
+    acknowledge_unsound: bool = False,
+) -> PrintedTheorem:
+    """Return Theorem 7 (SGLD) as printed, its last term omitted: false.
+
+    E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `sgld_step_printed`, q = τ/N, and D as in theorem II for 2qe and qδ.
+
+    Args:
+        records: N ≥ batch.
+        batch: τ ≥ 1.
+        lipschitz: L > 0.
+        sigma: σ > 0.
+        steps: T ≥ 1.
+        delta: of one step, in (0, 1).
+        slack: s, in (0, 1].
+        acknowledge_unsound: must be True.
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+
+    Counterexample: `SGLD_RUN`. Besides the factor 2, the rule (2qε, qδ) for a sampled step fails for ε above 1.256.
+    """
+    rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
+    claimed = second_delta(2 * rate * step, rate * delta, steps, total)
+    printed = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
+    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+
+
+def sgld_last_term_printed(
+    records: int,
+    batch: int,
+    lipschitz: float,
+    sigma: float,
+    steps: int,
+    delta: float,
+    slack: float,
+    *,
+    acknowledge_unsound: bool = False,
+) -> PrintedTheorem:
+    """Return the last term of Theorem 7's δ as printed: false, it uses qe for 2qe and has the sign error of theorem III.
+
+    e^(−(E+qTe)/2) [2qTe/((1+e^(qe))(qTe−E))]^T [(qTe+E)/(qTe−E)]^(−(E+qTe)/(2qe)).
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+        InvalidInput: E ≥ qTe, where it is not defined.
+
+    Counterexample: `SGLD_RUN`.
+    """
+    rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
+    each = rate * step
+    most = steps * each
+    if total >= most:
+        raise InvalidInput("slack", slack, "one whose ε is below qTe", "The printed term is not defined there.")
+    logarithm = -(total + most) / 2
+    logarithm += steps * (math.log(2 * most) - math.log1p(math.exp(each)) - math.log(most - total))
+    logarithm -= (total + most) / (2 * each) * math.log((most + total) / (most - total))
+    printed = PrintedTheorem("Theorem 7's last term", total, math.exp(logarithm), None, SGLD_RUN)
+    return require_acknowledgement(printed, "sgld()", acknowledge_unsound=acknowledge_unsound)
+
+
+def federated_step_printed(
+    cohort: int, sigma: float, delta: float, *, acknowledge_unsound: bool = False
+) -> PrintedTheorem:
+    """Return the per-round ε of Theorem 8 as printed: false for replacing a client, true for silencing one.
+
+    ε = [4σ(1/τ)√ln(1/δ) + 1/τ²]/(2σ²); the radical is read over the logarithm only.
+
+    Args:
+        cohort: τ ≥ 1.
+        sigma: σ > 0, noise multiplier.
+        delta: of one round, in (0, 1).
+        acknowledge_unsound: must be True.
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+
+    Counterexample: replacing one client, by the Gaussian's exact profile at shift 2/(τσ).
+    """
+    cohort, shift = _shift(cohort, 0.5, sigma)  # 1/(τσ)
+    epsilon = 2 * shift * math.sqrt(-math.log(positive_delta(delta))) + shift**2 / 2
+    return _gaussian("Theorem 8's per-round epsilon", 2 * shift, epsilon, delta, acknowledge_unsound)
+
+
+def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
+    """Return Theorem 1 as printed: P[|R̂ − R| < 9ε] > 1 − β, β = e^(−ε)(δ/ε)ln(2/ε); ``epsilon`` = 9ε, ``delta`` = β.
+
+    Its proof gives β for one side only, so two sides need 2β, and for ε ≥ 2 the claim is a probability of 1 or more.
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+
+    Counterexample: `IMPOSSIBLE`.
+    """
+    epsilon = positive(epsilon, "epsilon", "a finite number of nats above 0")
+    beta = math.exp(-epsilon) * positive_delta(delta) / epsilon * math.log(2 / epsilon)
+    printed = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
+    return require_acknowledgement(printed, "high_probability()", acknowledge_unsound=acknowledge_unsound)
+
+
+def _sgld_total(
+    records: int, batch: int, lipschitz: float, sigma: float, steps: int, delta: float, slack: float
+) -> tuple[float, float, float]:
+    batch, _ = _shift(batch, lipschitz, sigma)
+    records = whole_number(records, "records", "a whole number of records, at least 1")
+    steps = whole_number(steps, "steps", "a whole number of steps, at least 1")
+    if batch > records:
+        raise InvalidInput("batch", batch, f"at most the number of records, {records}")
+    rate = batch / records
+    step = sgld_step_printed(batch, lipschitz, sigma, delta, acknowledge_unsound=True).epsilon
+    mean = 2 * steps * rate * step * math.tanh(rate * step)
+    return rate, step, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(slack_in_range(slack))) + mean
+
+
+def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:
+    batch = whole_number(batch, "batch", "a whole number of records, at least 1")
+    lipschitz = positive(lipschitz, "lipschitz", "a bound on a gradient's norm, a finite number above 0")
+    return batch, 2 * lipschitz / (batch * positive(sigma, "sigma", "a standard deviation, a finite number above 0"))
+
+
+def _gaussian(name: str, shift: float, epsilon: float, delta: float, acknowledge_unsound: bool) -> PrintedTheorem:  # noqa: FBT001 (private: the public functions take it by name)
+    exact = gaussian_delta(shift, epsilon)
+    mechanism = f"the Gaussian mechanism with a shift of {shift:.6g} standard deviations"
+    printed = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
+    return require_acknowledgement(printed, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)

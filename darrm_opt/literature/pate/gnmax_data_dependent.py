@@ -1,0 +1,189 @@
+"""GNMax's data-dependent privacy bound (Algorithm 6 of the DaRRM paper; Papernot et al. 2018, Theorem 6).
+
+Where teachers agree, a release says less than its worst case. **The bound is computed from private votes,
+so it is sensitive itself**: publishing it, stopping by it or tuning noise with it voids the guarantee; that takes
+smooth sensitivity, which is not offered here. It also bounds one direction only: this dataset against
+each neighbour. It is for the eyes of the data's owner; the data-independent `gnmax.gnmax_epsilon` is a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.aggregators.gnmax import gnmax_epsilon
+from darrm_opt.aggregators.moments_accountant import log_one_over
+from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, checked_counts, positive_fraction
+from darrm_opt.errors import InvalidInput
+from darrm_opt.exact_rounding import GUARD
+from darrm_opt.problem import real_number, whole_number
+
+WARNING = (
+    "This bound was computed from the private votes: it is sensitive itself, holds for this dataset in one direction only, "
+    "and must not be published or decide anything that is."
+)
+
+RDP_ORDERS = (1.5, *(float(order) for order in range(2, 101)), *(float(2**e) for e in range(7, 12)))
+"""Orders λ tried by `sensitive_epsilon`."""
+
+
+@dataclass(frozen=True)
+class SensitiveRdp:
+    """A data-dependent RDP bound of one release at one order; **sensitive itself**.
+
+    Attributes:
+        value: the bound to use: the least of the two that apply.
+        formula: Theorem 6's value; ``inf`` where its precondition fails.
+        applies: whether the precondition holds.
+        data_independent: λr²/σ².
+        wrong_winner: q, the bound on the chance that another class wins.
+    """
+
+    value: float
+    formula: float
+    applies: bool
+    data_independent: float
+    wrong_winner: float
+
+    @property
+    def warning(self) -> str:
+        """Why this must not be published."""
+        return WARNING
+
+
+@dataclass(frozen=True)
+class SensitiveEpsilon:
+    """A data-dependent ε of all releases; **sensitive itself, and not a guarantee**.
+
+    Attributes:
+        epsilon: [nats], for this dataset against each neighbour, in this direction.
+        delta: [probability].
+        data_independent_epsilon: the guarantee that may be published instead [nats].
+    """
+
+    epsilon: float
+    delta: float
+    data_independent_epsilon: float
+
+    @property
+    def warning(self) -> str:
+        """Why this must not be published."""
+        return WARNING
+
+
+def log_wrong_winner(counts: Sequence[int] | NDArray[Any], sigma: float, kind: Kind = "discrete") -> float:
+    """Return ln q, q ≥ Pr[the leading class does not win]: ½·Σ erfc((n* − n_c)/2σ) over the others.
+
+    Args:
+        counts: votes per class [votes].
+        sigma: σ > 0 [votes].
+        kind: the noise that is drawn, or the continuous form of the source.
+
+    Source: Papernot et al. 2018, Proposition 7; exact for two classes.
+    """
+    votes = sorted(checked_counts(counts))
+    noise = GaussianNoise.of_sigma(sigma)
+    q = math.fsum(noise.loses(votes[-1] - other, kind) for other in votes[:-1])
+    return math.log(min(q, 1.0)) if q > 0 else -math.inf
+
+
+def sensitive_rdp(
+    counts: Sequence[int] | NDArray[Any], sigma: float, order: float, *, affected: int = 1, kind: Kind = "discrete"
+) -> SensitiveRdp:
+    """Return the data-dependent RDP of one GNMax release.
+
+    With q as above, s = σ/r, μ₂ = s√(ln 1/q), μ₁ = μ₂ + 1, ε_i = μ_i/s², the bound at λ ≤ μ₁ is
+    ln((1−q)·A^(λ−1) + q·B^(λ−1))/(λ−1), A = (1−q)/(1 − (q·e^ε₂)^((μ₂−1)/μ₂)), B = e^ε₁/q^(1/(μ₁−1)).
+
+    Precondition: μ₂ > 1, ln(1/q) > ε₂, and q ≤ e^((μ₂−1)ε₂)/(μ₁/(μ₁−1)·μ₂/(μ₂−1))^μ₂, which puts q where the
+    bound grows with it. Where it fails the data-independent bound is returned.
+
+    Args:
+        counts: votes per class, at least two classes [votes].
+        sigma: σ > 0 [votes].
+        order: λ > 1.
+        affected: votes r that one record can move, ≥ 1.
+        kind: the noise that is drawn, or the continuous form of the source.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Papernot et al. 2018, Theorem 6 with Proposition 10.
+
+    >>> sensitive_rdp([250, 0], 40.0, 5.0).applies, sensitive_rdp([6, 5], 21.46, 5.0).applies
+    (True, False)
+    """
+    order = real_number(order, "order", "a finite order, above 1")
+    if not 1 < order < math.inf:
+        raise InvalidInput("order", order, "a finite order, above 1")
+    r = whole_number(affected, "affected", "a number of votes, at least 1")
+    variance = (float(positive_fraction(sigma, "sigma")) / r) ** 2
+    independent = order / variance * GUARD
+    log_q = log_wrong_winner(counts, sigma, kind)
+    q = math.exp(log_q)
+    formula = _theorem_6(log_q, variance, order)
+    if formula is None:
+        return SensitiveRdp(independent, math.inf, applies=False, data_independent=independent, wrong_winner=q)
+    return SensitiveRdp(min(formula, independent), formula, applies=True, data_independent=independent, wrong_winner=q)
+
+
+def sensitive_epsilon(
+    counts: Sequence[Sequence[int]] | NDArray[Any],
+    sigma: float,
+    delta: float,
+    *,
+    affected: int = 1,
+    orders: Iterable[float] = RDP_ORDERS,
+    kind: Kind = "discrete",
+) -> SensitiveEpsilon:
+    """Return the data-dependent ε of all releases, for the data's owner only.
+
+    Args:
+        counts: votes per query and class, shape (n_queries, n_classes).
+        sigma: σ > 0 [votes].
+        delta: [probability], in (0, 1).
+        affected: votes r that one record can move, ≥ 1.
+        orders: RDP orders λ > 1 to try.
+        kind: the noise that is drawn, or the continuous form of the source.
+
+    Source: DaRRM paper, Algorithm 6.
+    """
+    c = log_one_over(delta)
+    rows = [checked_counts(row) for row in counts]
+    distinct: dict[tuple[int, ...], int] = {}
+    for row in rows:
+        key = tuple(sorted(row))
+        distinct[key] = distinct.get(key, 0) + 1
+
+    def spent(order: float) -> float:
+        each = (n * sensitive_rdp(row, sigma, order, affected=affected, kind=kind).value for row, n in distinct.items())
+        return math.fsum(each) + c / (order - 1)
+
+    epsilon = min(map(spent, orders)) * GUARD if rows else 0.0
+    return SensitiveEpsilon(epsilon, delta, gnmax_epsilon(sigma, delta, queries=len(rows), affected=affected))
+
+
+def _theorem_6(log_q: float, variance: float, order: float) -> float | None:
+    """Return Theorem 6's bound, or None where its precondition fails."""
+    if log_q == -math.inf:
+        return 0.0
+    mu_2 = math.sqrt(-variance * log_q)
+    mu_1 = mu_2 + 1
+    if mu_2 <= 1 or order > mu_1:
+        return None
+    epsilon_1, epsilon_2 = mu_1 / variance, mu_2 / variance
+    if -log_q <= epsilon_2:
+        return None
+    grows_until = (mu_2 - 1) * epsilon_2 - mu_2 * (math.log1p(1 / (mu_1 - 1)) + math.log1p(1 / (mu_2 - 1)))
+    if log_q > grows_until:
+        return None
+    log_stay = math.log(-math.expm1(log_q))
+    log_A = log_stay - math.log(-math.expm1((log_q + epsilon_2) * (mu_2 - 1) / mu_2))
+    log_B = epsilon_1 - log_q / (mu_1 - 1)
+    total = np.logaddexp(log_stay + (order - 1) * log_A, log_q + (order - 1) * log_B)
+    return max(0.0, float(total)) / (order - 1) * GUARD

@@ -1,0 +1,35 @@
+"""What the mechanism refuses, named for what the caller can do about it."""
+
+from __future__ import annotations
+
+from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
+from darrm_opt.errors import DarrmError
+
+
+class BudgetSpent(BudgetExceeded):
+    """More releases were asked than the budget has left; nothing was charged and nothing released.
+
+    Attributes:
+        budget: the budget, in words.
+        limit: releases that it allows in all.
+        spent: releases charged so far.
+        asked: releases asked now.
+    """
+
+    def __init__(self, budget: str, limit: int, spent: int, asked: int) -> None:
+        self.budget = budget
+        self.limit = limit
+        self.spent = spent
+        self.asked = asked
+        super().__init__(
+            f"{asked} releases were asked and {limit - spent} are left: the budget, {budget}, allows {limit} in all and "
+            f"{spent} are spent. Nothing was charged and nothing was released."
+        )
+
+
+class ReleaseLogDamaged(BudgetUnreadable):
+    """A ledger's file is not what was written there; whoever goes on from it may overspend, so nobody does."""
+
+
+class ReleaseIdTaken(DarrmError):
+    """A release id was used before, for another number of releases: ids name one release, and resume only that."""

@@ -1,0 +1,274 @@
+"""Adaptive single-bit releases: against exact recursion, against every adaptive strategy, by their relatives."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
+from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region
+from darrm_opt.accounting.composition.enumeration import Pair, adaptive_bits_delta, growth
+from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_composition, optimal_delta
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+
+EVENTS = [
+    Privacy(0.5, 0.05),
+    Privacy(1.0, 0.02),
+    Privacy(0.2676, 3e-4),
+    Privacy(0.1),
+    Privacy(0.0, 0.1),
+    Privacy(3.0, 1e-6),
+]
+TOTALS = (0.0, 0.07, 0.3, 0.5, 1.1, 2.0, 9.0)
+
+
+def polygon(event: Privacy) -> list[Pair]:
+    """Return the vertices of the (ε, δ) polygon up to relabelling, as rationals."""
+    odds, delta = growth(event.epsilon), Fraction(event.delta)
+    return [(delta, Fraction(0)), (Fraction(0), delta), ((odds + delta) / (odds + 1), (1 - delta) / (odds + 1))]
+
+
+def of_tree(choice: tuple[Pair, ...], depth: int, total_epsilon: float) -> Fraction:
+    """Return δ of one adaptive strategy: ``choice`` lists the pair at every node of the binary tree, by levels."""
+    odds, total = growth(total_epsilon), Fraction(0)
+    for bits in product((0, 1), repeat=depth):
+        node, on_data, on_neighbour = 0, Fraction(1), Fraction(1)
+        for bit in bits:
+            p, q = choice[node]
+            on_data, on_neighbour = on_data * (p if bit else 1 - p), on_neighbour * (q if bit else 1 - q)
+            node = 2 * node + 1 + bit
+        total += max(on_data - odds * on_neighbour, Fraction(0))
+    return total
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("k", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])  # fractions of many digits
+def test_grid_is_the_exact_recursion_from_above(event: Privacy, k: int) -> None:
+    total = compose_bits([(privacy_region(event), k)])
+    for epsilon in TOTALS:
+        exact = adaptive_bits_delta([polygon(event)] * k, epsilon)
+        # V has kinks, and slopes of at most 1 in log x: a chord costs less than the grid's spacing.
+        assert exact <= Fraction(total.delta(epsilon)) <= exact + k * Fraction(total.step)
+
+
+@pytest.mark.parametrize("event", EVENTS[:3])
+def test_recursion_is_the_best_of_all_strategies(event: Privacy) -> None:
+    """Every adaptive choice of vertices for three releases, all outcomes enumerated: 3⁷ strategies."""
+    for epsilon in (0.0, 0.4):
+        best = max(of_tree(choice, 3, epsilon) for choice in product(polygon(event), repeat=7))
+        assert best == adaptive_bits_delta([polygon(event)] * 3, epsilon)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_no_random_adaptive_strategy_beats_it(seed: int) -> None:
+    """Any pairs inside the polygon, not its vertices only, chosen anew at every node."""
+    generator = np.random.default_rng(seed)
+    event, depth = EVENTS[seed % 3], 4
+    corners = polygon(event)
+    everything = (
+        corners + [(1 - p, 1 - q) for p, q in corners] + [(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))]
+    )
+    choice = []
+    for _ in range(2**depth - 1):
+        weights = [Fraction(int(weight)) for weight in generator.integers(0, 1000, len(everything)) ** 3]
+        whole = sum(weights) or Fraction(1)
+        choice.append(
+            (
+                sum((w * p for w, (p, _) in zip(weights, everything, strict=True)), Fraction(0)) / whole,
+                sum((w * q for w, (_, q) in zip(weights, everything, strict=True)), Fraction(0)) / whole,
+            )
+        )
+    epsilon = float(generator.uniform(0, 2))
+    bound = compose_bits([(privacy_region(event), depth)], points=4001).delta(epsilon)
+    assert of_tree(tuple(choice), depth, epsilon) <= Fraction(bound)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_it_lies_between_the_leak_floor_and_the_optimal_composition(event: Privacy) -> None:
+    for k in (1, 7, 60):
+        total = compose_bits([(privacy_region(event), k)])
+        for epsilon in TOTALS:
+            found = total.delta(epsilon)
+            assert least_possible_delta(event.delta, k) * (1 - 1e-12) <= found
+            assert found <= optimal_delta(event.epsilon, event.delta, k, epsilon) + k * total.step
+
+
+def test_without_delta_it_is_the_optimal_composition() -> None:
+    for epsilon, k in [(0.1, 50), (1.0, 20), (0.2676, 100)]:
+        found = compose_bits([(privacy_region(Privacy(epsilon)), k)]).epsilon(1e-3)
+        assert found == pytest.approx(optimal_composition(epsilon, 0.0, k, 1e-3).epsilon, rel=1e-9)
+
+
+def test_a_finer_grid_only_lowers_and_hardly() -> None:
+    region = wavy_region()
+    coarse, middle, fine = (compose_bits([(region, 30)], points=n).epsilon(1e-3) for n in (2001, 8001, 32_001))
+    assert fine <= middle <= coarse
+    assert coarse - fine < 2e-3
+    assert middle - fine < 2e-4
+
+
+def wavy_region() -> BitRegion:
+    """An outer region with many vertices: three (ε, δ) guarantees that hold at once."""
+    return outer_region(np.exp([0.0, 0.1, 0.4, 1.2]), [0.13, 0.09, 0.01, 1e-5])
+
+
+def test_one_line_of_a_profile_is_the_polygon() -> None:
+    for event in EVENTS:
+        outer = compose_bits([(outer_region([math.exp(event.epsilon)], [event.delta]), 4)])
+        exact = compose_bits([(privacy_region(event), 4)])
+        for epsilon in TOTALS:
+            assert outer.delta(epsilon) == pytest.approx(exact.delta(epsilon), rel=1e-9, abs=1e-6)
+
+
+def test_more_lines_only_tighten() -> None:
+    slopes, deltas = np.exp([0.0, 0.1, 0.4, 1.2]), [0.13, 0.09, 0.01, 1e-5]
+    found = [compose_bits([(outer_region(slopes[i:], deltas[i:]), 20)]).epsilon(0.01) for i in (3, 2, 1, 0)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0] / 2
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1))
+def test_outer_contains_what_its_lines_allow_and_inner_lies_within(seed: int) -> None:
+    """Pairs of random mechanisms: their profile's lines give an outer region, they themselves an inner one."""
+    generator = np.random.default_rng(seed)
+    p = generator.uniform(0, 1, 6)
+    q = np.clip(p * generator.uniform(0.6, 1.6, 6) + generator.uniform(-0.02, 0.02, 6), 0, 1)
+    shown = [(Fraction(a), Fraction(b)) for a, b in zip(p.tolist(), q.tolist(), strict=True)]
+    shown += [(b, a) for a, b in shown]
+    shown += [(1 - a, 1 - b) for a, b in shown]
+    slopes = np.exp(generator.uniform(0, 2, 5))
+    deltas = [math.nextafter(float(max(a - Fraction(c) * b for a, b in shown)), 1.0) for c in slopes.tolist()]
+    outer = outer_region(slopes, np.maximum(deltas, 0.0))
+    inner = inner_region(np.column_stack((p, q)))
+    assert outer.guaranteed
+    assert not inner.guaranteed
+    outside, inside = (compose_bits([(region, 2)], points=4001) for region in (outer, inner))
+    for epsilon in (0.0, 0.3, 1.0):
+        exact = adaptive_bits_delta([shown] * 2, epsilon)
+        assert exact <= Fraction(outside.delta(epsilon))
+        assert inside.delta(epsilon) <= outside.delta(epsilon) + 1e-4
+        assert float(exact) == pytest.approx(inside.delta(epsilon), abs=1e-4)
+    assert outside.guaranteed
+    assert not inside.guaranteed
+
+
+def test_order_matters_to_the_adversary_and_any_order_covers_both() -> None:
+    """Choices are worth more after a bit than before it: randomised response first, the leaky kind second."""
+    plain, leaky = Privacy(1.0), Privacy(0.3, 0.1)
+    first, second = [polygon(plain), polygon(leaky)], [polygon(leaky), polygon(plain)]
+    exact = [adaptive_bits_delta(order, 0.5) for order in (first, second)]
+    assert exact[0] > exact[1] * Fraction(101, 100)
+    parts = [(privacy_region(plain), 1), (privacy_region(leaky), 1)]
+    given_order = [compose_bits(order).delta(0.5) for order in (parts, parts[::-1])]
+    assert given_order == [pytest.approx(float(value), abs=1e-6) for value in exact]
+    anyhow = compose_bits_any_order(parts)
+    assert anyhow.delta(0.5) >= max(given_order) * (1 - 1e-12)
+    assert anyhow.delta(0.5) == compose_bits_any_order(parts[::-1]).delta(0.5)
+    assert anyhow.delta(0.5) == pytest.approx(float(exact[0]), abs=1e-6)
+
+
+def test_an_order_chosen_bit_by_bit_is_covered() -> None:
+    """Three releases of two kinds: the exact game where the adversary also picks which kind comes next."""
+    kinds = [polygon(Privacy(1.0)), polygon(Privacy(0.3, 0.1))]
+
+    def worst(left: tuple[int, int], a: Fraction, b: Fraction) -> Fraction:
+        if left == (0, 0):
+            return max(a - b, Fraction(0))
+        values = []
+        for kind in (0, 1):
+            if left[kind]:
+                after = (left[0] - (kind == 0), left[1] - (kind == 1))
+                values += [worst(after, a * p, b * q) + worst(after, a * (1 - p), b * (1 - q)) for p, q in kinds[kind]]
+        return max(values)
+
+    found = compose_bits_any_order([(privacy_region(Privacy(1.0)), 2), (privacy_region(Privacy(0.3, 0.1)), 2)])
+    for epsilon in (0.0, 0.5, 1.5):
+        exact = worst((2, 2), Fraction(1), growth(epsilon))
+        assert exact <= Fraction(found.delta(epsilon)) <= exact + Fraction(1, 10**6)
+
+
+def test_equal_parts_are_the_homogeneous_case() -> None:
+    region = privacy_region(Privacy(0.3, 1e-3))
+    whole = compose_bits([(region, 12)])
+    parts = compose_bits([(region, 5), (region, 0), (region, 7)])
+    np.testing.assert_array_equal(whole.values, parts.values)
+    np.testing.assert_allclose(
+        compose_bits_any_order([(region, 3), (region, 2)]).values, compose_bits([(region, 5)]).values
+    )
+
+
+def test_more_queries_never_cost_less_and_the_inverse_returns() -> None:
+    region = privacy_region(Privacy(0.3, 1e-3))
+    totals = [compose_bits([(region, k)]) for k in (0, 1, 2, 10, 50)]
+    for epsilon in (0.0, 0.5, 2.0):
+        deltas = [total.delta(epsilon) for total in totals]
+        assert deltas == sorted(deltas)
+    assert totals[0].delta(0.0) == 0.0
+    for epsilon in (0.3, 1.0, 2.5):
+        assert totals[-1].epsilon(totals[-1].delta(epsilon)) == pytest.approx(epsilon, abs=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 1.0, 50.0])
+def test_extremes(epsilon: float) -> None:
+    total = compose_bits([(privacy_region(Privacy(epsilon, 1e-6)), 100)])
+    found = total.epsilon(1e-3)
+    assert 0 <= found <= optimal_composition(epsilon, 1e-6, 100, 1e-3).epsilon + 1e-3
+    assert total.delta(math.inf) >= least_possible_delta(1e-6, 100)
+
+
+def test_the_single_release_is_its_own_guarantee() -> None:
+    total = compose_bits([(privacy_region(Privacy(0.7, 0.01)), 1)])
+    assert total.epsilon(0.0101) <= 0.7
+    assert 0.01 <= total.delta(0.7) <= 0.01 + total.step
+
+
+def test_refusals() -> None:
+    region = privacy_region(Privacy(0.3, 1e-3))
+    with pytest.raises(TooMuchWork, match=r"Use optimal\(\) or a PLD"):
+        compose_bits([(region, 10**6)])
+    with pytest.raises(TooMuchWork, match="exact adaptive composition of single bits"):
+        compose_bits_any_order([(region, 1000), (region, 1000)])
+    with pytest.raises(DeltaTooSmall, match="probability of an infinite loss"):
+        compose_bits([(region, 10)]).epsilon(1e-3)
+    with pytest.raises(InvalidInput, match="count = -1"):
+        compose_bits([(region, -1)])
+    with pytest.raises(InvalidInput, match="points = 2"):
+        compose_bits([(region, 1)], points=2)
+    with pytest.raises(InvalidInput, match="parts = "):
+        compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("slopes", "deltas", "message"),
+    [
+        ([], [], "deltas = .* at least one"),
+        ([1.0, 2.0], [0.1], "one δ for each of 2 slopes"),
+        ([0.5], [0.1], r"slopes = 0\.5 is not valid"),
+        ([2.0], [-0.1], r"deltas = -0\.1 is not valid"),
+        ([math.nan], [0.1], "slopes = nan is not valid"),
+    ],
+)
+def test_bad_lines_are_named(slopes: list[float], deltas: list[float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        outer_region(slopes, deltas)
+
+
+@pytest.mark.parametrize("pairs", [[], [0.1, 0.2], [[0.1, 1.2]], [[math.nan, 0.2]]])
+def test_bad_pairs_are_named(pairs: list[float]) -> None:
+    with pytest.raises(InvalidInput, match=r"pairs = .* is not valid"):
+        inner_region(pairs)
+
+
+def test_regions_of_no_privacy_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="epsilon = inf"):
+        privacy_region(Privacy(math.inf))

@@ -1,0 +1,246 @@
+"""The exact optimal composition: against enumeration of all outcomes in rationals, by its relatives, at its extremes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
+from darrm_opt.accounting.composition.enumeration import enumerated_delta, growth, hardest
+from darrm_opt.accounting.composition.optimal import (
+    least_possible_delta,
+    least_possible_delta_of_sequence,
+    optimal_composition,
+    optimal_composition_of_sequence,
+    optimal_delta,
+    optimal_delta_of_sequence,
+)
+from darrm_opt.accounting.composition.randomized_response import response_losses
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.budgeting.calibration import epsilon_each, most_queries
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+
+EPSILONS = [1e-9, 1e-3, 0.1, 0.2676, 1.0, 3.0, 50.0]
+DELTAS = [0.0, 1e-12, 3e-4, 0.05]
+CLOSE = Fraction(1, 10**12)
+"""How far above the exact value a rounded answer may be, relative, for the small k enumerated here."""
+
+ORACLE = Fraction(1, 10**60)
+"""What the oracle's e^ε may be off by: at E = kε and δ = 0 the exact answer is 0 and the oracle's is not."""
+
+
+def just_above(value: float, exact: Fraction, total: float) -> bool:
+    """Return whether ``value`` ≥ exact, and by no more than the rounding of losses of size ``total`` explains."""
+    return exact - ORACLE <= Fraction(value) <= exact * (1 + CLOSE) + Fraction(1 + total) / 10**15
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k: int) -> None:
+    outcomes = [hardest(Privacy(epsilon, delta))] * k
+    for share in (0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0, 1.5):
+        total = share * k * epsilon
+        assert just_above(optimal_delta(epsilon, delta, k, total), enumerated_delta(outcomes, total), total), total
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: float, delta: float) -> None:
+    for k in (1, 2, 4):
+        outcomes = [hardest(Privacy(epsilon, delta))] * k
+        floor = least_possible_delta(delta, k)
+        for share in (0.0, 1e-6, 0.1, 0.5):
+            total_delta = floor + share * (1 - floor)
+            found = optimal_composition(epsilon, delta, k, total_delta)
+            assert found.delta == total_delta
+            assert enumerated_delta(outcomes, found.epsilon) <= Fraction(total_delta) + ORACLE
+            if found.epsilon > 1e-12 and share > 0:
+                less = found.epsilon * (1 - 1e-7)
+                assert enumerated_delta(outcomes, less) > Fraction(total_delta) * (1 - CLOSE)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [Privacy(0.1, 1e-3), Privacy(0.7, 0.02), Privacy(0.1, 0.0), Privacy(2.0, 1e-5)],
+        [Privacy(0.3), Privacy(0.6), Privacy(0.9)],
+        [Privacy(0.0, 0.1), Privacy(1.0, 0.1)],
+        [Privacy(1e-9, 1e-9), Privacy(50.0, 0.0)],
+        [],
+    ],
+)
+def test_sequences_are_the_enumerated_ones_in_every_order(events: list[Privacy]) -> None:
+    total = math.fsum(event.epsilon for event in events)
+    outcomes = [hardest(event) for event in events]
+    for share in (0.0, 0.2, 0.51, 0.93, 1.0):
+        found = optimal_delta_of_sequence(events, share * total)
+        assert just_above(found, enumerated_delta(outcomes, share * total), total)
+        assert found == optimal_delta_of_sequence(events[::-1], share * total)
+
+
+def test_equal_parts_are_the_homogeneous_case() -> None:
+    for epsilon, delta, k, total in [(0.3, 1e-4, 50, 0.02), (1.0, 0.0, 7, 1e-3), (0.05, 1e-6, 1000, 2e-3)]:
+        assert optimal_composition_of_sequence([Privacy(epsilon, delta)] * k, total) == optimal_composition(
+            epsilon, delta, k, total
+        )
+        parts = {Privacy(epsilon, delta): k, Privacy(0.0): 3}
+        assert optimal_composition_of_sequence(parts, total) == optimal_composition(epsilon, delta, k, total)
+
+
+@given(
+    st.floats(1e-3, 3),
+    st.sampled_from([0.0, 1e-8, 1e-3]),
+    st.integers(1, 300),
+    st.floats(0, 1),
+)
+def test_more_never_costs_less(epsilon: float, delta: float, k: int, share: float) -> None:
+    total = share * k * epsilon
+    here = optimal_delta(epsilon, delta, k, total)
+    loose = 1 + 1e-11  # what rounding up may differ by
+    assert 0 <= least_possible_delta(delta, k) <= here <= 1
+    assert optimal_delta(epsilon, delta, k + 1, total) * loose >= here
+    assert optimal_delta(epsilon * 1.01, delta, k, total) * loose >= here
+    assert optimal_delta(epsilon, delta + 1e-6, k, total) * loose >= here
+    assert optimal_delta(epsilon, delta, k, total * 1.01) <= here * loose
+
+
+@given(st.floats(1e-2, 2), st.sampled_from([0.0, 1e-6, 1e-3]), st.integers(1, 200), st.floats(0.01, 0.95))
+def test_calibrate_then_evaluate_returns_to_the_start(epsilon: float, delta: float, k: int, share: float) -> None:
+    total = share * k * epsilon
+    reached = optimal_delta(epsilon, delta, k, total)
+    if (
+        reached - least_possible_delta(delta, k) > 1e-8 and reached < 1 - 1e-8
+    ):  # close to either the inverse is ill-conditioned
+        assert optimal_composition(epsilon, delta, k, reached).epsilon == pytest.approx(total, rel=1e-6, abs=1e-9)
+
+
+@given(st.floats(1e-3, 4), st.sampled_from([0.0, 1e-10, 1e-5, 1e-2]), st.integers(1, 2000), st.floats(1e-12, 0.1))
+def test_closed_forms_are_never_below(epsilon: float, delta: float, k: int, slack: float) -> None:
+    for total in (basic_composition(epsilon, delta, k), kov_composition(epsilon, delta, k, slack)):
+        if total.epsilon < math.inf:
+            assert optimal_delta(epsilon, delta, k, total.epsilon) <= total.delta * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 50.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_a_million_queries(epsilon: float, delta: float) -> None:
+    k, total_delta = 10**6, 0.01
+    found = optimal_composition(epsilon, delta, k, total_delta)
+    closed = kov_composition(epsilon, delta, k, total_delta / 2)
+    assert 0 <= found.epsilon <= closed.epsilon
+    assert optimal_delta(epsilon, delta, k, found.epsilon) <= total_delta
+    assert optimal_delta(epsilon, delta, k, math.inf) == least_possible_delta(delta, k)
+
+
+def test_masses_are_above_the_binomial_ones_and_add_up() -> None:
+    for epsilon, k in [(0.2676, 100), (1.0, 33), (1e-9, 50), (30.0, 20)]:
+        p = growth(epsilon) / (1 + growth(epsilon))
+        losses = response_losses(epsilon, k)
+        assert sum(map(Fraction, losses.masses.tolist())) <= 1 + Fraction(1, 10**11)
+        for loss, mass in zip(losses.losses.tolist(), losses.masses.tolist(), strict=True):
+            lies = round((k - loss / epsilon) / 2)
+            exact = math.comb(k, lies) * p ** (k - lies) * (1 - p) ** lies
+            assert exact <= Fraction(mass) <= exact * (1 + Fraction(1, 10**11))
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-12, 3e-4, 0.5, 0.999, 1 - 2.0**-53])
+@pytest.mark.parametrize("k", [0, 1, 2, 63, 65, 200])
+def test_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
+    exact = 1 - (1 - Fraction(delta)) ** k
+    floor = least_possible_delta(delta, k)
+    assert Fraction(floor) >= exact
+    if delta >= 1e-30 and floor > 0:
+        assert Fraction(math.nextafter(floor, 0.0)) < exact
+
+
+def test_leak_floor_of_one_mechanism_is_its_delta() -> None:
+    for delta in (1e-300, 3e-4, 0.1, 1 - 2.0**-53):
+        assert least_possible_delta(delta, 1) == pytest.approx(delta, rel=1e-15)
+    assert least_possible_delta(3e-4, 1) == 3e-4
+    assert optimal_composition(0.5, 3e-4, 1, 3e-4) == Privacy(0.5, 3e-4)
+    assert least_possible_delta_of_sequence([(0.1, 2), (0.2, 1)]) == least_possible_delta_of_sequence(
+        [(0.2, 1), (0.1, 1), (0.1, 1)]
+    )
+
+
+def test_nothing_run_costs_nothing() -> None:
+    assert optimal_composition(0.3, 1e-3, 0, 0.0) == Privacy(0.0, 0.0)
+    assert optimal_delta(0.3, 1e-3, 0, 0.0) == 0.0
+    assert optimal_composition(0.0, 1e-3, 5, 0.1).epsilon == 0.0
+
+
+def test_below_the_leak_floor_is_refused_with_the_floor() -> None:
+    with pytest.raises(
+        DeltaTooSmall, match=r"no finite epsilon exists at delta = 0\.004.*Raise the total delta"
+    ) as caught:
+        optimal_composition(0.1, 1e-3, 5, 0.004)
+    assert caught.value.floor == least_possible_delta(1e-3, 5)
+    assert optimal_composition(0.1, 1e-3, 5, caught.value.floor).epsilon == pytest.approx(0.5, rel=1e-15)
+    with pytest.raises(DeltaTooSmall):
+        optimal_composition_of_sequence([Privacy(0.1, 1e-3), Privacy(0.1, 2e-3)], 0.002)
+
+
+def test_too_many_different_events_are_refused() -> None:
+    with pytest.raises(TooMuchWork, match=r"Use pld_sequence\(\)"):
+        optimal_delta_of_sequence({Privacy(0.1 + i / 100): 30 for i in range(8)}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-0.1, 0.0, 3, 0.1), r"epsilon = -0\.1 is not valid"),
+        ((math.inf, 0.0, 3, 0.1), r"epsilon = inf is not valid.*What is not private"),
+        ((math.nan, 0.0, 3, 0.1), "epsilon = nan is not valid"),
+        ((0.1, 1.0, 3, 0.1), r"delta = 1\.0 is not valid"),
+        ((0.1, 0.0, -1, 0.1), "k = -1 is not valid"),
+        ((0.1, 0.0, True, 0.1), "k = True is not valid"),
+        ((0.1, 0.0, 2.0, 0.1), r"k = 2\.0 is not valid"),
+        ((0.1, 0.0, 3, 1.0), r"delta = 1\.0 is not valid"),
+    ],
+)
+def test_bad_input_is_named(arguments: tuple[float, float, int, float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        optimal_composition(*arguments)
+
+
+def test_bad_totals_and_events_are_named() -> None:
+    with pytest.raises(InvalidInput, match=r"total_epsilon = -1\.0"):
+        optimal_delta(0.1, 0.0, 3, -1.0)
+    with pytest.raises(InvalidInput, match=r"events = .*expected Privacy"):
+        optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match="few enough mechanisms"):
+        optimal_delta(1e-12, 0.0, 10**15, 0.5)
+
+
+@pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
+@pytest.mark.parametrize("k", [1, 7, 1000])
+def test_what_each_may_cost_fits_and_more_does_not(budget: Privacy, k: int) -> None:
+    for delta in (0.0, budget.delta / k / 2):
+        each = epsilon_each(budget, delta, k)
+        assert each >= budget.epsilon / k * (1 - 1e-12)
+        assert optimal_delta(each, delta, k, budget.epsilon) <= budget.delta
+        assert optimal_delta(each * (1 + 1e-6), delta, k, budget.epsilon) > budget.delta
+        assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
+
+
+def test_how_many_fit() -> None:
+    for each, budget in [(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03)), (Privacy(0.01), Privacy(1.0, 1e-6))]:
+        many = most_queries(each, budget)
+        assert optimal_delta(each.epsilon, each.delta, many, budget.epsilon) <= budget.delta
+        assert optimal_delta(each.epsilon, each.delta, many + 1, budget.epsilon) > budget.delta
+    assert most_queries(Privacy(0.5), Privacy(0.1)) == 0
+
+
+def test_impossible_calibrations_are_named() -> None:
+    with pytest.raises(DeltaTooSmall):
+        epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
+    with pytest.raises(InvalidInput, match="k = 0 is not valid: expected at least one mechanism"):
+        epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
+    with pytest.raises(InvalidInput, match=r"budget = Privacy\(epsilon=0\.0"):
+        epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)

@@ -1,0 +1,177 @@
+"""Privacy loss distributions: never below the exact optimum, close above it, and composable with others."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from darrm_opt.accounting.composition.optimal import (
+    least_possible_delta,
+    optimal_composition,
+    optimal_composition_of_sequence,
+    optimal_delta,
+)
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.pld.composition import (
+    common_discretisation,
+    pld_composition,
+    pld_composition_of_sequence,
+    pld_from_profile,
+    pld_of,
+    profile_of_event,
+    symmetric_profile,
+)
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy
+
+SETTINGS = [
+    (0.2676, 3e-4, 100, 0.03),
+    (0.05, 0.0, 2000, 1e-5),
+    (1.0, 1e-6, 700, 1e-3),
+    (1e-9, 1e-12, 1000, 1e-6),
+    (50.0, 1e-6, 100, 1e-3),
+    (0.1, 0.0, 1, 1e-3),
+    (0.01, 1e-9, 10**6, 0.01),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "k", "total_delta"), SETTINGS)
+def test_never_below_the_optimum_and_above_by_the_guard_only(
+    epsilon: float, delta: float, k: int, total_delta: float
+) -> None:
+    found = pld_composition(epsilon, delta, k, total_delta)
+    assert found.privacy.epsilon >= optimal_composition(epsilon, delta, k, total_delta).epsilon
+    assert found.privacy.epsilon <= optimal_composition(epsilon, delta, k, total_delta - 2 * found.guard).epsilon * (
+        1 + 1e-9
+    )
+    assert found.guard < 2e-5
+    assert found.discretisation == epsilon
+
+
+@pytest.mark.parametrize("wanted", [1e-2, 1e-3, 0.07])
+def test_every_discretisation_that_divides_is_as_good(wanted: float) -> None:
+    exact = optimal_composition(0.2676, 3e-4, 50, 0.015).epsilon
+    found = pld_composition(0.2676, 3e-4, 50, 0.015, discretisation=wanted)
+    assert exact <= found.privacy.epsilon <= exact + 1e-4
+    assert found.discretisation * round(0.2676 / found.discretisation) == pytest.approx(0.2676, rel=1e-15)
+
+
+def test_delta_is_never_below_the_optimum_on_a_grid() -> None:
+    total = pld_of(Privacy(0.3, 1e-4), common_discretisation([0.3])).repeated(40)
+    for epsilon in np.linspace(0, 13, 40).tolist():
+        exact = optimal_delta(0.3, 1e-4, 40, epsilon)
+        assert exact <= total.delta(epsilon) <= exact + 2 * total.guard
+
+
+def test_the_guard_covers_what_the_library_loses() -> None:
+    """At (0.05, 0, 2000) the library's ε is below the exact optimum where δ is as small as its noise; ours is not."""
+    total = pld_of(Privacy(0.05), 0.05 / 100).repeated(2000)
+    for epsilon in (0.1, 2.0, 8.0, 14.0):
+        raw, exact = float(total.mass.get_delta_for_epsilon(epsilon)), optimal_delta(0.05, 0.0, 2000, epsilon)
+        assert abs(raw - exact) <= total.guard
+        assert total.delta(epsilon) >= exact
+
+
+MIXED = {Privacy(0.3, 1e-4): 20, Privacy(0.1, 1e-4): 50, Privacy(0.5): 5}
+UNEVEN = {Privacy(0.3141, 1e-4): 20, Privacy(0.1177, 1e-4): 20, Privacy(0.5): 5}
+
+
+@pytest.mark.parametrize(("events", "above"), [(MIXED, 1e-5), (UNEVEN, 1e-4)])
+def test_different_events(events: dict[Privacy, int], above: float) -> None:
+    exact = optimal_composition_of_sequence(events, 0.03).epsilon
+    found = pld_composition_of_sequence(events, 0.03)
+    assert exact <= found.privacy.epsilon <= exact + above
+    assert pld_composition_of_sequence(dict(reversed(events.items())), 0.03) == found
+
+
+def test_equal_parts_are_the_homogeneous_case() -> None:
+    assert pld_composition_of_sequence([Privacy(0.2, 1e-5)] * 30, 1e-3) == pld_composition(0.2, 1e-5, 30, 1e-3)
+
+
+def test_more_queries_never_cost_less() -> None:
+    found = [pld_composition(0.2, 1e-6, k, 1e-3).privacy.epsilon for k in (0, 1, 2, 5, 20, 100)]
+    assert found == sorted(found)
+
+
+def test_a_profile_is_never_undercut() -> None:
+    """A Gaussian's profile, known exactly: at every ε the PLD's δ is above it, and closer on a finer grid."""
+    from darrm_opt.accounting.gaussian import gaussian_delta
+
+    def profile(epsilons: Array) -> Array:
+        return np.array([gaussian_delta(0.4, epsilon) for epsilon in epsilons.tolist()])
+
+    worst = []
+    for step in (0.1, 0.02):
+        one = pld_from_profile(symmetric_profile(profile), discretisation=step, reach=3.0)
+        twice = one.repeated(2)
+        gaps = []
+        for epsilon in np.linspace(0, 2, 41).tolist():
+            assert one.delta(epsilon) >= gaussian_delta(0.4, epsilon)
+            exact_twice = gaussian_delta(0.4 * 2**0.5, epsilon)  # two Gaussians are one with √2 the shift
+            assert twice.delta(epsilon) >= exact_twice
+            gaps.append(twice.delta(epsilon) - exact_twice)
+        worst.append(max(gaps))
+    assert worst[1] < worst[0] / 10
+    assert worst[1] < 1e-4
+
+
+def test_the_profile_of_a_mechanism_gives_its_own_pld() -> None:
+    event = Privacy(0.3, 1e-4)
+    exact = optimal_composition(0.3, 1e-4, 50, 0.02).epsilon
+    found = pld_from_profile(profile_of_event(event), discretisation=1e-3, reach=0.3).repeated(50).epsilon(0.02)
+    assert exact <= found <= exact + 1e-6
+
+
+def test_profiles_add_to_other_mechanisms() -> None:
+    step = 0.01
+    one = pld_from_profile(profile_of_event(Privacy(0.3, 1e-4)), discretisation=step, reach=0.3)
+    both = one.repeated(3).then(pld_of(Privacy(0.2), step))
+    exact = optimal_composition_of_sequence({Privacy(0.3, 1e-4): 3, Privacy(0.2): 1}, 1e-3).epsilon
+    assert exact <= both.epsilon(1e-3) <= exact + 1e-6
+    with pytest.raises(InvalidInput, match=r"discretisation = 0\.02 is not valid: expected 0\.01, as of the first PLD"):
+        one.then(pld_of(Privacy(0.2), 0.02))
+
+
+def test_it_hands_over_to_the_library() -> None:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    ours = pld_of(Privacy(0.3, 1e-4), 0.01)
+    theirs = privacy_loss_distribution.from_laplace_mechanism(2.0, value_discretization_interval=0.01)
+    mixed = ours.library.compose(theirs)
+    assert mixed.get_epsilon_for_delta(1e-3) > ours.epsilon(1e-3)
+
+
+def test_extremes() -> None:
+    assert pld_composition(0.3, 1e-3, 0, 0.0).privacy == Privacy(0.0, 0.0)
+    assert pld_composition(0.0, 1e-3, 3, 0.01).privacy.epsilon == 0.0
+    with pytest.raises(DeltaTooSmall, match="an infinite loss has that probability") as caught:
+        pld_composition(0.3, 1e-3, 3, 1e-3)
+    assert caught.value.floor >= least_possible_delta(1e-3, 3)
+    with pytest.raises(TooMuchWork, match="Use a coarser discretisation"):
+        pld_of(Privacy(0.3), 3e-7).repeated(10**5)
+    with pytest.raises(TooMuchWork, match=r"would need \d+ cells, more than 16777216"):  # before they are asked for
+        pld_of(Privacy(0.1, 1e-12), 0.1).repeated(10**9)
+    with pytest.raises(TooMuchWork, match="needs more than"):
+        pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, reach=1.0)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), True])
+def test_bad_discretisations_are_named(bad: float) -> None:
+    with pytest.raises(InvalidInput, match=r"discretisation = .* is not valid: expected a number of nats above 0"):
+        pld_composition(0.3, 0.0, 2, 1e-3, discretisation=bad)
+
+
+@pytest.mark.parametrize("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
+def test_what_is_no_profile_is_refused(bad: object) -> None:
+    with pytest.raises(InvalidInput, match=r"profile = .* is not valid: expected .* probabilities"):
+        pld_from_profile(bad, discretisation=0.1, reach=1.0)  # type: ignore[arg-type]
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
+        pld_composition(0.3, 1e-3, 3, 0.1)

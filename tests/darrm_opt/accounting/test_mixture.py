@@ -1,0 +1,257 @@
+"""What releases cost where chance decides how many voters a record reaches: against enumeration of draws and of answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
+from darrm_opt.accounting.bits.recursion import compose_bits
+from darrm_opt.accounting.bits.region import outer_region
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon, mixture_epsilon, mixture_total
+from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
+from darrm_opt.bagging.bags import Bags
+from darrm_opt.design.profile import ProfileSearch
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+
+OPEN = Problem(3, Privacy(math.inf), Privacy(1.0))
+GAMMA = NoiseFunction.from_upper_half(np.array([0.5, 0.3]), 3)  # not monotone
+EPSILONS = (0.0, 0.3, 0.8, 1.5, 2.5)
+
+
+def answers(gamma: NoiseFunction) -> list[Fraction]:
+    """Return Pr[1 | v ones], exactly."""
+    return [(1 + Fraction(float(g))) / 2 for g in gamma.signed]
+
+
+def worst_delta(gamma: NoiseFunction, affected: int, queries: int, slope: Fraction) -> Fraction:
+    """Return the worst hockey-stick of adaptive queries on fixed votes, by trying all votes after all answers."""
+    ones, K = answers(gamma), gamma.K
+    pairs = [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
+
+    @cache
+    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
+        if left == 0:
+            return max(a - b, Fraction(0))
+        return max(value(left - 1, a * p, b * q) + value(left - 1, a * (1 - p), b * (1 - q)) for p, q in pairs)
+
+    return value(queries, Fraction(1), slope)
+
+
+def draws(bags: Bags, K: int) -> list[tuple[tuple[int, ...], ...]]:
+    """Return all equally likely draws of K subsamples."""
+    records = range(bags.n)
+    if bags.replacement:
+        one = list(product(records, repeat=bags.subsample_size))
+    else:
+        one = list(combinations(records, bags.subsample_size))
+    together = list(product(one, repeat=K))
+    if bags.sampling == "disjoint":
+        together = [draw for draw in together if len({i for part in draw for i in part}) == K * bags.subsample_size]
+    return together
+
+
+SMALL_DRAWS = [Bags(3, 1), Bags(3, 2), Bags(4, 2, False), Bags(4, 1, False, "disjoint")]
+
+
+@pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
+def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
+    together = draws(bags, 3)
+    counts = [sum(0 in part for part in draw) for draw in together]
+    law = bags.reach(3)
+    for r, chance in enumerate(law.chances):
+        exact = Fraction(counts.count(r), len(together))
+        assert exact <= Fraction(chance) <= exact + Fraction(1, 10**14)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 3])
+@pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
+def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: int) -> None:
+    """With the draw in view, the worst adversary gets the average of the worst of each draw: no more, no less."""
+    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3), points=8001)
+    together = draws(bags, 3)
+    counts = [sum(0 in part for part in draw) for draw in together]
+    for epsilon in EPSILONS:
+        slope = Fraction(math.exp(epsilon))
+        exact = sum(
+            Fraction(counts.count(r), len(counts)) * worst_delta(GAMMA, r, queries, slope) for r in set(counts) - {0}
+        )
+        found = total.delta(epsilon)
+        assert found >= exact * (1 - Fraction(1, 10**12))
+        assert found <= float(exact) + 2e-6
+
+
+def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
+    """Models that vote 1 exactly where they saw a record of content 1: the answers of both mixtures, enumerated."""
+    bags, queries = Bags(3, 2), 2
+    ones, together = answers(GAMMA), draws(bags, 3)
+
+    def law_of_answers(content: int) -> dict[tuple[int, ...], Fraction]:
+        law = dict.fromkeys(product((0, 1), repeat=queries), Fraction(0))
+        for draw in together:
+            v = sum(content for part in draw if 0 in part)
+            for bits in law:
+                chances = (ones[v] if bit else 1 - ones[v] for bit in bits)
+                law[bits] += math.prod(chances, start=Fraction(1)) / len(together)
+        return law
+
+    here, there = law_of_answers(1), law_of_answers(0)
+    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3))
+    shown = 0.0
+    for epsilon in EPSILONS:
+        slope = Fraction(math.exp(epsilon))
+        for p, q in ((here, there), (there, here)):
+            exact = float(sum(max(p[bits] - slope * q[bits], Fraction(0)) for bits in p))
+            assert exact <= total.delta(epsilon)
+            shown = max(shown, exact)
+    assert shown > 0.05
+
+
+def test_composing_comes_before_averaging() -> None:
+    """The draw is shared by all queries: averaging one release first and composing that would promise too much."""
+    law, queries, epsilon = AffectedDistribution((0.5, 0.0, 0.0, 0.5)), 6, 0.5
+    total = mixture_total(GAMMA, OPEN, queries, law)
+    once = mixture_total(GAMMA, OPEN, 1, law)
+    slopes = np.exp(np.linspace(0, 3, 40))
+    averaged = outer_region(slopes, [once.delta(math.log(c)) for c in slopes])
+    assert compose_bits([(averaged, queries)], points=2001).epsilon(0.1) < total.epsilon(0.1)
+    slope = Fraction(math.exp(epsilon))
+    assert total.delta(epsilon) >= float(worst_delta(GAMMA, 3, 4, slope)) / 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "queries"),
+    [
+        (OPEN, 1),
+        (OPEN, 5),
+        (Problem(4, Privacy(0.5, 1e-3), Privacy(1.0)), 4),
+        (Problem(5, Privacy(0.4), Privacy(1.0)), 3),
+    ],
+    ids=str,
+)
+def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, queries: int) -> None:
+    gamma = noise_function(problem.K, LaplaceNoise(3.0))
+    for count in (1, problem.K - 1, problem.K):
+        affected = Problem(problem.K, problem.voter, problem.target, count)
+        expected = exact_epsilon(gamma, affected, queries, 0.01, points=4001, fresh=True)
+        found = mixture_epsilon(
+            gamma, problem, queries, 0.01, AffectedDistribution.exactly(count, problem.K), fresh=True, points=4001
+        )
+        assert found == pytest.approx(expected, rel=2e-3)
+
+
+def test_who_is_never_reached_loses_nothing() -> None:
+    assert mixture_epsilon(GAMMA, OPEN, 50, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
+    rare = AffectedDistribution.binomial(3, 1e-9)
+    certain = NoiseFunction.from_upper_half(np.ones(2), 3)
+    assert mixture_epsilon(certain, OPEN, 1000, 1e-8, rare) == 0.0  # bagging's own privacy is enough
+    with pytest.raises(DeltaTooSmall, match="over draws and answers"):
+        mixture_epsilon(certain, OPEN, 1000, 1e-10, rare)
+
+
+@pytest.mark.parametrize("queries", [2, 30, 400])
+@pytest.mark.parametrize(
+    "voters", [Privacy(math.inf), Privacy(0.4), Privacy(0.3, 1e-4)], ids=["open", "private", "private with a Delta"]
+)
+def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries: int) -> None:
+    problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
+    gamma = noise_function(7, LaplaceNoise(40.0))
+    proved = mixture_epsilon(gamma, problem, queries, 1e-3, law, fresh=True)
+    assert 0.85 * proved < estimated_epsilon(gamma, problem, queries, 1e-3, law) <= proved
+
+
+def test_the_estimate_knows_what_is_hopeless_and_what_is_free() -> None:
+    certain = NoiseFunction.from_upper_half(np.ones(2), 3)
+    assert estimated_epsilon(certain, OPEN, 10, 1e-3, AffectedDistribution.binomial(3, 0.2)) == math.inf
+    assert estimated_epsilon(certain, OPEN, 1000, 1e-8, AffectedDistribution.binomial(3, 1e-9)) == 0.0
+    assert estimated_epsilon(certain, OPEN, 10, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
+    assert estimated_epsilon(NoiseFunction(np.zeros(4)), OPEN, 10, 0.01, AffectedDistribution.exactly(3, 3)) == 0.0
+
+
+def test_more_of_anything_costs_more() -> None:
+    gamma = noise_function(7, LaplaceNoise(6.0))
+    voters = Problem(7, Privacy(math.inf), Privacy(1.0))
+
+    def cost(queries: int, chance: float) -> float:
+        return mixture_epsilon(gamma, voters, queries, 1e-3, AffectedDistribution.binomial(7, chance))
+
+    for less, more in pairwise([(1, 0.1), (4, 0.1), (16, 0.1), (16, 0.2), (16, 0.6), (16, 1.0)]):
+        assert cost(*less) < cost(*more)
+
+
+@given(st.integers(1, 60), st.fractions(0, 1, max_denominator=10**6), st.integers(1, 12), st.floats(0, 0.1))
+def test_few_counts_stand_for_all(K: int, chance: Fraction, most: int, spared: float) -> None:
+    law = AffectedDistribution.binomial(K, chance)
+    exact = [math.comb(K, r) * chance**r * (1 - chance) ** (K - r) for r in range(K + 1)]
+    for told, true in zip(law.chances, exact, strict=True):
+        assert Fraction(told) >= true
+        assert told <= float(true) * (1 + 1e-12) + 1e-300
+    parts, beyond = law.parts(spared, most)
+    assert len(parts) <= most
+    assert beyond <= spared
+    shapes: list[Callable[[int], Fraction]] = [
+        lambda r: Fraction(int(r > 0)),
+        lambda r: Fraction(r, K),
+        lambda r: Fraction(r, K) ** 4,
+        lambda r: Fraction(int(2 * r > K)),
+    ]
+    for D in shapes:
+        together = sum((Fraction(part.chance) * D(part.count) for part in parts), Fraction(beyond))
+        assert together >= sum(true * D(r) for r, true in enumerate(exact))
+
+
+@pytest.mark.parametrize("affected", [1, 2, 5])
+@pytest.mark.parametrize("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
+def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
+    gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
+    direct = NonPrivateVotes(gamma, affected)
+    search = ProfileSearch(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected))
+    ones = answers(gamma)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
+        slope = Fraction(math.exp(epsilon))
+        exact = max(ones[v] - slope * ones[w] for v in range(6) for w in range(6) if abs(v - w) <= affected)
+        assert max(exact, Fraction(0)) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
+        assert direct.delta(epsilon) <= max(float(exact), 0.0) * (1 + 1e-13) + 1e-14
+        assert direct.delta(epsilon) == pytest.approx(search.at(epsilon)[0], abs=1e-9)
+    assert direct.delta(direct.reach) <= direct.delta(direct.reach + 5) + 1e-15
+    if 0 < max(upper) < 1:
+        slopes = np.exp(np.linspace(0.0, direct.reach, 200))
+        searched = outer_region(slopes, [search.at(math.log(slope))[0] for slope in slopes])
+        few = compose_bits([(direct.region, 6)], points=2001).epsilon(0.05)
+        assert few <= compose_bits([(searched, 6)], points=2001).epsilon(0.05) <= few * (1 + 2e-2)
+
+
+def test_what_is_no_law_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"chances = 1\.5 is not valid"):
+        AffectedDistribution((0.0, 1.5))
+    with pytest.raises(InvalidInput, match="together at least 1"):
+        AffectedDistribution((0.5, 0.4))
+    with pytest.raises(InvalidInput, match=r"chance = -0\.1 is not valid"):
+        AffectedDistribution.binomial(3, -0.1)
+    with pytest.raises(InvalidInput, match=r"count = 4 is not valid"):
+        AffectedDistribution.exactly(4, 3)
+    with pytest.raises(InvalidInput, match="the law of a record among K = 3 voters"):
+        mixture_total(GAMMA, OPEN, 1, AffectedDistribution.exactly(1, 4))
+    assert AffectedDistribution.binomial(8, 0.25).mean == pytest.approx(2.0)
+
+
+def test_private_voters_trained_once_are_taken_as_not_private() -> None:
+    gamma, law = noise_function(5, LaplaceNoise(9.0)), AffectedDistribution.binomial(5, 0.3)
+    voters, taken = Problem(5, Privacy(0.3), Privacy(1.0)), Problem(5, Privacy(math.inf), Privacy(1.0))
+    for queries in (1, 6):
+        once = mixture_epsilon(gamma, voters, queries, 1e-3, law)
+        counted = voters if queries == 1 else taken
+        assert once == mixture_epsilon(gamma, counted, queries, 1e-3, law, fresh=True)
+    assert once > mixture_epsilon(gamma, voters, 6, 1e-3, law, fresh=True)

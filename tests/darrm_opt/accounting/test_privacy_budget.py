@@ -1,0 +1,293 @@
+"""The ledger: never overspent, never half changed, on disk or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.forks import forked
+
+from darrm_opt.accounting.composition.closed_forms import kov_composition
+from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta, optimal_delta_of_sequence
+from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
+from darrm_opt.accounting.privacy_budget import PrivacyBudget
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+
+EVENT = Privacy(0.1, 1e-8)
+
+
+def test_it_stops_where_the_optimal_composition_says() -> None:
+    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
+    many = ledger.affordable(EVENT)
+    assert (
+        optimal_composition(0.1, 1e-8, many, 1e-5).epsilon
+        <= 2.0
+        < optimal_composition(0.1, 1e-8, many + 1, 1e-5).epsilon
+    )
+    ledger.charge(EVENT, many)
+    assert ledger.affordable(EVENT) == 0
+    before = (ledger.events, ledger.spent)
+    with pytest.raises(
+        BudgetExceeded, match=r"charging 1 × Privacy\(epsilon=0\.1.*0 of them still fit\. Nothing was charged"
+    ):
+        ledger.charge(EVENT)
+    assert (ledger.events, ledger.spent) == before
+    assert many > PrivacyBudget(Privacy(2.0, 1e-5), accounting="simple").affordable(EVENT) == 20
+
+
+def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
+    ledger = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
+    ledger.charge(Privacy(0.1, 1e-6), 3)
+    assert ledger.spent.epsilon == 0.3
+    assert ledger.remaining == Privacy(0.0, 0.0)
+    with pytest.raises(BudgetExceeded, match="accounting: simple"):
+        ledger.charge(Privacy(1e-300))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.7]), st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]), st.integers(0, 40)
+        ),
+        max_size=8,
+    ),
+    st.sampled_from(["best", "simple"]),
+)
+def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, float, int]], accounting: Any) -> None:
+    budget = Privacy(3.0, 1e-5)
+    ledger = PrivacyBudget(budget, accounting)
+    for epsilon, delta, count in charges:
+        before = ledger.events
+        try:
+            ledger.charge(Privacy(epsilon, delta), count)
+        except BudgetExceeded:
+            assert ledger.events == before
+    assert optimal_delta_of_sequence(ledger.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
+    assert 0 <= ledger.spent.epsilon <= budget.epsilon
+    assert ledger.spent.delta <= budget.delta
+    left = ledger.remaining
+    assert 0 <= left.epsilon <= budget.epsilon
+    ledger.charge(left)
+
+
+def test_order_does_not_matter_and_more_never_costs_less() -> None:
+    events = [Privacy(0.2, 1e-7), Privacy(0.5), Privacy(0.05, 1e-8)] * 2
+    one, other = PrivacyBudget(Privacy(5.0, 1e-5)), PrivacyBudget(Privacy(5.0, 1e-5))
+    spent = []
+    for event, reverse in zip(events, events[::-1], strict=True):
+        one.charge(event)
+        other.charge(reverse)
+        spent.append(one.spent.epsilon)
+    assert one.spent == other.spent
+    assert spent == sorted(spent)
+
+
+def test_spent_is_the_best_of_the_accountants() -> None:
+    ledger = PrivacyBudget(Privacy(20.0, 0.03))
+    ledger.charge(Privacy(0.2676, 3e-4), 99)
+    assert ledger.spent.epsilon == optimal_composition(0.2676, 3e-4, 99, 0.03).epsilon
+    assert ledger.spent.epsilon < kov_composition(0.2676, 3e-4, 99, 1e-4).epsilon
+    few = PrivacyBudget(Privacy(1.0, 0.0))
+    few.charge(Privacy(0.5))
+    assert few.spent == Privacy(0.5, 0.0)
+
+
+def test_many_kinds_of_events_fall_back_to_the_closed_form() -> None:
+    """Too many terms for the exact sum: the closed form decides, and stays sound."""
+    ledger = PrivacyBudget(Privacy(12.0, 1e-3))
+    for i in range(8):
+        ledger.charge(Privacy(0.02 + i / 1000), 60)
+    assert ledger.spent.epsilon < sum(60 * event.epsilon for event in ledger.events)
+    assert ledger.remaining.epsilon > 0
+
+
+def test_extremes() -> None:
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    assert ledger.spent == Privacy(0.0)
+    assert ledger.remaining == Privacy(1.0, 1e-6)
+    ledger.charge(Privacy(0.0), 10**6)
+    ledger.charge(Privacy(1e-9), 10**6)
+    assert optimal_delta(1e-9, 0.0, 10**6, ledger.spent.epsilon) <= 1e-6
+    with pytest.raises(BudgetExceeded, match="0 of them still fit"):
+        ledger.charge(Privacy(50.0))
+    ledger.charge(Privacy(50.0), 0)
+    assert Privacy(50.0) not in ledger.events or ledger.events[Privacy(50.0)] == 0
+    nothing = PrivacyBudget(Privacy(0.0))
+    assert nothing.affordable(Privacy(1e-9)) == 0
+    assert nothing.affordable(Privacy(0.0)) == 10**9
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "message"),
+    [
+        (Privacy(math.inf), 1, "epsilon = inf"),
+        (EVENT, -1, "count = -1"),
+        (EVENT, 1.0, r"count = 1\.0"),
+        (EVENT, True, "count = True"),
+        ((0.1, 0.0), 1, "event = .*expected a Privacy"),
+    ],
+)
+def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, message: str) -> None:
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    with pytest.raises(InvalidInput, match=message):
+        ledger.charge(event, count)
+    assert ledger.events == {}
+
+
+def test_bad_ledgers_are_named() -> None:
+    with pytest.raises(InvalidInput, match=r"budget = .*finite epsilon"):
+        PrivacyBudget(Privacy(math.inf))
+    with pytest.raises(InvalidInput, match="budget = 1"):
+        PrivacyBudget(1.0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="accounting = 'pld'"):
+        PrivacyBudget(Privacy(1.0), "pld")  # type: ignore[arg-type]
+
+
+def test_threads_cannot_overspend_together() -> None:
+    ledger = PrivacyBudget(Privacy(1.0), accounting="simple")
+    accepted = []
+
+    def spend() -> None:
+        for _ in range(40):
+            try:
+                ledger.charge(Privacy(0.0625))
+            except BudgetExceeded:
+                continue
+            accepted.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(accepted) == 16
+    assert ledger.events == {Privacy(0.0625): 16}
+
+
+def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
+    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
+    ledger.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
+    ledger.charge(Privacy(0.3))
+    path = tmp_path / "ledger.json"
+    ledger.save(path)
+    return ledger, path
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    ledger, path = full(tmp_path)
+    again = PrivacyBudget.load(path)
+    assert (again.budget, again.accounting, again.events) == (ledger.budget, ledger.accounting, ledger.events)
+    assert again.spent == ledger.spent
+    again.charge(EVENT)
+    again.save(path)
+    assert PrivacyBudget.load(path).events[EVENT] == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, path = full(tmp_path)
+    before = path.read_bytes()
+
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    ledger.charge(EVENT)
+    with pytest.raises(OSError, match="No space left"):
+        ledger.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    _, path = full(tmp_path)
+    text = path.read_text()
+    for length in range(len(text) - 1):
+        path.write_text(text[:length])
+        with pytest.raises(BudgetUnreadable, match="is damaged"):
+            PrivacyBudget.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "has format 2; this version reads 1"),
+        ({"accounting": "none"}, "is damaged: .*accounting = 'none'"),
+        ({"budget": {"epsilon": -1, "delta": 0}}, "is damaged: .*epsilon = -1"),
+        ({"budget": {"epsilon": 0.5, "delta": 0}}, "overspends its own budget"),
+        ({"events": [{"epsilon": 0.1, "delta": 0, "count": -3}]}, "is damaged: .*count = -3"),
+        ({"events": [{"epsilon": "0.1", "delta": 0, "count": 3}]}, "is damaged: .*epsilon = '0.1'"),
+        ({"events": [{"epsilon": 0.1}]}, "is damaged: KeyError"),
+        ({"events": 3}, "is damaged: TypeError"),
+    ],
+)
+def test_altered_files_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    _, path = full(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BudgetUnreadable, match=message):
+        PrivacyBudget.load(path)
+
+
+def test_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BudgetUnreadable, match="cannot be read"):
+        PrivacyBudget.load(tmp_path / "none.json")
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(BudgetUnreadable, match="is damaged: TypeError"):
+        PrivacyBudget.load(tmp_path / "list.json")
+
+
+# ------------------------------------------------------------------------------------------ fork
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    ledger.charge(Privacy(0.25), 2)
+
+    def refused() -> str:
+        assert not ledger.fits(Privacy(0.0), 0)
+        assert ledger.affordable(Privacy(0.1)) == 0
+        assert ledger.remaining == Privacy(0.0)
+        with pytest.raises(BudgetExceeded, match=r"a copy of it that fork made has nothing left\. Nothing was charged"):
+            ledger.charge(Privacy(0.0))
+        with pytest.raises(BudgetExceeded, match="Nothing was saved"):
+            ledger.save(tmp_path / "copy")
+        return repr(ledger.events)
+
+    assert forked(refused, depth) == repr({Privacy(0.25): 2})
+    assert not (tmp_path / "copy").exists()
+    ledger.charge(Privacy(0.25), 2)  # the original goes on
+    assert ledger.affordable(Privacy(0.25)) == 0
+
+
+def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
+    ledger = PrivacyBudget(Privacy(1.0))
+    with ledger._lock:
+
+        def refused() -> str:
+            with pytest.raises(BudgetExceeded):
+                ledger.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
+            return "refused"
+
+        assert forked(refused) == "refused"
+
+
+def test_a_ledger_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger")
+
+    def charged() -> str:
+        ledger = PrivacyBudget.load(tmp_path / "ledger")
+        ledger.charge(Privacy(1.0))
+        return str(ledger.affordable(Privacy(0.5)))
+
+    assert forked(charged) == "0"

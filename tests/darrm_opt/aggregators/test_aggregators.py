@@ -1,0 +1,258 @@
+"""SAA, DPBag-, DPBag, GNMax and bagged voters on real data with real scikit-learn teachers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm_opt import Privacy, Problem, solve
+from darrm_opt.aggregators.confident_gnmax import ConfidentPlan, confident_labels
+from darrm_opt.aggregators.gnmax import GnmaxPlan
+from darrm_opt.aggregators.labelling import Labels, label_pool, label_with_teachers, vote_counts
+from darrm_opt.aggregators.laplace_plan import LaplacePlan
+from darrm_opt.aggregators.moments_accountant import moments_epsilon
+from darrm_opt.aggregators.per_instance import per_instance_loss
+from darrm_opt.aggregators.teacher_layout import Partition, hashed_partition, slot_partition
+from darrm_opt.aggregators.teachers import ConstantVote, collect_votes, train_student, train_teachers
+from darrm_opt.bagging.bags import draw_subsamples
+from darrm_opt.bagging.guarantee import bagging_member
+from darrm_opt.errors import InvalidInput
+from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+
+datasets = pytest.importorskip("sklearn.datasets")
+naive_bayes = pytest.importorskip("sklearn.naive_bayes")
+tree = pytest.importorskip("sklearn.tree")
+pipeline = pytest.importorskip("sklearn.pipeline")
+preprocessing = pytest.importorskip("sklearn.preprocessing")
+neighbors = pytest.importorskip("sklearn.neighbors")
+
+TARGET = Privacy(2.0, 1e-4)
+T = 40
+"""Labels released."""
+
+
+@pytest.fixture(scope="module")
+def digits() -> dict[str, Any]:
+    """Scikit-learn's bundled digits, threes against eights: records, labels, public pool and its truth."""
+    X, y = datasets.load_digits(return_X_y=True)
+    return split(X[(y == 3) | (y == 8)], (y[(y == 3) | (y == 8)] == 8).astype(int))
+
+
+@pytest.fixture(scope="module")
+def cancer() -> dict[str, Any]:
+    """Scikit-learn's bundled breast-cancer data."""
+    return split(*datasets.load_breast_cancer(return_X_y=True))
+
+
+def split(X: Any, y: Any) -> dict[str, Any]:
+    order = np.random.default_rng(1).permutation(len(y))
+    X, y = X[order], y[order]
+    return {"X": X[:-100], "y": y[:-100], "pool": X[-100:], "truth": y[-100:]}
+
+
+def accuracy(labels: Any, truth: Any) -> float:
+    return float((labels == truth[: len(labels)]).mean())
+
+
+@pytest.fixture(params=["digits", "cancer"])
+def data(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("method", ["SAA", "DPBag-", "GNMax"])
+def test_aggregators_label_real_data(data: dict[str, Any], method: str) -> None:
+    n_partitions = 3 if method == "DPBag-" else 1
+    common: dict[str, Any] = {"n_chunks": 25, "n_partitions": n_partitions, "n_labels": T, "accountant": "bits"}
+    plan = GnmaxPlan.for_target(TARGET, **common) if method == "GNMax" else LaplacePlan.for_target(TARGET, **common)
+    partition = slot_partition(len(data["y"]), 25, n_partitions, bits=SeededBitsForTestsOnly(2))
+    teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
+    votes = collect_votes(train_teachers(teacher, data["X"], data["y"], partition), data["pool"])
+    released = label_pool(votes, partition, plan, bits=SeededBitsForTestsOnly(3))
+    together = label_with_teachers(
+        teacher, data["X"], data["y"], data["pool"], partition, plan, bits=SeededBitsForTestsOnly(3)
+    )
+    assert isinstance(released, Labels)
+    assert released.labels.tolist() == together.labels.tolist()
+    assert released.labels.shape == (T,)
+    assert released.guarantee.epsilon <= TARGET.epsilon
+    assert released.guarantee.delta == TARGET.delta
+    counts = vote_counts(votes, 2)
+    right = [
+        plan.noise.wins(int(count[label] - count[1 - label]))
+        for count, label in zip(counts, data["truth"], strict=True)
+    ]
+    assert accuracy(counts.argmax(axis=1), data["truth"]) > 0.9  # without noise
+    assert np.mean(right) > 0.74  # with it, exactly
+    deviation = np.sqrt(np.sum(np.multiply(right[:T], np.subtract(1, right[:T])))) / T
+    assert abs(accuracy(released.labels, data["truth"]) - np.mean(right[:T])) < 4 * deviation
+    student = train_student(neighbors.KNeighborsClassifier(15), data["pool"], released.labels)
+    assert accuracy(student.predict(data["pool"]), data["truth"]) > 0.6
+
+
+def test_dpbag_is_dpbag_minus_with_a_private_account(digits: dict[str, Any]) -> None:
+    """Same release; beside it the owner sees that this dataset loses less than its worst case."""
+    plan = LaplacePlan(T, 0.1, n_chunks=20, n_partitions=8, delta=1e-4, accountant="moments")
+    partition = slot_partition(len(digits["y"]), 20, 8, bits=SeededBitsForTestsOnly(5))
+    teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
+    votes = collect_votes(train_teachers(teacher, digits["X"], digits["y"], partition), digits["pool"])
+    released = label_pool(votes, partition, plan, bits=SeededBitsForTestsOnly(6))
+    assert released.guarantee == plan.guarantee
+    loss = per_instance_loss(votes[:, :, :T], partition, 2, plan.lam, plan.delta)
+    worst = moments_epsilon(T, plan.lam, plan.delta)
+    assert 0.25 * worst < loss.epsilon < worst  # m is at least ½
+    assert set(vars(released)) == {"labels", "guarantee"}  # neither votes nor losses leave
+
+
+def test_confident_gnmax_on_real_data(cancer: dict[str, Any]) -> None:
+    partition = slot_partition(len(cancer["y"]), 25, bits=SeededBitsForTestsOnly(2))
+    plan = ConfidentPlan(60, 30, threshold=18, sigma_threshold=6.0, sigma=5.0, n_chunks=25, delta=1e-4)
+    votes = collect_votes(train_teachers(naive_bayes.GaussianNB(), cancer["X"], cancer["y"], partition), cancer["pool"])
+    released = confident_labels(votes, partition, plan, bits=SeededBitsForTestsOnly(7))
+    answered = released.answered
+    assert 10 <= answered.size <= 30
+    assert (released.labels[answered] == cancer["truth"][answered]).mean() >= 0.8
+
+
+def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:
+    """Eleven models on independent subsamples are (0, Δ) voters; the released bits follow the majority."""
+    n, K, k = len(digits["y"]), 11, 4
+    member = bagging_member(n, k)
+    solution = solve(Problem(K, member, Privacy(0.5, 3 * member.delta)))
+    chosen = draw_subsamples(n, k, K, bits=SeededBitsForTestsOnly(11))
+    votes = []
+    for records in chosen:
+        if len(set(digits["y"][records])) < 2:
+            votes.append(np.full(100, digits["y"][records][0]))
+            continue
+        votes.append(
+            neighbors.KNeighborsClassifier(1).fit(digits["X"][records], digits["y"][records]).predict(digits["pool"])
+        )
+    ones = np.sum(votes, axis=0)
+    majority = (ones > K // 2).astype(int)
+    agreement = (1 + solution.gamma[ones]) / 2
+    kept = np.where(majority == digits["truth"], agreement, 1 - agreement).mean()
+    assert accuracy(majority, digits["truth"]) > 0.75
+    assert kept > 0.75
+
+
+# ------------------------------------------------------------------------------------------- isolation
+
+
+def all_votes(data: dict[str, Any], partition: Partition, y: Any) -> Any:
+    model = pipeline.make_pipeline(
+        preprocessing.StandardScaler(), tree.DecisionTreeClassifier(max_depth=3, splitter="random")
+    )
+    return collect_votes(train_teachers(model, data["X"][: len(y)], y, partition), data["pool"])
+
+
+def test_replacing_a_record_retrains_its_own_teachers_only(digits: dict[str, Any]) -> None:
+    partition = slot_partition(len(digits["y"]), 10, 3, bits=SeededBitsForTestsOnly(8))
+    before = all_votes(digits, partition, digits["y"])
+    other = digits["y"].copy()
+    other[17] = 1 - other[17]
+    after = all_votes(digits, partition, other)
+    moved = {(j, i) for j, i, q in zip(*np.nonzero(before != after), strict=True) if q >= 0}
+    assert moved
+    assert moved <= {(j, int(partition.chunks[17, j])) for j in range(3)}
+
+
+def test_removing_a_record_retrains_its_own_teachers_only(digits: dict[str, Any]) -> None:
+    ids = [f"patient {i}" for i in range(len(digits["y"]))]
+    before = all_votes(digits, hashed_partition(ids, 10, 3, key=b"public"), digits["y"])
+    fewer = hashed_partition(ids[:-1], 10, 3, key=b"public")
+    after = all_votes(digits, fewer, digits["y"][:-1])
+    last = hashed_partition(ids[-1:], 10, 3, key=b"public").chunks[0]
+    moved = {(int(j), int(i)) for j, i, _ in zip(*np.nonzero(before != after), strict=True)}
+    assert moved <= {(j, int(last[j])) for j in range(3)}
+
+
+def test_empty_and_one_sided_chunks_vote_constantly() -> None:
+    X, y = np.arange(8.0)[:, None], np.array(["no", "no", "yes", "yes", "yes", "yes", "no", "yes"])
+    partition = Partition([[0], [0], [1], [1], [3], [3], [3], [3]], 4, "add_remove")
+    teachers = train_teachers(neighbors.KNeighborsClassifier(1), X, y, partition, classes=("no", "yes"))[0]
+    assert [type(teacher) for teacher in teachers[:3]] == [ConstantVote] * 3
+    votes = collect_votes([teachers], X, classes=("no", "yes"))
+    assert votes[0, 0].tolist() == [0] * 8
+    assert votes[0, 1].tolist() == [1] * 8
+    assert votes[0, 2].tolist() == [0] * 8  # empty: the first class
+    assert vote_counts(votes, 2).sum(axis=1).tolist() == [4] * 8
+
+
+def test_a_factory_makes_teachers_and_seeds_follow_the_place() -> None:
+    made: Counter[str] = Counter()
+
+    def factory() -> Any:
+        made["teachers"] += 1
+        return tree.DecisionTreeClassifier(splitter="random")
+
+    X, y = np.arange(20.0)[:, None], np.tile([0, 1], 10)
+    partition = slot_partition(20, 2, 2, bits=SeededBitsForTestsOnly(1))
+    teachers = train_teachers(factory, X, y, partition)
+    assert made["teachers"] == 4
+    states = [teacher.random_state for row in teachers for teacher in row]
+    assert len(set(states)) == 4
+    again = train_teachers(tree.DecisionTreeClassifier(splitter="random"), X, y, partition)
+    assert [teacher.random_state for row in again for teacher in row] == states
+    other = train_teachers(tree.DecisionTreeClassifier(random_state=5), X, y, partition, seed=1)
+    assert {teacher.random_state for row in other for teacher in row} == {5}
+
+
+# ------------------------------------------------------------------------------------------- refusals
+
+
+def test_labelling_is_checked() -> None:
+    votes = np.zeros((1, 3, 5), dtype=int)
+    partition = Partition([[0], [1], [2]], 3, "replace")
+    with pytest.raises(InvalidInput, match=r"at least plan\.n_labels = 6 queries"):
+        label_pool(votes, partition, LaplacePlan(6, 0.5, 3))
+    with pytest.raises(InvalidInput, match="n_chunks = 3 is not valid: expected 4, as the plan says"):
+        label_pool(votes, partition, LaplacePlan(2, 0.5, 4))
+    with pytest.raises(InvalidInput, match="expected 'add_remove', as the plan says"):
+        label_pool(votes, partition, LaplacePlan(2, 0.5, 3, adjacency="add_remove"))
+    with pytest.raises(InvalidInput, match=r"expected plan\.n_classes = 2 classes"):
+        label_with_teachers(
+            tree.DecisionTreeClassifier(),
+            [[0.0]] * 3,
+            [0] * 3,
+            votes,
+            partition,
+            LaplacePlan(1, 0.5, 3),
+            classes=(0, 1, 2),
+        )
+    with pytest.raises(InvalidInput, match=r"at least plan\.n_labels = 4 points"):
+        label_with_teachers(
+            tree.DecisionTreeClassifier(), [[0.0]] * 3, [0] * 3, [[1.0]], partition, LaplacePlan(4, 0.5, 3)
+        )
+    nothing = label_with_teachers(
+        tree.DecisionTreeClassifier(), [[0.0]] * 3, [0] * 3, np.empty((0, 1)), partition, LaplacePlan(0, 0.5, 3)
+    )
+    assert nothing.labels.size == 0
+    assert nothing.guarantee.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "classes", "message"),
+    [
+        ([[0.0]] * 2, [0] * 3, (0, 1), "expected one row for each of the partition's 3 records"),
+        ([[0.0]] * 3, [0] * 2, (0, 1), r"expected shape \(3,\)"),
+        ([[0.0]] * 3, [0, 1, 2], (0, 1), r"y = 2 is not valid: expected one of the classes \(0, 1\)"),
+        ([[0.0]] * 3, [0, 1, 1], (0,), "at least two different classes"),
+        ([[0.0]] * 3, [0, 1, 1], (1, 1), "at least two different classes"),
+    ],
+)
+def test_training_is_checked(X: Any, y: Any, classes: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        train_teachers(tree.DecisionTreeClassifier(), X, y, Partition([[0]] * 3, 1, "replace"), classes=classes)
+
+
+def test_students_and_predictions_are_checked() -> None:
+    with pytest.raises(InvalidInput, match="between 1 and 2 labels"):
+        train_student(tree.DecisionTreeClassifier(), [[0.0], [1.0]], [])
+    with pytest.raises(InvalidInput, match="prediction = 7 is not valid: expected one of the classes"):
+        collect_votes([[ConstantVote(7)]], [[0.0]])
+    constant = train_student(tree.DecisionTreeClassifier(), [[0.0], [1.0]], [1, 1], classes=("a", "b"))
+    assert constant.predict([[0.0]]).tolist() == ["b"]

@@ -1,0 +1,256 @@
+"""GNMax: known answers, exact accounts against enumeration, and a data-dependent bound that is marked as sensitive."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm_opt import Privacy
+from darrm_opt.aggregators.confident_gnmax import ABSTAIN, ConfidentPlan, confident_labels
+from darrm_opt.aggregators.gnmax import GnmaxPlan, gnmax_epsilon, gnmax_sigma, gnmax_wins
+from darrm_opt.aggregators.gnmax_pld import CountsProfile, gnmax_pld_epsilon
+from darrm_opt.aggregators.noisy_votes import GaussianNoise
+from darrm_opt.aggregators.teacher_layout import Partition
+from darrm_opt.errors import InvalidInput
+from darrm_opt.literature.pate.gnmax_data_dependent import log_wrong_winner, sensitive_epsilon, sensitive_rdp
+from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+
+# ------------------------------------------------------------------------------------------- known answers
+
+
+def test_the_papers_sigma_and_its_true_minimiser() -> None:
+    for epsilon, sigma, order in ((0.2676, 21.46, 62.3), (0.2556, 22.46, 64.7)):
+        grid = gnmax_sigma(epsilon, 0.0003, search="grid")
+        assert round(grid.sigma, 2) == sigma
+        assert round(grid.order, 1) == order
+        exact = gnmax_sigma(epsilon, 0.0003)
+        assert exact.sigma <= grid.sigma < exact.sigma * (1 + 1e-4)
+        assert abs(exact.order - grid.order) < 0.5
+    printed = 34.31  # the λ printed beside σ = 21.46 gives another σ
+    assert math.sqrt(printed / (0.2676 - math.log(1 / 0.0003) / (printed - 1))) == pytest.approx(37.7, abs=0.05)
+
+
+def test_a_unanimous_vote_is_released_with_the_known_probability() -> None:
+    assert gnmax_wins(11, 11, 21.46) == pytest.approx(0.641, abs=5e-4)
+    assert gnmax_wins(11, 11, 21.46, "discrete") == pytest.approx(0.641, abs=1e-3)
+    assert gnmax_wins(11, 0, 21.46) == pytest.approx(1 - gnmax_wins(11, 11, 21.46))
+    assert gnmax_wins(10, 5, 3.0) == 0.5
+
+
+@given(st.floats(1e-3, 20), st.floats(1e-9, 0.3), st.integers(1, 10**4), st.integers(1, 5))
+def test_calibrate_then_evaluate_returns_to_the_start(
+    epsilon: float, delta: float, queries: int, affected: int
+) -> None:
+    noise = gnmax_sigma(epsilon, delta, queries=queries, affected=affected)
+    spent = gnmax_epsilon(noise.sigma, delta, queries=queries, affected=affected)
+    assert epsilon * (1 - 1e-9) <= spent <= epsilon
+    at_its_order = queries * affected**2 * noise.order / noise.sigma**2 - math.log(delta) / (noise.order - 1)
+    assert at_its_order == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_rdp_is_dp_accountings() -> None:
+    """The same divergence as Google's Gaussian event of noise multiplier σ/√2 (sensitivity √2)."""
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    dp_accounting = pytest.importorskip("dp_accounting")
+    accountant = rdp.RdpAccountant(orders=[2.0, 8.0, 62.3])
+    accountant.compose(dp_accounting.GaussianDpEvent(21.46 / math.sqrt(2)), 7)
+    assert accountant._rdp == pytest.approx([7 * order / 21.46**2 for order in (2.0, 8.0, 62.3)])
+    assert gnmax_epsilon(21.46, 1e-3, queries=7) >= accountant.get_epsilon(1e-3) * 0.8
+
+
+def test_queries_and_votes_cost() -> None:
+    spent = [gnmax_epsilon(20.0, 1e-4, queries=queries) for queries in range(30)]
+    assert spent[0] == 0
+    assert spent == sorted(spent)
+    assert gnmax_epsilon(20.0, 1e-4, affected=3) == pytest.approx(gnmax_epsilon(20.0, 1e-4, queries=9), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- noisy counts by PLD
+
+
+@pytest.mark.parametrize(("sigma", "affected"), [(3.0, 1), (21.46, 1), (6.0, 2), (0.9, 1)])
+def test_the_counts_profile_against_enumeration(sigma: float, affected: int) -> None:
+    """Noise on two counts, all pairs of outcomes summed, shifted by ±r: the profile in both orders."""
+    reach = math.ceil(9 * sigma) + affected
+    x = np.arange(-reach, reach + 1)
+    mass = np.exp(-(x**2) / (2 * sigma**2))
+    mass /= mass.sum()
+
+    def shifted(by: int) -> Any:
+        return np.interp(x + by, x, mass, left=0.0, right=0.0)
+
+    here = np.outer(mass, mass)
+    profile = CountsProfile(GaussianNoise.of_sigma(sigma), affected)
+    for r in range(1, affected + 1):
+        there = np.outer(shifted(r), shifted(-r))
+        for epsilon in (-1.0, 0.0, 0.1, 0.7, 2.5):
+            brute = np.maximum(here - math.exp(epsilon) * there, 0).sum()
+            (found,) = profile(np.array([epsilon]))
+            assert found >= brute - 1e-12
+            if r == affected:
+                assert found == pytest.approx(brute, rel=1e-7, abs=1e-11)
+
+
+def test_pld_agrees_with_google_and_with_the_continuous_mechanism() -> None:
+    distribution = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    for sigma, queries in ((3.0, 20), (21.46, 100)):
+        ours = gnmax_pld_epsilon(sigma, 3e-4, queries=queries)
+        google = distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4)
+        theirs = google.self_compose(2 * queries).get_epsilon_for_delta(3e-4)
+        assert theirs * (1 - 5e-3) <= ours <= theirs * (1 + 1e-6)  # theirs rounds every loss up
+        continuous = distribution.from_gaussian_mechanism(sigma, math.sqrt(2), value_discretization_interval=1e-4)
+        assert ours == pytest.approx(continuous.self_compose(queries).get_epsilon_for_delta(3e-4), rel=1e-3)
+
+
+def test_pld_of_many_classes_and_refusals() -> None:
+    assert gnmax_pld_epsilon(10.0, 1e-4, n_classes=10) == gnmax_pld_epsilon(10.0, 1e-4)
+    assert gnmax_pld_epsilon(10.0, 1e-4, queries=0) == 0
+    with pytest.raises(InvalidInput, match="affected = 2 is not valid: expected 1 vote with more than two classes"):
+        gnmax_pld_epsilon(10.0, 1e-4, affected=2, n_classes=3)
+    with pytest.raises(InvalidInput, match=r"sigma = .* at most 10000 votes"):
+        gnmax_pld_epsilon(1e5, 1e-4)
+
+
+# ------------------------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize("accountant", ["best", "rdp", "pld", "two_class", "bits"])
+@pytest.mark.parametrize("n_partitions", [1, 2])
+def test_plans_stay_within_their_target(accountant: Any, n_partitions: int) -> None:
+    target = Privacy(1.0, 1e-4)
+    common: dict[str, Any] = {"n_chunks": 15, "n_partitions": n_partitions, "accountant": accountant}
+    least = GnmaxPlan.for_target(target, n_labels=10, **common)
+    assert 1.0 * (1 - 1e-4) < least.guarantee.epsilon <= 1.0
+    assert least.guarantee.delta == 1e-4
+    most = GnmaxPlan.for_target(target, sigma=least.sigma * 1.001, **common)
+    assert most.n_labels >= 10
+    assert most.guarantee.epsilon <= 1.0
+
+
+def test_many_classes_use_counts() -> None:
+    plan = GnmaxPlan.for_target(Privacy(1.0, 1e-4), n_chunks=15, n_classes=10, n_labels=10)
+    papers = GnmaxPlan.for_target(Privacy(1.0, 1e-4), n_chunks=15, n_classes=10, n_labels=10, accountant="rdp")
+    assert plan.sigma <= papers.sigma
+    assert plan.guarantee.epsilon <= 1.0
+    assert papers.guarantee.basis == "GNMax, RDP of noisy counts"
+
+
+# ------------------------------------------------------------------------------------------- data-dependent bound
+
+
+def renyi(p: float, q: float, order: float) -> float:
+    """Divergence of Bernoulli(p) from Bernoulli(q), small probabilities kept."""
+    this, that = (order * math.log(a) + (1 - order) * math.log(b) for a, b in ((p, q), (1 - p, 1 - q)))
+    return float(np.logaddexp(this, that)) / (order - 1)
+
+
+def test_the_bound_holds_for_two_classes_in_the_direction_it_claims() -> None:
+    applied = 0
+    for n, sigma, order in product((20, 250), (5.0, 20.0, 40.0), (1.5, 2.0, 5.0, 20.0)):
+        noise = GaussianNoise.of_sigma(sigma)
+        for winner in range(math.ceil(n / 2), n + 1):
+            margin = 2 * winner - n
+            if noise.loses(margin) < 1e-15:
+                continue
+            bound = sensitive_rdp([winner, n - winner], sigma, order)
+            for other in (margin - 2, margin + 2):
+                assert renyi(noise.loses(margin), noise.loses(other) if other >= 0 else noise.wins(-other), order) <= (
+                    bound.value * (1 + 1e-7) + 1e-12
+                )
+            assert bound.value <= bound.data_independent
+            applied += bound.applies
+    assert applied > 100
+
+
+def test_the_precondition_is_needed() -> None:
+    """At these votes the formula without its precondition would be negative or complex: the bound falls back."""
+    bound = sensitive_rdp([6, 5], 21.46, 5.0)
+    assert not bound.applies
+    assert bound.formula == math.inf
+    assert bound.value == bound.data_independent
+    high = sensitive_rdp([250, 0], 40.0, 10_000.0)  # an order above μ₁
+    assert not high.applies
+
+
+def test_a_large_majority_costs_less_and_the_saving_is_sensitive() -> None:
+    agreed = sensitive_epsilon([[250, 0]] * 100, 40.0, 1e-5)
+    split = sensitive_epsilon([[130, 120]] * 100, 40.0, 1e-5)
+    assert agreed.epsilon < 0.2 * agreed.data_independent_epsilon
+    assert split.epsilon == pytest.approx(split.data_independent_epsilon, rel=0.02)
+    for found in (agreed, sensitive_rdp([250, 0], 40.0, 5.0)):
+        assert not isinstance(found, Privacy)
+        assert "sensitive itself" in found.warning
+    assert sensitive_epsilon(np.empty((0, 2), dtype=int), 40.0, 1e-5).epsilon == 0
+
+
+def test_the_wrong_winner_bound() -> None:
+    exact = GaussianNoise.of_sigma(10.0).loses(20)
+    assert log_wrong_winner([40, 20], 10.0) == pytest.approx(math.log(exact))
+    assert log_wrong_winner([40, 20], 10.0, "continuous") == pytest.approx(math.log(0.5 * math.erfc(1.0)))
+    assert log_wrong_winner([10, 10, 10, 10], 10.0) == 0.0  # never above 1
+    assert log_wrong_winner([10**6, 0], 1.0) == -math.inf
+    assert sensitive_rdp([10**6, 0], 1.0, 5.0).value == 0
+
+
+# ------------------------------------------------------------------------------------------- Confident-GNMax
+
+
+def test_confident_costs_checks_and_answers() -> None:
+    plan = ConfidentPlan(1000, 200, 200, 150.0, 40.0, n_chunks=250, delta=1e-5)
+    rho = 1000 / (2 * 150.0**2) + 200 / 40.0**2
+    standard = rho + 2 * math.sqrt(rho * math.log(1e5))
+    assert 0.8 * standard < plan.guarantee.epsilon <= standard
+    fewer = ConfidentPlan(1000, 100, 200, 150.0, 40.0, n_chunks=250, delta=1e-5)
+    assert fewer.guarantee.epsilon < plan.guarantee.epsilon
+    assert ConfidentPlan(0, 0, 200, 150.0, 40.0, n_chunks=250).guarantee.epsilon == 0
+    assert ConfidentPlan(10, 500, 1, 9.0, 9.0, 5).guarantee == ConfidentPlan(10, 10, 1, 9.0, 9.0, 5).guarantee
+
+
+def test_confident_answers_where_teachers_agree() -> None:
+    votes = np.zeros((1, 50, 40), dtype=int)
+    votes[:, 25:, ::2] = 1  # even queries are split evenly
+    partition = Partition(np.arange(50)[:, None], 50, "replace")
+    plan = ConfidentPlan(40, 15, 40, 2.0, 2.0, n_chunks=50, delta=1e-5)
+    released = confident_labels(votes, partition, plan, bits=SeededBitsForTestsOnly(4))
+    assert released.answered.tolist() == list(range(1, 30, 2))
+    assert released.labels.size == 30  # the answers are used up: nothing further is asked
+    assert set(released.labels[released.answered].tolist()) == {0}
+    assert (released.labels[::2] == ABSTAIN).all()
+    assert released.guarantee == plan.guarantee
+    with pytest.raises(InvalidInput, match=r"at least plan\.n_queries = 40 queries"):
+        confident_labels(votes[:, :, :10], partition, plan)
+    with pytest.raises(
+        InvalidInput, match="adjacency = 'add_remove' is not valid: expected 'replace', as the plan says"
+    ):
+        confident_labels(votes, Partition(partition.chunks, 50, "add_remove"), plan)
+
+
+# ------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: gnmax_sigma(0.0, 1e-3), "epsilon = 0.0 is not valid: expected a positive finite number of nats"),
+        (lambda: gnmax_sigma(1.0, 0.0), "delta = 0.0 is not valid: expected a probability strictly between 0 and 1"),
+        (lambda: gnmax_sigma(1e-3, 1e-3, search="grid"), "below 500. Use 'continuous'"),
+        (lambda: gnmax_sigma(1.0, 1e-3, search="random"), "search = 'random'"),  # type: ignore[arg-type]
+        (lambda: gnmax_sigma(1.0, 1e-3, queries=0), "queries = 0"),
+        (lambda: gnmax_epsilon(0.0, 1e-3), "sigma = 0.0"),
+        (lambda: gnmax_wins(5, 6, 1.0), "ones = 6 is not valid: expected a number of votes in 0..5"),
+        (lambda: sensitive_rdp([5, 1], 1.0, 1.0), "order = 1.0 is not valid: expected a finite order, above 1"),
+        (lambda: GnmaxPlan(1, 1.0, 5, n_classes=3, accountant="bits"), "accountant = 'bits'"),
+        (lambda: GnmaxPlan(1, 1.0, 5, delta=0.0), "delta = 0.0"),
+        (lambda: GnmaxPlan.for_target(Privacy(1.0, 1e-3), n_chunks=5), "expected exactly one of sigma and n_labels"),
+        (lambda: ConfidentPlan(1, 1, -1, 1.0, 1.0, 5), "threshold = -1"),
+    ],
+)
+def test_refusals(make: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        make()

@@ -1,0 +1,182 @@
+"""From a total budget back to one release: every answer within it, known answers met, baselines never better."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from darrm_opt import NoiseFunction, Privacy, Problem, solve
+from darrm_opt.accounting.bits.lines import region_lines
+from darrm_opt.accounting.bits.recursion import compose_bits
+from darrm_opt.accounting.bits.region import inner_region, upper_hull
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.total import exact_epsilon, total_privacy
+from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.budgeting.best_target import best_target, least_cost
+from darrm_opt.budgeting.calibration import calibrate
+from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
+from darrm_opt.design.certificate import verify
+from darrm_opt.errors import InvalidInput
+
+OPEN = Problem(7, Privacy(math.inf), Privacy(1.0), affected=1)
+PRIVATE = Problem(7, Privacy(0.3, 1e-4), Privacy(1.0))
+PURE = Problem(6, Privacy(0.4), Privacy(1.0), affected=3)
+BUDGET = Privacy(1.5, 1e-3)
+QUERIES = 15
+
+
+@pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
+def test_the_allowance_is_within_the_total_and_no_equal_share_is_more_useful(problem: Problem) -> None:
+    found = best_target(problem.K, problem.voter, QUERIES, BUDGET, problem.affected, fresh=True)
+    assert found.account == "bits"
+    assert found.total.delta == BUDGET.delta
+    assert found.total.epsilon <= BUDGET.epsilon
+    assert found.solution.problem.target == found.target
+    verify(found.solution.problem, found.solution.gamma)
+    assert total_privacy(found.solution, QUERIES, BUDGET.delta, fresh=True).best.epsilon <= BUDGET.epsilon
+    share = Privacy(BUDGET.epsilon / QUERIES, BUDGET.delta / QUERIES)
+    equal = solve(Problem(problem.K, problem.voter, share, problem.affected))
+    assert found.solution.utility > equal.utility
+    again = solve(found.solution.problem)  # whoever solves at the target gets what was accounted
+    assert np.allclose(again.gamma, found.solution.gamma, atol=1e-6)
+
+
+def test_the_split_of_delta_matters() -> None:
+    """At δ = 0, where ε is largest, γ_opt keeps less than with the best δ."""
+    found = best_target(11, Privacy(math.inf), 100, Privacy(2.0, 1e-3), 1, fresh=True)
+
+    def pure(epsilon: float) -> tuple[float, float]:
+        solution = solve(Problem(11, Privacy(math.inf), Privacy(epsilon), affected=1))
+        return solution.utility, exact_epsilon(solution.gamma, solution.problem, 100, 1e-3, points=4001, fresh=True)
+
+    end = calibrate(pure, 2.0, 2.0, guess=0.07, precision=1e-3)
+    assert end is not None
+    assert found.solution.utility > 1.05 * end.made
+
+
+def test_one_release_gets_the_whole_total() -> None:
+    found = best_target(7, Privacy(0.3, 1e-4), 1, BUDGET, fresh=True)
+    assert found.target == BUDGET
+    assert found.solution.utility == pytest.approx(solve(Problem(7, Privacy(0.3, 1e-4), BUDGET)).utility, abs=1e-9)
+
+
+def test_what_the_plain_majority_affords_is_the_plain_majority() -> None:
+    found = best_target(3, Privacy(0.01), 5, Privacy(2.0, 1e-3), fresh=True)
+    assert np.all(found.solution.gamma >= 1 - 1e-9)
+
+
+def test_very_many_releases_are_accounted_without_the_recursion() -> None:
+    solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
+    cost, account = least_cost(Release.of(solution), 10**6, 1e-3, fresh=True)
+    assert account == "optimal"
+    assert 0 < cost < math.inf
+    leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
+    assert least_cost(Release.of(leaky), 1000, 1e-6, fresh=True) == (math.inf, "none")
+
+
+@pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
+def test_a_gamma_for_the_sequence_is_at_least_as_useful_as_one_target_and_as_every_seed(problem: Problem) -> None:
+    single = best_target(problem.K, problem.voter, QUERIES, BUDGET, problem.affected, fresh=True).solution
+    constant = NoiseFunction(np.full(problem.K + 1, 0.07))
+    seeds = [single.noise, constant, subsampling(problem.K, 1), double_subsampling(problem.K, 2)]
+    found = design_sequence(problem, QUERIES, BUDGET, seeds=seeds, fresh=True)
+    assert exact_epsilon(found.noise, problem, QUERIES, BUDGET.delta, fresh=True) <= BUDGET.epsilon
+    upper = single.objective.aim(problem.K).utility
+    half = problem.K // 2 + 1
+    for seed in seeds:
+        if exact_epsilon_or_inf(seed, problem) <= BUDGET.epsilon:
+            assert found.utility >= upper(seed.values[half:])
+    assert found.utility == upper(found.noise.values[half:])
+
+
+def exact_epsilon_or_inf(noise: NoiseFunction, problem: Problem) -> float:
+    try:
+        return exact_epsilon(noise, problem, QUERIES, BUDGET.delta, fresh=True)
+    except DeltaTooSmall:
+        return math.inf
+
+
+@pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
+def test_more_budget_never_hurts_and_more_queries_never_help(problem: Problem) -> None:
+    utilities = [
+        design_sequence(problem, queries, total, fresh=True).utility
+        for queries, total in [(40, BUDGET), (QUERIES, BUDGET), (QUERIES, Privacy(2.5, 1e-3)), (2, Privacy(2.5, 1e-2))]
+    ]
+    assert utilities == sorted(utilities)
+    assert utilities[0] < utilities[-1]
+
+
+@pytest.mark.parametrize("problem", [OPEN, PURE], ids=str)
+def test_a_sequence_of_one_is_one_target(problem: Problem) -> None:
+    one = solve(Problem(problem.K, problem.voter, BUDGET, problem.affected))
+    assert design_sequence(problem, 1, BUDGET, fresh=True).utility == pytest.approx(one.utility, rel=2e-3)
+
+
+def test_the_region_holds_pairs_that_cost_the_total_when_they_are_shown_alike() -> None:
+    total = Privacy(1.0, 1e-3)
+    lines = region_lines(30, total)
+    assert [line.epsilon for line in lines] == sorted(line.epsilon for line in lines)
+    for q in (0.01, 0.2, 0.5, 0.8):
+        p = min(line.delta + math.exp(line.epsilon) * q for line in lines)
+        inside, outside = (
+            compose_bits([(inner_region([[q + share * (p - q), q]]), 30)], points=4001).delta(1.0)
+            for share in (0.9, 1.25)
+        )
+        assert inside < outside
+        assert outside > total.delta  # an adversary who adapts gains on top of that
+    tilted = region_lines(30, total, tilt=0.3)
+    assert min(line.delta + math.exp(line.epsilon) * 0.01 for line in tilted) < min(
+        line.delta + math.exp(line.epsilon) * 0.01 for line in lines
+    )
+
+
+def test_the_upper_hull_keeps_what_matters() -> None:
+    pairs = np.random.default_rng(3).random((40, 2))
+    hull = upper_hull(pairs)
+    every = np.concatenate([pairs, 1 - pairs, pairs[:, ::-1], 1 - pairs[:, ::-1]])
+    for slope in (1.0, 1.5, 4.0):
+        assert np.max(hull[:, 0] - slope * hull[:, 1]) == pytest.approx(
+            np.max(every[:, 0] - slope * every[:, 1]).clip(0)
+        )
+    assert len(hull) < len(every) / 4
+
+
+def test_a_knob_is_turned_as_far_as_it_fits() -> None:
+    assert calibrate(lambda x: (x, math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
+    assert calibrate(lambda x: (x, 0.0), 1.0, 3.0, guess=0.5, precision=1e-3) == (3.0, 0.0, 3.0)
+    end = calibrate(lambda x: (x, math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
+    assert end is not None
+    assert 0.999 <= end.value < 1
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"queries = 0 is not valid"):
+        best_target(3, Privacy(0.1), 0, BUDGET, fresh=True)
+    with pytest.raises(InvalidInput, match=r"total_epsilon = 0\.0 is not valid"):
+        best_target(3, Privacy(0.1), 2, Privacy(0.0, 0.1), fresh=True)
+    with pytest.raises(InvalidInput, match=r"total = 1\.0 is not valid"):
+        design_sequence(OPEN, 2, 1.0, fresh=True)  # type: ignore[arg-type]
+    with pytest.raises(TooMuchWork, match="Use largest_allowance"):
+        design_sequence(OPEN, MAX_QUERIES + 1, BUDGET, fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("voter", "queries", "total"),
+    [
+        (Privacy(0.5), 2, Privacy(2.0, 1e-6)),
+        (Privacy(0.5), 3, Privacy(2.0, 2e-6)),
+        (Privacy(math.inf), 7, Privacy(1.0)),
+    ],
+)
+def test_what_is_reported_is_within_the_total(voter: Privacy, queries: int, total: Privacy) -> None:
+    """Also where the equal share wins, which fits by the sums and by no other account."""
+    found = best_target(5, voter, queries, total, fresh=True)
+    assert found.total.epsilon <= total.epsilon
+    assert found.total.delta <= total.delta
+    if found.account == "simple":
+        assert queries * Fraction(found.target.epsilon) <= Fraction(found.total.epsilon)
+        assert queries * Fraction(found.target.delta) <= Fraction(total.delta)

@@ -1,0 +1,218 @@
+"""Both error measures against an enumeration of all 2^K votes in exact fractions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from darrm_opt.accuracy import disagreement, error_curve, tv_error
+from darrm_opt.baselines import subsampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.priors import Histogram, IndependentVoters, SharedBeta
+
+CASES = [(K, seed) for K in range(1, 8) for seed in range(3)]
+
+
+def random_noise(K: int, seed: int) -> NoiseFunction:
+    """Return a symmetric γ, not monotone, with entries in [0, 1]."""
+    half = np.random.default_rng((K, seed)).random(K // 2 + 1)
+    return NoiseFunction(np.concatenate((half, half[: (K + 1) // 2][::-1])))
+
+
+def random_p(K: int, seed: int) -> Array:
+    return np.random.default_rng((K, seed, 1)).random(K)
+
+
+def enumerated(noise: NoiseFunction, p: Array | list[float]) -> tuple[Fraction, Fraction]:
+    """Return (tv error, disagreement) of Algorithm 1, run on every vote."""
+    K, half = noise.K, Fraction(1, 2)
+    released_one = majority_one = differ = Fraction(0)
+    for vote in itertools.product((0, 1), repeat=K):
+        chance = Fraction(1)
+        for bit, one in zip(vote, p, strict=True):
+            chance *= Fraction(float(one)) if bit else 1 - Fraction(float(one))
+        ones = sum(vote)
+        keep = Fraction(float(noise.values[ones]))
+        if 2 * ones == K:
+            released_one += chance * half
+            majority_one += chance * half
+            continue
+        majority = int(2 * ones > K)
+        released_one += chance * (keep * majority + (1 - keep) * half)
+        majority_one += chance * majority
+        differ += chance * (1 - keep) * half
+    return abs(released_one - majority_one), differ
+
+
+@pytest.mark.parametrize(("K", "seed"), CASES)
+def test_vectors_of_voters(K: int, seed: int) -> None:
+    noise, p = random_noise(K, seed), random_p(K, seed)
+    tv, differ = enumerated(noise, p)
+    assert tv_error(noise, p) == pytest.approx(float(tv), abs=1e-15)
+    assert disagreement(noise, p) == pytest.approx(float(differ), abs=1e-15)
+    assert tv_error(noise, p) <= disagreement(noise, p)
+
+
+@pytest.mark.parametrize(("K", "seed"), CASES)
+def test_shared_p(K: int, seed: int) -> None:
+    noise = random_noise(K, seed)
+    for p in (0.0, 1e-9, 0.3, 0.5, 0.5 + 2**-40, 0.77, 1.0):
+        tv, differ = enumerated(noise, [p] * K)
+        assert tv_error(noise, p) == pytest.approx(float(tv), rel=1e-13, abs=0)
+        assert disagreement(noise, p) == pytest.approx(float(differ), rel=1e-13, abs=0)
+
+
+@pytest.mark.parametrize("K", [4, 7])
+def test_lists_and_integers_are_welcome(K: int) -> None:
+    gamma = [0.5] * (K + 1)
+    assert tv_error(gamma, 1) == disagreement(gamma, [1] * K) == 0.25
+
+
+@pytest.mark.parametrize("K", [1, 2, 9, 12, 201])
+def test_extremes(K: int) -> None:
+    plain, coin, some = NoiseFunction(np.ones(K + 1)), NoiseFunction(np.zeros(K + 1)), random_noise(K, 0)
+    p = random_p(K, 0)
+    for voters in (0.0, 0.2, 0.5, 1.0, p):
+        assert tv_error(plain, voters) == disagreement(plain, voters) == 0.0
+    for noise in (coin, some):
+        assert tv_error(noise, 0.5) == 0.0
+        assert tv_error(noise, np.full(K, 0.5)) == 0.0
+        for voters in (0.2, p):
+            other = 1 - voters
+            assert tv_error(noise, other) == pytest.approx(tv_error(noise, voters), rel=1e-12, abs=1e-15)
+            assert disagreement(noise, other) == pytest.approx(disagreement(noise, voters), rel=1e-12)
+    alpha = np.array([1.0])
+    for one in p:
+        alpha = np.convolve(alpha, [1 - one, one])
+    l = np.arange(K + 1)
+    majority = alpha[2 * l > K].sum() + alpha[2 * l == K].sum() / 2
+    assert tv_error(coin, p) == pytest.approx(abs(majority - 0.5), abs=1e-14)
+
+
+def test_subsampling_error_is_the_difference_of_two_majorities() -> None:
+    """Releasing one voter of K at random is 1 with probability p, the majority of 3 with p²(3 − 2p)."""
+    for p in (0.1, 0.6, 0.9):
+        assert tv_error(subsampling(3, 1), p) == pytest.approx(abs(p * p * (3 - 2 * p) - p), rel=1e-13)
+
+
+@pytest.mark.parametrize("K", [1, 4, 7, 30])
+def test_curves_are_the_single_errors(K: int) -> None:
+    noise = random_noise(K, 1)
+    grid = np.linspace(0, 1, 9)
+    curve = error_curve(noise, grid)
+    assert curve.tv_error.tolist() == [tv_error(noise, p) for p in grid]
+    assert curve.disagreement.tolist() == [disagreement(noise, p) for p in grid]
+    rows = np.random.default_rng(K).random((5, K))
+    curve = error_curve(noise, rows)
+    assert np.array_equal(curve.p, rows)
+    assert curve.tv_error.tolist() == pytest.approx([tv_error(noise, p) for p in rows], rel=1e-13, abs=1e-16)
+    assert curve.disagreement.tolist() == pytest.approx([disagreement(noise, p) for p in rows], rel=1e-13)
+
+
+def test_curves_cannot_be_changed_and_may_be_empty() -> None:
+    curve = error_curve([1.0, 1.0], [0.5])
+    for array in (curve.p, curve.tv_error, curve.disagreement):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+    assert error_curve([1.0, 1.0], []).tv_error.shape == (0,)
+
+
+def test_large_blocks_are_computed_in_pieces() -> None:
+    rows = np.random.default_rng(0).random((3000, 400))
+    noise = random_noise(400, 0)
+    curve = error_curve(noise, rows)
+    assert curve.tv_error[-1] == pytest.approx(tv_error(noise, rows[-1]), rel=1e-12)
+
+
+def averaged(noise: NoiseFunction, grid: Array, weights: Array, which: Callable[[NoiseFunction, Any], float]) -> float:
+    return float(weights @ [which(noise, p) for p in grid])
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 12])
+@pytest.mark.parametrize("which", [tv_error, disagreement])
+def test_shared_beta_prior_is_the_mean_over_p(K: int, which: Callable[[NoiseFunction, Any], float]) -> None:
+    """Beta(3, 2) has density 12p²(1−p); each half of [0, 1] is a polynomial, exact by Gauss–Legendre."""
+    noise = random_noise(K, 2)
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    total = 0.0
+    for left in (0.0, 0.5):
+        p = left + (nodes + 1) / 4
+        total += averaged(noise, p, weights / 4 * 12 * p**2 * (1 - p), which)
+    assert which(noise, SharedBeta(3, 2)) == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("which", [tv_error, disagreement])
+def test_independent_grid_prior_is_the_mean_over_the_grid(which: Callable[[NoiseFunction, Any], float]) -> None:
+    """Three voters on a grid of 4 points: all 64 vectors."""
+    noise = random_noise(3, 0)
+    prior = IndependentVoters(0.5, tau=4)
+    points = [0.5 + i / 8 for i in range(4)]
+    mean = np.mean([which(noise, np.array(p)) for p in itertools.product(points, repeat=3)])
+    assert which(noise, prior) == pytest.approx(float(mean), rel=1e-13)
+
+
+def test_independent_uniform_prior_below_one_half() -> None:
+    noise = random_noise(5, 0)
+    assert disagreement(noise, IndependentVoters(0.0)) == pytest.approx(disagreement(noise, 0.5), rel=1e-13)
+    with pytest.raises(InvalidInput, match=r"lower = 0.0 is not valid.*average the tv error over drawn vectors p"):
+        tv_error(noise, IndependentVoters(0.0))
+
+
+def test_a_histogram_is_the_distribution_of_ones() -> None:
+    noise = NoiseFunction([1.0, 0.25, 0.25, 1.0])
+    prior = Histogram((1.0, 4.0, 1.0, 2.0))
+    assert tv_error(noise, prior) == pytest.approx(abs(4 - 1) / 8 * 0.75 / 2)
+    assert disagreement(noise, prior) == pytest.approx((4 + 1) / 8 * 0.75 / 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: tv_error([1.0, 1.0, 1.0], [0.1, 0.2, 0.3]),
+            r"p = .* expected one probability or K = 2 of them. Its shape is \(3,\)",
+        ),
+        (lambda: tv_error([1.0, 1.0], 1.5), r"p = 1.5 is not valid: expected probabilities in \[0, 1\]"),
+        (lambda: disagreement([1.0, 1.0], float("nan")), r"p = nan is not valid"),
+        (lambda: disagreement([1.0, 1.0], cast("float", "a")), r"p = 'a' is not valid"),
+        (lambda: tv_error([1.0, 0.5], 0.1), r"gamma\[0\] = 1.0 is not valid"),
+        (
+            lambda: error_curve([1.0, 1.0, 1.0], np.array([[0.1, 0.2, 0.3]])),
+            r"ps = .* expected shape \(P,\) or \(P, K\) with K = 2",
+        ),
+        (lambda: error_curve([1.0, 1.0, 1.0], cast("list[float]", 0.5)), r"ps = 0.5 is not valid"),
+        (lambda: error_curve([1.0, 1.0, 1.0], [-0.5]), r"ps = -0.5 is not valid"),
+        (lambda: tv_error([1.0, 1.0], Histogram((1.0, 1.0, 1.0, 0.0))), r"counts = .* expected K\+1 = 2 counts"),
+    ],
+)
+def test_refusals(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        call()
+
+
+def test_a_prior_of_ones_own_is_averaged_over() -> None:
+    class Undecided:
+        """All voters agree on half of the inputs; nothing is known of the rest."""
+
+        def folded(self, K: int) -> Array:
+            return self._mixed(SharedBeta(1, 1).folded(K))
+
+        def gap(self, K: int) -> Array:
+            return self._mixed(SharedBeta(1, 1).gap(K))
+
+        @staticmethod
+        def _mixed(rest: Array) -> Array:
+            mixed = rest / 2
+            mixed[-1] += 0.5
+            return mixed
+
+    noise = NoiseFunction([0.9, 0.4, 0.2, 0.2, 0.4, 0.9])
+    for which in (tv_error, disagreement):
+        expected = (which(noise, SharedBeta(1, 1)) + which(noise, 1.0)) / 2
+        assert which(noise, Undecided()) == pytest.approx(expected, rel=1e-12)

@@ -26,14 +26,17 @@ PACKAGES = ("darrm_opt", "solver_cache", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "errors", "extras", "grid", "process"},
-    {"problem", "noise", "rounding", "priors", "baselines", "error"},
+    {"_version", "errors", "optional_packages", "decimal_grid", "process"},
+    {"problem", "noise", "rounding", "exact_rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},
-    {"accounting", "ensembles"},
-    {"mechanism", "planning", "learning"},
-    {"figures"},
-    {"paper"},
+    {"accounting"},
+    {"budgeting", "aggregators"},
+    {"bagging", "mechanism"},
+    {"comparison"},
+    {"planning", "figures"},
+    {"learning"},
+    {"literature"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )
 

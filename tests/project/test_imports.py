@@ -35,8 +35,9 @@ LAYERS = (
     {"bagging", "mechanism"},
     {"comparison"},
     {"planning", "figures"},
-    {"learning", "answers"},
+    {"learning"},
     {"literature"},
+    {"answers"},
     {""},  # darrm_opt/__init__.py, which re-exports
 )
 

@@ -1,0 +1,52 @@
+"""Votes among any number of classes, of voters that are not private.
+
+problem         `PluralityProblem`; partitions, cells and edges
+rule            `PluralityRule`: release probabilities as doubles, exactly
+certificate     `verify_rule`, `certify_rule`: proofs in whole numbers over every edge
+priors          how votes fall, and what a release is worth
+linear_program  the equivariant linear program, its cuts and its dual bound
+solver          `solve_plurality`: the cutting-plane loop
+mechanisms      permute-and-flip, exponential, Laplace, GNMax, Confident-GNMax, calibrated for the label alone
+comparison      all of them on one footing
+record          rules as plain data
+"""
+
+from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
+from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
+from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
+from darrm_opt.plurality.priors import (
+    Dirichlet,
+    Favoured,
+    FavouredBeta,
+    PastVotes,
+    PluralityObjective,
+    PluralityPrior,
+    parse_prior,
+)
+from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
+from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
+
+__all__ = [
+    "ABSTENTION",
+    "MECHANISMS",
+    "CalibratedMechanism",
+    "Dirichlet",
+    "Favoured",
+    "FavouredBeta",
+    "MechanismComparison",
+    "PastVotes",
+    "PluralityCertificate",
+    "PluralityObjective",
+    "PluralityPrior",
+    "PluralityProblem",
+    "PluralityRule",
+    "PluralitySolution",
+    "calibrate_mechanism",
+    "certify_rule",
+    "compare_mechanisms",
+    "parse_prior",
+    "partition_count",
+    "solve_plurality",
+    "verify_rule",
+]

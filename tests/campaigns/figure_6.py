@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m campaigns.figure_6
 
-The short form, some blocks of them, is in tests/test_paper_figure_6.py.
+The short form, some blocks of them, is in tests/darrm_opt/paper/test_paper_figure_6.py.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from darrm_runner import start
+from support.darrm_runner import start
 
 from darrm_opt import Problem, solve
 from darrm_opt.mechanism import ReleaseLedger

@@ -33,14 +33,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import postgres
-from counted_work import counts, lines
+from support import postgres
+from support.counted_work import counts, lines
+from support.paths import ROOT
 
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.work import Answered, Task, perform
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 VICTIMS = [*4 * ["worker 1", "worker 2"], *2 * ["driver"], "scheduler"]
 """Who is killed how often: with the scheduler everyone begins again, which takes long."""
 
@@ -62,7 +62,7 @@ _DRIVER = """
 import sys
 from contextlib import closing
 from api.estimating import seconds_of
-from counted_work import counted
+from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.grid import read_grid

@@ -30,13 +30,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from service import Service, children, gone
+from support.paths import ROOT
+from support.service import Service, children, gone
 
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
 from solver_cache import check, open_store
-
-ROOT = Path(__file__).resolve().parents[2]
 
 VICTIMS = ("server", "worker", "solver", "client")
 

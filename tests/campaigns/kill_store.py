@@ -28,6 +28,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.paths import DATA
+
 from darrm_opt import Problem
 from solver_cache import Jobs, Request, Store, cached_solve, inspect, open_store
 
@@ -43,7 +45,7 @@ FRESH = 0.25
 HELD = 0.001
 """Lease of a job [s]: whoever comes after a kill can claim it."""
 
-OLD = Path(__file__).resolve().parent.parent / "data" / "store_schema_1.sqlite"
+OLD = DATA / "store_schema_1.sqlite"
 KINDS = ("sqlite", "postgresql")
 
 
@@ -173,7 +175,7 @@ class Places:
         """Return the URL of a new place; with ``old`` of one that the first release wrote."""
         self._number += 1
         if self._kind == "postgresql":
-            import postgres
+            from support import postgres
 
             name = postgres.server().new()
             if old:

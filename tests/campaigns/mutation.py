@@ -35,11 +35,11 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
+from support.paths import DATA, TESTS
 
 from campaigns.mutants import Mutant, mutants, mutated
 
-ROOT = Path(__file__).parents[2]
-EQUIVALENT = ROOT / "tests/data/equivalent_mutants.toml"
+EQUIVALENT = DATA / "equivalent_mutants.toml"
 
 
 def _searches(*names: str) -> tuple[str, ...]:
@@ -241,12 +241,21 @@ class Trials:
 def run(module: str, chosen: Callable[[list[tuple[int, Mutant]]], list[tuple[int, Mutant]]], seconds: float) -> Trials:
     """Try the chosen ones of a module's numbered mutants, each by tests that take about so long."""
     trials = Trials(module, chosen, seconds)
-    tests = [str(ROOT / "tests" / name) for name in TARGETS[module]]
+    tests = [
+        f"{file_of(file)}{separator}{test}"
+        for file, separator, test in (name.partition("::") for name in TARGETS[module])
+    ]
     quiet = ["-q", "-s", "--no-header", "--no-summary", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *tests], plugins=[trials])
     if status != pytest.ExitCode.OK:
         sys.exit(f"{module}: pytest ended with {status!r}")
     return trials
+
+
+def file_of(name: str) -> Path:
+    """Return the test file of that name, whatever folder of the tests it is in."""
+    (path,) = TESTS.rglob(name)
+    return path
 
 
 def lines_of(text: str) -> range:

@@ -25,9 +25,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from exact import NEGLIGIBLE, Voters, named, random_multiset
 from scipy.optimize import linprog
-from strategies import SIZES, Asked, asked
+from support.exact import NEGLIGIBLE, Voters, named, random_multiset
+from support.strategies import SIZES, Asked, asked
 
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve
 from darrm_opt.design.ball import BallConstraint

@@ -1,0 +1,212 @@
+"""``darrm cache``: what is kept, counted, checked, pruned and brought up to date."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import postgres
+from support.darrm_runner import run
+from support.paths import DATA
+
+from darrm_opt import Privacy, Problem
+from solver_cache import MemoryStore, Request, Row, Store, cached_solve, open_store
+from solver_cache.key import digest
+from solver_cache.schema import MIGRATIONS
+
+PROBLEMS = [
+    Problem(11, Privacy(0.1), Privacy(0.3)),
+    Problem(7, Privacy(math.inf), Privacy(0.5, 1e-3), affected=1),
+    Problem(9, Privacy(0.1, 1e-5), Privacy(0.25, 1e-4)),
+]
+BAD = Row("0" * 64, 1, "{}", digest("{}"))
+STALE = Row("1" * 64, 0, "{}", digest("{}"))
+
+
+def rows() -> list[Row]:
+    store = MemoryStore()
+    for problem in PROBLEMS:
+        cached_solve(problem, store=store)
+    return list(store.rows())
+
+
+ROWS = rows()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    place = (
+        f"sqlite:///{tmp_path / 'some.sqlite'}"
+        if request.param == "sqlite"
+        else postgres.server().url(postgres.server().new())
+    )
+    with closing(open_store(place)) as store:
+        for row in ROWS:
+            store.put(row)
+        store.jobs.submit("a", "gamma", "{}")
+        store.jobs.submit("b", "gamma", "{}")
+        store.jobs.cancel("b")
+    return place
+
+
+def put(url: str, *bad: Row) -> None:
+    with closing(open_store(url)) as store:
+        for row in bad:
+            store.put(row)
+
+
+def told(*words: str, exit_code: int = 0) -> Any:
+    result = run("cache", *words, "--json")
+    assert (result.exit_code, result.stderr) == (exit_code, "")
+    return json.loads(result.stdout)
+
+
+def test_ls_lists_what_is_kept(url: str) -> None:
+    found = told("ls", "--url", url)
+    assert [each["id"] for each in found] == [row.key for row in ROWS]
+    by_voters = {each["K"]: each for each in found}
+    assert by_voters[7] == {
+        "id": Request(PROBLEMS[1]).key,
+        "core": 1,
+        "K": 7,
+        "epsilon": "inf",
+        "Delta": 0.0,
+        "affected": 1,
+        "target_epsilon": 0.5,
+        "delta": 0.001,
+        "objective": "rectangular",
+        "shape": "free",
+        "utility": by_voters[7]["utility"],
+    }
+    assert 0 < by_voters[7]["utility"] <= 1
+    assert [each["id"] for each in told("ls", "--url", url, "--limit", "2", "--after", ROWS[0].key)] == [
+        row.key for row in ROWS[1:3]
+    ]
+    text = run("cache", "ls", "--url", url).stdout
+    assert all(row.key in text for row in ROWS)
+    assert "rectangular" in text
+
+
+def test_stats_count(url: str) -> None:
+    put(url, STALE)
+    found = told("stats", "--url", url)
+    assert "secret" not in found["url"]
+    assert found["bytes"] > 10_000
+    del found["url"], found["bytes"]
+    assert found == {
+        "rows": 4,
+        "stale": 1,
+        "schema": len(MIGRATIONS),
+        "jobs": {"queued": 1, "running": 0, "done": 0, "failed": 0, "cancelled": 1},
+    }
+    assert "jobs     1 queued, 0 running" in run("cache", "stats", "--url", url).stdout
+
+
+def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
+    assert told("check", "--url", url) == []
+    assert run("cache", "check", "--url", url).stdout == "Nothing is wrong: every answer was proved again.\n"
+    put(url, BAD, STALE)
+    assert told("check", "--url", url, exit_code=4) == [
+        {"key": BAD.key, "trouble": "stale: its record has format None, this reads 1"},
+        {"key": STALE.key, "trouble": "stale: it was written for version 0 of the answers, this is 1"},
+    ]
+    result = run("cache", "check", "--url", url)
+    assert result.exit_code == 4
+    assert f"{STALE.key}: stale: it was written for version 0 of the answers, this is 1" in result.stdout
+
+
+def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
+    louder = json.loads(ROWS[0].record)
+    louder["gamma"] = [1.0] * len(louder["gamma"])
+    unproved = replace(ROWS[0], record=json.dumps(louder), digest=digest(json.dumps(louder)), key="2" * 64)
+    put(url, BAD, STALE, unproved)
+    assert told("prune", "--url", url) == {"answers": 2, "jobs": 0}
+    assert told("prune", "--url", url, "--prove", "--days", "0") == {"answers": 1, "jobs": 1}
+    with closing(open_store(url)) as store:
+        assert list(store.rows()) == ROWS
+        assert [job.id for job in store.jobs.list()] == ["a"]
+    assert run("cache", "prune", "--url", url).stdout == "Forgotten: 0 answers, 0 jobs.\n"
+
+
+def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    shutil.copy(DATA / "store_schema_1.sqlite", path)
+    url = f"sqlite:///{path}"
+    result = run("cache", "ls", "--url", url)
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "by `darrm cache migrate --url URL`" in result.stderr
+    last = len(MIGRATIONS)
+    assert told("migrate", "--url", url) == {"url": url, "from": 1, "to": last, "filled": 0}
+    assert told("migrate", "--url", url) == {"url": url, "from": last, "to": last, "filled": 0}
+    assert len(told("ls", "--url", url)) == 10
+
+
+def test_migrate_fills_in_what_an_older_release_wrote_meanwhile(url: str) -> None:
+    with closing(open_store(url)) as store, store._database.writing() as connection:  # type: ignore[attr-defined]
+        connection.exec_driver_sql("UPDATE darrm_solutions SET voters = NULL, utility = NULL")
+    assert told("migrate", "--url", url)["filled"] == 3
+    assert (
+        run("cache", "migrate", "--url", url).stdout
+        == f"Schema {len(MIGRATIONS)} -> {len(MIGRATIONS)}; 0 rows filled in.\n"
+    )
+
+
+@pytest.mark.parametrize("action", ["ls", "stats", "check"])
+def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
+    result = run("cache", action, "--url", f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}")
+    assert result.exit_code == 4
+    assert "there is no such file" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["ls", "stats", "check", "prune", "migrate"])
+def test_places_without_rows_do(action: str) -> None:
+    for url in ("off", "memory"):
+        assert run("cache", action, "--url", url).exit_code == 0
+
+
+def test_the_place_is_the_setting_unless_it_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", url)
+    assert told("stats")["rows"] == 3
+
+
+def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}").close()
+    with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain, plain:
+        plain.execute("INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES ('a', 1, '', '', '')")
+    result = run("cache", "prune", "--url", f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=ro")
+    assert result.exit_code == 4
+    assert "it is opened for reading only" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("empty",), "ACTION: 'empty' is not valid: expected one of ls, stats, check, prune, migrate."),
+        (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number, at least 1."),
+        (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
+        (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),
+        (("prune", "--days", "nan"), "--days: nan is not valid"),
+    ],
+)
+def test_what_cannot_be_asked(words: tuple[str, ...], text: str) -> None:
+    result = run("cache", *words, "--url", "memory")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in result.stderr
+
+
+def test_removing_a_row_that_changed_meanwhile_leaves_it(url: str) -> None:
+    with closing(open_store(url)) as opened:
+        store: Store = opened
+        assert not store.remove(replace(ROWS[0], digest="x"))
+        assert not store.remove(BAD)
+        assert store.remove(ROWS[0])
+        assert not store.remove(ROWS[0])
+        assert list(store.rows()) == ROWS[1:]

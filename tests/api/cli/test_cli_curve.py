@@ -1,0 +1,179 @@
+"""`darrm curve`, and the comparison it is made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run
+
+from api.curves import allowances, shared_p
+from darrm_opt import Problem, solve, verify
+from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.design.objective import Objective
+from darrm_opt.ensembles.private_baselines import BASELINES, private_baselines
+from darrm_opt.error import disagreement, tv_error
+from darrm_opt.errors import InvalidInput
+
+VOTERS = ("--K", "5", "--epsilon", "0.5", "--no-cache")
+
+
+def curve(*arguments: str) -> dict[str, Any]:
+    result = run("curve", *VOTERS, *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+# ------------------------------------------------------------------------------------- over p
+
+
+def test_over_p_holds_both_errors_of_each_noise_function() -> None:
+    answer = curve("--m", "2", "--points", "5")
+    assert (answer["over"], answer["p"]) == ("p", [0.5, 0.625, 0.75, 0.875, 1.0])
+    assert set(answer["curves"]) == {"optimal", *BASELINES}
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.5)
+    assert answer["curves"]["optimal"]["gamma"] == solve(problem).gamma.tolist()
+    for each in answer["curves"].values():
+        verify(problem, each["gamma"])
+        for i, p in enumerate(answer["p"]):
+            assert each["tv_error"][i] == pytest.approx(tv_error(each["gamma"], p), abs=1e-15)
+            assert each["disagreement"][i] == pytest.approx(disagreement(each["gamma"], p), abs=1e-15)
+
+
+def test_over_p_as_text_is_two_tables() -> None:
+    result = run("curve", *VOTERS, "--m", "2", "--points", "3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "5 voters, each 0.5-DP; the release of one bit is 1-DP (m = 2)."
+    assert [line for line in lines if not line.startswith(" ")] == [lines[0], "", "tv error", "", "disagreement"]
+    expected = curve("--m", "2", "--points", "3")["curves"]
+    assert f"0.75  {expected['optimal']['tv_error'][1]:.6f}" in lines[5]
+    assert "optimal  double_subsampling  subsampling  randomized_response" in lines[3]
+
+
+# ------------------------------------------------------------------------------------- over m
+
+
+def test_over_m_solves_each_allowance() -> None:
+    answer = curve("--over", "m", "--ms", "0.5,1,3", "--objective", "shared(2,3)")
+    assert (answer["over"], answer["m"], answer["objective"]) == ("m", [0.5, 1.0, 3.0], "shared(2,3) agreement")
+    assert [each["target_epsilon"] for each in answer["problems"]] == [0.25, 0.5, 1.5]
+    optimal = answer["curves"]["optimal"]
+    for i, m in enumerate(answer["m"]):
+        solution = solve(Problem.from_allowance(K=5, m=m, epsilon=0.5), objective="shared(2,3)")
+        assert isinstance(solution.objective, Objective)
+        prior: Any = solution.objective.prior
+        assert optimal["tv_error"][i] == pytest.approx(tv_error(solution.noise, prior), abs=1e-12)
+        assert optimal["disagreement"][i] == pytest.approx(disagreement(solution.noise, prior), abs=1e-12)
+    assert answer["curves"]["subsampling"]["tv_error"][0] is None  # half a voter cannot be drawn
+    assert answer["curves"]["subsampling"]["tv_error"][1] is not None
+
+
+def test_over_m_by_default_goes_as_far_as_noise_helps() -> None:
+    answer = curve("--over", "m")
+    assert answer["m"] == [1.0, 2.0, 3.0]
+    errors = answer["curves"]["optimal"]["tv_error"]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] == pytest.approx(0, abs=1e-12)  # the plain majority of 5 costs 3ε
+
+
+def test_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
+    result = run("curve", *VOTERS, "--over", "m", "--ms", "0.5,1", "--objective", "uniform(lower=0.2) agreement")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("5 voters, each 0.5-DP\n")
+    assert "tv error, averaged over the prior of uniform(lower=0.2) agreement" in result.stdout
+    first, second = (line.split() for line in result.stdout.splitlines() if line.strip().startswith("0.5"))
+    assert first == ["0.5", "-", "-", "-", "-"]  # below lower = 0.5 the tv error has no closed form
+    assert [entry == "-" for entry in second] == [False, False, True, True, False]  # half a voter cannot be drawn
+
+
+@pytest.mark.parametrize("over", ["p", "m"])
+def test_plot_draws_the_curves(over: str, tmp_path: Path) -> None:
+    m = ["--m", "2"] if over == "p" else []
+    path = tmp_path / "curves.svg"
+    assert run("curve", *VOTERS, *m, "--over", over, "--plot", str(path)).exit_code == 0
+    assert path.read_bytes().startswith(b"<?xml")
+
+
+# ------------------------------------------------------------------------------------- bad input
+
+
+PRIOR = (
+    "expected an objective with a prior, such as rectangular or shared(2,5). "
+    "Only under a prior is there one error for each m."
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--m 2 --over q", "--over: 'q' is not valid: expected p or m."),
+        ("--m 2 --points 1", "--points: 1 is not valid: expected a whole number of points, at least 2."),
+        ("--m 2 --points many", "--points: 'many' is not valid: expected a whole number of points, at least 2."),
+        (
+            "--m 2 --over m",
+            "--m: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
+        ),
+        (
+            "--target-epsilon 2 --over m",
+            "--target-epsilon: '2' is not valid: expected no single target with --over m. Give the allowances with --ms.",
+        ),
+        ("--over m --ms 1,x", "--m: 'x' is not valid: expected a privacy allowance, a real number above 0."),
+        ("--over m --ms 1,-1", "--m: -1 is not valid: expected a privacy allowance, a real number above 0."),
+        (
+            "--over m --objective minimax",
+            f"--objective: objective = 'minimax' is not valid: {PRIOR}",
+        ),
+        ("--over m --Delta 2", "--Delta: 2 is not valid: expected a probability in [0, 1)."),
+        ("--m 2 --plot x.txt", "--plot: 'x.txt' is not valid: expected a name ending in .png, .svg, .pdf."),
+    ],
+)
+def test_bad_input_is_refused(arguments: str, message: str) -> None:
+    assert refused("curve", *VOTERS, *arguments.split()) == f"Error: {message}"
+
+
+# ------------------------------------------------------------------------------------- what is compared
+
+
+def test_every_baseline_is_private_for_the_problem() -> None:
+    for K, m, Delta, affected in [(5, 2, 0.0, 5), (11, 3, 1e-4, 11), (8, 2.5, 0.01, 3), (7, 9, 0.0, 7)]:
+        problem = Problem.from_allowance(K=K, m=m, epsilon=0.3, Delta=Delta, affected=affected)
+        baselines = private_baselines(problem)
+        assert set(baselines) == set(BASELINES)
+        for noise in baselines.values():
+            assert verify(problem, noise).margin >= 0
+
+
+def test_a_baseline_loses_no_more_than_rounding_to_its_proof() -> None:
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+    baselines = private_baselines(problem)
+    for name, plain in (("subsampling", subsampling(11, 3)), ("double_subsampling", double_subsampling(11, 3))):
+        assert np.all(baselines[name].values <= plain.values)
+        assert baselines[name].values == pytest.approx(plain.values, rel=1e-11)
+
+
+def test_a_baseline_is_left_out_where_it_is_not_private() -> None:
+    # γ_Sub needs δ = 1 − (1−Δ)^m
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.3, Delta=0.01, delta=0.001)
+    assert set(private_baselines(problem)) == {"randomized_response"}
+
+
+def test_a_baseline_is_left_out_where_it_has_no_meaning() -> None:
+    not_private = Problem.from_allowance(K=5, m=None, epsilon=float("inf"), target_epsilon=1, affected=1)
+    assert set(private_baselines(not_private)) == {"randomized_response"}
+    less_than_one = Problem.from_allowance(K=5, m=0.5, epsilon=0.3)
+    assert set(private_baselines(less_than_one)) == {"randomized_response"}
+
+
+def test_the_points_and_allowances_of_a_curve() -> None:
+    assert shared_p(2) == [0.5, 1.0]
+    assert allowances(1, 25) == [1.0]
+    assert allowances(12, 25) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    many = allowances(1001, 25)
+    assert (len(many), many[0], many[-1]) == (25, 1.0, 501.0)
+    with pytest.raises(InvalidInput, match="points = True is not valid: expected a whole number of points, at least 2"):
+        shared_p(True)

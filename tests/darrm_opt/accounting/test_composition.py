@@ -1,0 +1,135 @@
+"""Closed-form composition: the paper's printed numbers, and never below the exact value."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from decimal import Decimal, localcontext
+from typing import Any
+
+import pytest
+from support.paths import DATA
+
+from darrm_opt.accounting.composition import general, simple
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+
+ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
+
+
+DIGITS = 200  # holds each double below, and its small multiples, exactly
+
+
+def rows(table: str) -> list[tuple[str, dict[str, Any], str, int]]:
+    chosen = [
+        (row["quantity"], json.loads(row["inputs"]), row["expected"], int(row["printed_decimals"]))
+        for row in ROWS
+        if row["table"] == table
+    ]
+    assert chosen
+    return chosen
+
+
+@pytest.mark.parametrize(("quantity", "inputs", "expected", "decimals"), rows("Table 2"))
+def test_table_2(quantity: str, inputs: dict[str, Any], expected: str, decimals: int) -> None:
+    if quantity == "general_composition_total":
+        value = general(inputs["epsilon"], inputs["delta"], inputs["Q"], inputs["delta_prime"]).epsilon
+    else:
+        assert quantity == "general_composition_total_delta_simple"
+        value = simple(0.2676, inputs["delta"], inputs["Q"]).delta
+    assert round(value, decimals) == float(expected)
+
+
+@pytest.mark.parametrize(("quantity", "inputs", "expected", "decimals"), rows("Table 3"))
+def test_table_3(quantity: str, inputs: dict[str, Any], expected: str, decimals: int) -> None:
+    count = inputs["K"] if quantity.startswith(("tau", "lambda")) else inputs["M"]
+    total = general(inputs["epsilon"], inputs["Delta"], count, inputs["delta_prime"])
+    if quantity.endswith("divided by epsilon"):
+        value = total.epsilon / inputs["epsilon"]
+    elif quantity == "m * epsilon":
+        value = total.epsilon
+    else:
+        assert quantity.startswith(("delta = ", "lambda = "))
+        value = total.delta
+    assert round(value, decimals) == float(expected)
+
+
+def exact_general(setting: tuple[float, float, int, float]) -> tuple[Decimal, Decimal]:
+    """Return the closed form in `DIGITS` digits, of the doubles as they are."""
+    k = setting[2]
+    epsilon, delta, slack = Decimal(setting[0]), Decimal(setting[1]), Decimal(setting[3])
+    branches = [k * epsilon]
+    if slack > 0:
+        mean = k * epsilon * (epsilon.exp() - 1) / (epsilon.exp() + 1)
+        first = (Decimal(1).exp() + (k * epsilon * epsilon).sqrt() / slack).ln()
+        branches += [mean + epsilon * (2 * k * log).sqrt() for log in (first, -slack.ln())]
+    total = min(branches)
+    kept = (1 - delta) ** k
+    return total, 1 - (kept if total == branches[0] else kept * (1 - slack))
+
+
+SETTINGS = [
+    (epsilon, delta, k, slack)
+    for epsilon in (1e-9, 0.0892, 1.0, 30.0)
+    for delta in (0.0, 1e-12, 3e-4, 0.2)
+    for k in (1, 2, 50, 5000)
+    for slack in (0.0, 1e-15, 1e-4, 0.1, 0.99)
+]
+
+
+def test_never_below_the_exact_value_and_hardly_above() -> None:
+    branches_taken = set()
+    with localcontext() as context:
+        context.prec = DIGITS
+        for setting in SETTINGS:
+            total = general(*setting)
+            epsilon, delta = exact_general(setting)
+            if total.epsilon == math.inf:
+                assert delta > 1 - Decimal("1e-14"), setting
+                continue
+            assert epsilon <= Decimal(total.epsilon) <= epsilon * (1 + Decimal("1e-14")), setting
+            assert delta <= Decimal(total.delta) <= delta * (1 + Decimal("1e-14")), setting
+            branches_taken.add(epsilon == setting[2] * Decimal(setting[0]))
+    assert branches_taken == {True, False}
+
+
+def test_simple_rounds_up_by_at_most_one_step() -> None:
+    for epsilon, delta, k, _ in SETTINGS:
+        total = simple(epsilon, delta, k)
+        with localcontext() as context:
+            context.prec = DIGITS
+            if k * Decimal(delta) >= 1:
+                assert total == Privacy(math.inf)
+                continue
+            assert Decimal(math.nextafter(total.epsilon, 0)) < k * Decimal(epsilon) <= Decimal(total.epsilon)
+            assert Decimal(total.delta) >= k * Decimal(delta)
+            assert delta == 0 or Decimal(math.nextafter(total.delta, 0)) < k * Decimal(delta)
+
+
+def test_first_branch_needs_no_slack() -> None:
+    assert general(0.1, 0.0, 3, 1e-4) == simple(0.1, 0.0, 3)
+    assert general(0.2676, 0.0003, 20, 1e-4) == general(0.2676, 0.0003, 20, 0.0)
+
+
+def test_nothing_is_promised_of_voters_without_privacy() -> None:
+    assert simple(math.inf, 0.1, 2) == general(math.inf, 0.1, 2, 0.1) == Privacy(math.inf)
+    assert simple(1e308, 0.0, 10) == Privacy(math.inf)
+    assert general(1.0, 0.9, 1000, 0.0) == Privacy(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1.0, 0.0, 2, 0.1), r"epsilon = -1.0 is not valid: expected a number of nats"),
+        ((0.1, 1.0, 2, 0.1), r"delta = 1.0 is not valid: expected a probability in \[0, 1\)"),
+        ((0.1, 0.0, 0, 0.1), r"k = 0 is not valid: expected a whole number of mechanisms, at least 1"),
+        ((0.1, 0.0, 2**60, 0.1), r"and at most 9007199254740992"),
+        ((0.1, 0.0, 2.0, 0.1), r"k = 2.0 is not valid"),
+        ((0.1, 0.0, 2, 1.0), r"slack = 1.0 is not valid: expected a probability in \[0, 1\)"),
+        ((0.1, 0.0, 2, math.nan), r"slack = nan is not valid"),
+    ],
+)
+def test_refusals(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        general(*arguments)

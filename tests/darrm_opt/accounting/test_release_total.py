@@ -1,0 +1,237 @@
+"""Releases of a γ at hand: every account sound and in its order, the numbers of the design, and what is refused."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import math
+import re
+from decimal import Decimal
+from functools import cache
+
+import numpy as np
+import pytest
+from support.exact import Voters, mean, multisets, precise, signed
+from support.paths import ROOT
+
+from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
+from darrm_opt.accounting.bits import compose_bits
+from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
+from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
+from darrm_opt.accounting.total import METHODS, ReleaseTotal, best, best_sequence, total_delta_of
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+
+SLACK = 1e-4
+GRID_ERROR = 5e-5
+"""The recursion's grid: two grids differ by this much in ε [relative]."""
+
+
+@cache
+def at(m: int, queries: int) -> ReleaseTotal:
+    """Return the cost of releases at the total δ of the table."""
+    return best(SOLUTIONS[m], queries, total_delta_of(SOLUTIONS[m].problem.target, queries, SLACK))
+
+
+def mnist(m: float) -> Solution:
+    return solve(Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4))
+
+
+SOLUTIONS = {m: mnist(m) for m in (1, 3, 5, 7)}
+
+TABLE = {
+    # m: for Q = 20, 50, 100 the total ε by optimal composition, by the PLD of the profile and by the recursion
+    1: [(1.237, 1.237, 1.054), (2.157, 2.157, 1.702), (3.285, 3.285, 2.414)],
+    3: [(4.268, 2.563, 2.258), (7.946, 4.230, 3.626), (12.597, 6.285, 5.314)],
+    5: [(7.916, 2.983, 2.535), (15.054, 4.914, 4.122), (24.732, 7.394, 6.117)],
+    7: [(11.730, 3.596, 2.697), (23.379, 6.048, 4.344), (39.303, 9.170, 6.399)],
+}
+
+
+PAGE = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
+COLUMNS = ("general", "optimal", "profile", "bits")
+MEASURED = {
+    (int(m), int(queries)): [float(number) for number in numbers.split("|")]
+    for m, queries, numbers in re.findall(r"^\| (\d) \| (\d+) \| ([\d. |]+) \|$", PAGE, re.MULTILINE)
+}
+"""The table of the documentation: ε by the accounts of `COLUMNS`, and the optimistic end of the last."""
+
+
+@pytest.mark.parametrize("m", TABLE)
+def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None:
+    assert len(MEASURED) == 12
+    for queries, expected in zip((20, 50, 100), TABLE[m], strict=True):
+        total = at(m, queries)
+        found = [total.totals[name].epsilon for name in ("optimal", "profile", "bits")]
+        assert found == pytest.approx(expected, rel=0.01)
+        *printed, inner = MEASURED[m, queries]
+        assert [total.totals[name].epsilon for name in COLUMNS] == pytest.approx(printed, abs=1e-3)
+        assert abs(inner - printed[-1]) < 1e-3
+        assert total.method == "bits"
+        assert not total.refused
+
+
+def test_the_same_labels_cost_a_third_of_what_was_charged() -> None:
+    total = at(3, 100)
+    assert total.best.epsilon <= 5.4
+    assert round(total.totals["general"].epsilon, 3) == 15.044
+
+
+@pytest.mark.parametrize("m", TABLE)
+@pytest.mark.parametrize("queries", [1, 7, 50])
+def test_what_knows_more_charges_less(m: int, queries: int) -> None:
+    total = at(m, queries).totals
+    assert total["bits"].epsilon <= total["profile"].epsilon * (1 + GRID_ERROR)
+    assert total["profile"].epsilon <= total["pld"].epsilon * (1 + 1e-4)
+    assert total["optimal"].epsilon <= total["pld"].epsilon
+    assert total["optimal"].epsilon <= total["general"].epsilon <= total["simple"].epsilon
+
+
+@pytest.mark.parametrize("m", TABLE)
+def test_the_bracket_of_outer_and_inner_region_is_tight(m: int) -> None:
+    profile = release_profile(SOLUTIONS[m].gamma, SOLUTIONS[m].problem)
+    assert profile.outer.guaranteed
+    assert not profile.inner.guaranteed
+    for queries in (1, 20):
+        delta = total_delta_of(SOLUTIONS[m].problem.target, queries, SLACK)
+        outer, inner = (compose_bits([(region, queries)]).epsilon(delta) for region in (profile.outer, profile.inner))
+        assert inner * (1 - GRID_ERROR) <= outer <= inner * (1 + GRID_ERROR)
+
+
+def shown(solution: Solution) -> Array:
+    """Return (Pr[1|D], Pr[1|D′]) at every corner multiset, from the exact distributions: shape (multisets, 2)."""
+    problem = solution.problem
+    corners = list(Voters.of(problem).corners().values())
+    with precise():
+        g = signed(solution.gamma, Decimal)
+        pairs = []
+        for counts in multisets(problem.K, len(corners), problem.affected):
+            voters = [corner for corner, count in zip(corners, counts, strict=True) for _ in range(count)]
+            pairs.append([float((1 + mean(g, [voter[side] for voter in voters])) / 2) for side in (0, 1)])
+    return np.array(pairs)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem.from_allowance(K=3, m=1.5, epsilon=0.4, Delta=0.02),
+        Problem.from_allowance(K=5, m=2, epsilon=0.7),
+        Problem.from_allowance(K=4, m=2, epsilon=0.3, Delta=1e-3, affected=2),
+    ],
+    ids=str,
+)
+def test_two_releases_against_every_strategy(problem: Problem) -> None:
+    """Enumerate each pair of neighbours for the first bit and, for either answer, each for the second."""
+    solution = solve(problem)
+    pairs = np.unique(np.round(shown(solution), 14), axis=0)
+    pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    profile = release_profile(solution.gamma, problem)
+    for epsilon in (0.0, 0.2, 0.5, 1.0):
+        c = math.exp(epsilon)
+
+        def second(a: Array, b: Array) -> Array:
+            """Return the largest hockey-stick of one more bit, weighted a against b."""
+            p, q = pairs.T
+            both = np.maximum(np.multiply.outer(a, p) - np.multiply.outer(b, q), 0)
+            both += np.maximum(np.multiply.outer(a, 1 - p) - np.multiply.outer(b, 1 - q), 0)
+            return np.asarray(both.max(axis=1))
+
+        one = float(np.max(pairs[:, 0] - c * pairs[:, 1], initial=0.0))
+        assert one - 1e-13 <= profile.delta(epsilon) <= one + 1e-9 + 1e-4 * one
+        two = float(np.max(second(pairs[:, 0], c * pairs[:, 1]) + second(1 - pairs[:, 0], c * (1 - pairs[:, 1]))))
+        assert two - 1e-12 <= compose_bits([(profile.outer, 2)]).delta(epsilon) <= two + 1e-8 + 1e-3 * two
+        assert profile.pld(count=2).delta(epsilon) >= two - 1e-12
+
+
+def test_more_queries_never_cost_less() -> None:
+    costs = [best(SOLUTIONS[3], queries, 0.02).totals for queries in (0, 1, 2, 5, 20, 60)]
+    for fewer, more in itertools.pairwise(costs):
+        for method in METHODS:
+            assert fewer[method].epsilon <= more[method].epsilon * (1 + GRID_ERROR)
+    assert all(total == Privacy(0.0) for total in costs[0].values())
+
+
+def test_equal_parts_are_one_and_order_does_not_matter() -> None:
+    one, other = SOLUTIONS[1], SOLUTIONS[3]
+    whole = best(one, 8, 0.01)
+    assert best_sequence([(one, 5), (one, 3)], 0.01).totals == whole.totals
+    assert best_sequence([(one, 8), (other, 0)], 0.01).totals == whole.totals
+    mixed = best_sequence([(one, 2), (other, 3)], 0.01)
+    assert best_sequence([(other, 3), (one, 2)], 0.01).totals == mixed.totals
+    dearest, fewer = best(other, 5, 0.01), best(one, 2, 0.01).totals
+    for method in METHODS:
+        assert mixed.totals[method].epsilon <= dearest.totals[method].epsilon * (1 + GRID_ERROR)
+        assert mixed.totals[method].epsilon >= fewer[method].epsilon
+
+
+def test_pure_privacy_at_delta_zero() -> None:
+    solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))
+    total = best(solution, 5, 0.0)
+    assert total.best.epsilon == pytest.approx(1.5, rel=1e-9)
+    assert total.best.epsilon >= 1.5 * (1 - 1e-15)
+    assert isinstance(total.refused["profile"], BelowLeakFloor)
+
+
+def test_what_nothing_can_promise_is_refused() -> None:
+    total = best(SOLUTIONS[3], 3 * 10**5, 0.999)
+    assert total.totals == {}
+    assert isinstance(total.refused["bits"], TooMuchWork)
+    with pytest.raises(BelowLeakFloor, match=r"no finite epsilon exists at delta = 0\.999"):
+        _ = total.best
+
+
+def test_a_release_that_leaks_less_than_its_delta_is_accounted_below_the_floor_of_delta() -> None:
+    total = best(SOLUTIONS[5], 100, 0.01)  # 100 releases of δ = 5e-4 may leak 0.049; this γ leaks 7e-6 a release
+    assert isinstance(total.refused["optimal"], BelowLeakFloor)
+    assert total.method == "bits"
+
+
+@pytest.mark.parametrize(("epsilon", "Delta"), [(1e-9, 0.0), (50.0, 0.0), (5.0, 1e-6), (math.inf, 0.0), (0.0, 0.01)])
+def test_extremes(epsilon: float, Delta: float) -> None:
+    known = epsilon in (0.0, math.inf)
+    problem = Problem.from_allowance(
+        K=5, m=None if known else 1, epsilon=epsilon, Delta=Delta, target_epsilon=0.5 if known else None, delta=1e-3
+    )
+    total = best(solve(problem), 10, 0.05)
+    assert 0 <= total.best.epsilon <= total.totals["simple"].epsilon
+
+
+def test_a_bare_gamma_is_verified_first() -> None:
+    solution = SOLUTIONS[1]
+    assert best((solution.gamma, solution.problem), 5, 0.01).totals == best(solution, 5, 0.01).totals
+    with pytest.raises(NotPrivate):
+        best((np.ones(12), solution.problem), 5, 0.01)
+    with pytest.raises(InvalidInput, match=r"release = .* expected a Solution, or a pair \(gamma, problem\)"):
+        Release.of(np.ones(12))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"queries = -1 is not valid"):
+        best(solution, -1, 0.01)
+    with pytest.raises(InvalidInput, match=r"at most 1000000000 releases"):
+        best(solution, 10**10, 0.01)
+
+
+@pytest.mark.parametrize("m", TABLE)
+def test_the_profile_is_one_function(m: int) -> None:
+    profile: ReleaseProfile = Release.of(SOLUTIONS[m]).profile
+    grid = np.linspace(-2, 20, 500)
+    deltas = profile(grid)
+    assert np.all(np.diff(deltas) <= 1e-15)
+    assert np.allclose(deltas[grid < 0], 1 - np.exp(grid[grid < 0]) * (1 - profile(-grid[grid < 0])), atol=1e-12)
+    assert profile.delta(SOLUTIONS[m].problem.target.epsilon) <= SOLUTIONS[m].problem.target.delta + 1e-11
+    for delta in (1e-3, 0.01):
+        assert profile.delta(profile.epsilon(delta)) <= delta
+    with pytest.raises(BelowLeakFloor, match="one release may leak"):
+        profile.epsilon(1e-9)
+
+
+def test_the_slack_sets_the_total_delta() -> None:
+    assert total_delta_of(Privacy(0.1, 0.0), 7, 0.0) == 0.0
+    assert total_delta_of(Privacy(0.1, 3e-4), 100, 1e-4) == pytest.approx(1 - (1 - 3e-4) ** 100 * (1 - 1e-4), rel=1e-12)
+    with pytest.raises(InvalidInput, match="The total delta rounds to 1"):
+        total_delta_of(Privacy(0.1, 0.9), 1000, 0.0)
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    example = doctest.DocTestParser().get_doctest(PAGE, {}, "docs/accounting.md", None, 0)
+    assert len(example.examples) == 7
+    assert doctest.DocTestRunner(verbose=False).run(example).failed == 0

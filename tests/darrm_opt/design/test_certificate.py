@@ -1,0 +1,321 @@
+"""Certificates: what is proved holds in exact arithmetic, what is refused breaks it there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from support.exact import Voters, random_multiset
+from support.strategies import NOISES, Asked, asked, random_noise
+
+from darrm_opt import (
+    Certificate,
+    InvalidInput,
+    NoiseFunction,
+    NotPrivate,
+    NotProven,
+    Privacy,
+    Problem,
+    __version__,
+    certify,
+    solve,
+    verify,
+)
+from darrm_opt.design.backends import open_backend
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.objective import rectangular
+from darrm_opt.design.worst_case import worst_case
+from darrm_opt.noise import Array
+
+CASES = [asked(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
+SMALL = [asked(np.random.default_rng((seed, 12)), (1, 2, 3, 4, 5)) for seed in range(30)]
+
+
+def excess(problem: Problem, noise: NoiseFunction | Array, voters: dict[str, int]) -> Decimal:
+    """Return by how much the constraint is broken at a multiset, for the problem's numbers as they stand."""
+    return Voters.of(problem).excess(np.asarray(noise), voters)
+
+
+def optimum(problem: Problem) -> NoiseFunction:
+    return solve(problem).noise
+
+
+# ------------------------------------------------------------------------------------------- what is accepted
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Asked) -> None:
+    solution = solve(case.problem)
+    assert solution.certificate.margin >= 0
+    parsed = json.loads(json.dumps(solution.gamma.tolist()))
+    assert np.array_equal(parsed, solution.gamma)
+    certificate = verify(case.problem, parsed)
+    assert certificate.margin >= 0
+    assert verify(case.problem, NoiseFunction(parsed)) == verify(case.problem, np.array(parsed)) == certificate
+    for voters in (certificate.worst_corners, solution.certificate.worst_corners):
+        assert excess(case.problem, solution.noise, voters) <= 0
+        assert Voters.of(case.problem.strictest).excess(solution.gamma, voters) <= 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_the_certificate_says(case: Asked) -> None:
+    problem = case.problem
+    rng = np.random.default_rng(case.K)
+    noise, certificate = certify(problem, random_noise(rng, problem.K))
+    constraint = PrivacyConstraint.of(problem)
+    assert certificate.method in {"complete", "monotone"}
+    assert certificate.limit == constraint.limit
+    assert certificate.margin == (certificate.limit - certificate.bound) / 2 >= 0
+    assert certificate.error_bound == certificate.bound - certificate.worst_value >= 0
+    assert certificate.version == __version__
+    assert sum(certificate.worst_corners.values()) == problem.K
+    assert set(certificate.worst_corners) <= set(constraint.corners.labels)
+    strict = Voters.of(problem.strictest)
+    assert strict.phi(noise.values, certificate.worst_corners) <= Decimal(certificate.bound)
+    assert Decimal(certificate.limit) <= strict.limit()
+    # half the slack of φ is a slack of probabilities: e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ, with b = 1
+    for _ in range(4):
+        assert -strict.excess(noise.values, random_multiset(rng, problem)) / 2 >= Decimal(certificate.margin)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: Asked) -> None:
+    problem = case.problem
+    rng = np.random.default_rng(case.K)
+    for kind in NOISES:
+        given = random_noise(rng, problem.K, kind)
+        repaired, certificate = certify(problem, given)
+        assert certificate.margin >= 0
+        assert np.all(repaired.values <= given.values)
+        if repaired != given:
+            with pytest.raises(NotPrivate):
+                verify(problem, given)
+            if (top := given.values.max()) > 1e-290 and repaired.values.max() > 1e-290:
+                scale = repaired.values.max() / top
+                assert repaired.values == pytest.approx(scale * given.values, rel=1e-12, abs=1e-300)
+        else:
+            assert verify(problem, given).margin >= 0
+        assert certify(problem, repaired)[0] == repaired  # and once is enough
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
+    problem = case.problem
+    given = random_noise(np.random.default_rng(case.K), problem.K, "uniform")
+    constraint = PrivacyConstraint.of(problem)
+    worst = worst_case(given, constraint, above=-math.inf)
+    repaired, _ = certify(problem, given)
+    if worst.value > constraint.limit > 0:
+        best = constraint.limit / worst.value
+        lost = best * given.values.max() - repaired.values.max()
+        assert lost <= 8 * constraint.error(1.0) / worst.value
+
+
+def test_a_scale_that_was_too_large_shrinks_until_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing rests on the room that is left for rounding: with too little of it, the search says so."""
+    problem, given = Problem.from_allowance(K=5, m=2, epsilon=0.1), NoiseFunction(np.ones(6))
+    usual, _ = certify(problem, given)
+    monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: -1e-9)
+    repaired, certificate = certify(problem, given)
+    assert certificate == verify(problem, repaired)
+    assert 1 - 1e-6 < repaired.values.max() / usual.values.max() <= 1 + 1e-12
+
+
+def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
+    monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: 1.0)
+    repaired, certificate = certify(problem, NoiseFunction(np.ones(6)))
+    assert not repaired.values.any()
+    assert certificate == verify(problem, np.zeros(6))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("arithmetic", ["float", "ball"])
+def test_noise_alone_is_always_private(case: Asked, arithmetic: Any) -> None:
+    problem = case.problem
+    if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:
+        problem = Problem(5, problem.voter, problem.target, min(5, problem.affected))
+    certificate = verify(problem, np.zeros(problem.K + 1), arithmetic=arithmetic)
+    assert certificate.margin >= 0
+    assert certificate.worst_value == pytest.approx(0.0, abs=1e-300)
+
+
+# -------------------------------------------------------------------------------------------- what is refused
+
+
+def binding(problem: Problem, noise: NoiseFunction) -> bool:
+    """Return whether a hair more of γ would be too much: the constraint binds, with something to lose."""
+    constraint = PrivacyConstraint.of(problem)
+    found = worst_case(noise, constraint, above=-math.inf)
+    return found.value >= constraint.limit * (1 - 1e-9) - 4 * constraint.error(1.0) and constraint.limit > 1e-5
+
+
+def test_a_millionth_more_is_refused_where_a_constraint_binds() -> None:
+    tried = 0
+    for case in CASES:
+        problem, noise = case.problem, optimum(case.problem)
+        scaled = np.minimum(noise.values * (1 + 1e-6), 1.0)
+        if not binding(problem, noise) or np.any(noise.values * (1 + 1e-6) > 1):
+            continue
+        with pytest.raises(NotPrivate) as refusal:
+            verify(problem, scaled)
+        assert excess(problem, scaled, refusal.value.worst) > 0
+        assert not isinstance(refusal.value, NotProven)
+        tried += 1
+    assert tried >= 10
+
+
+def plain(problem: Problem, solver: str) -> NoiseFunction | None:
+    """Return what a solver says to the whole program, untouched but for the box."""
+    constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(problem.K)
+    rows = np.concatenate([constraint.rows(block) for block in ConstraintGenerator(problem).blocks()])
+    limits = np.full(len(rows), constraint.limit)
+    if solver == "default":
+        answer = linprog(-weights, A_ub=rows, b_ub=limits, bounds=(0, 1), method="highs").x
+    else:
+        backend = open_backend("highs", constraint.entries)
+        backend.add(rows, limits)
+        answer = backend.solve(weights).upper_half
+    return None if answer is None else NoiseFunction.from_upper_half(np.clip(answer, 0, 1), problem.K)
+
+
+def refused(problem: Problem, noise: NoiseFunction) -> NotPrivate | None:
+    """Return why a γ is refused, or None if it is proved."""
+    try:
+        verify(problem, noise)
+    except NotPrivate as refusal:
+        return refusal
+    return None
+
+
+@pytest.mark.parametrize("solver", ["default", "tightest"])
+def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver: str) -> None:
+    """At HiGHS's default tolerances, and at the tightest that it takes (the backend's)."""
+    broken = 0
+    for seed in range(120):
+        problem = asked(np.random.default_rng((seed, 13)), (3, 5, 6, 7, 8, 9)).problem
+        noise = plain(problem, solver)
+        if noise is None:
+            continue
+        refusal = refused(problem, noise)
+        if isinstance(refusal, NotProven):
+            assert abs(excess(problem, noise, refusal.worst)) < Decimal("1e-11")
+        elif refusal is not None:
+            strict = Voters.of(problem.strictest).excess(noise.values, refusal.worst)
+            assert strict > 0
+            assert float(strict) / 2 == pytest.approx(refusal.excess, rel=1e-3, abs=1e-13)
+            broken += excess(problem, noise, refusal.worst) > 0
+            assert certify(problem, noise)[1].margin >= 0
+    assert broken >= 3
+
+
+def test_the_refusal_says_where_and_how_much() -> None:
+    problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
+    with pytest.raises(
+        NotPrivate,
+        match=(
+            r"^gamma is not private: with voters \d at \w+(, \d at \w+)*, the release needs δ larger by 0\.\d+ than "
+            r"allowed\. Use solve\(\), or certify\(\) to scale this γ down until it is private\.$"
+        ),
+    ) as refusal:
+        verify(problem, [1.0, 1.0, 1.0, 1.0])
+    error = refusal.value
+    assert sum(error.worst.values()) == 3
+    assert excess(problem, np.ones(4), error.worst) > 0
+    # `excess` in the text is extra δ: with it the same γ is private
+    needed = float(str(error).partition("larger by ")[2].partition(" ")[0])
+    assert verify(Problem(3, problem.voter, Privacy(0.1, needed * 1.01)), np.ones(4)).margin >= 0
+    with pytest.raises(NotPrivate):
+        verify(Problem(3, problem.voter, Privacy(0.1, needed * 0.98)), np.ones(4))
+
+
+def test_the_refusal_names_every_kind_of_voter() -> None:
+    with pytest.raises(
+        NotPrivate, match=r"^gamma is not private: with voters 1 at zero, 1 at one, 1 at xy, the release"
+    ):
+        verify(Problem(3, Privacy(0.1), Privacy(0.05), 1), np.ones(4))
+
+
+def test_what_breaks_the_strictest_reading_alone_is_not_refuted() -> None:
+    """Numbers that differ by input noise are one problem; a γ that only the strictest of them forbids is just unproved."""
+    problem = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
+    strict, nominal = PrivacyConstraint.of(problem), PrivacyConstraint.of(problem, nominal=True)
+    assert nominal.limit - strict.limit > 4 * strict.error(1.0)  # or there is nothing between the two
+    noise = optimum(problem)
+    found = worst_case(noise, strict, above=-math.inf)
+    between = strict.limit + 0.8 * (nominal.limit - strict.limit)
+    with pytest.raises(NotProven, match="cannot be shown to be private"):
+        verify(problem, noise.values * (between / found.value))
+    beyond = strict.limit + 3 * (nominal.limit - strict.limit)
+    with pytest.raises(NotPrivate, match="gamma is not private"):
+        verify(problem, noise.values * (beyond / found.value))
+
+
+def test_within_rounding_neither_is_claimed() -> None:
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
+    noise = optimum(problem)
+    constraint = PrivacyConstraint.of(problem)
+    found = worst_case(noise, constraint, above=-math.inf)
+    touching = noise.values * (constraint.limit / found.value)
+    with pytest.raises(
+        NotProven,
+        match=(
+            r"^gamma cannot be shown to be private in floating point: the constraint is met up to \S+ at voters "
+            r"\d at \w+.*, within the noise of the numbers given\. Use certify\(\) to scale it down by that much\.$"
+        ),
+    ) as refusal:
+        verify(problem, touching)
+    assert isinstance(refusal.value, NotPrivate)  # so whoever refuses the one refuses the other
+    assert certify(problem, NoiseFunction(touching))[1].margin >= 0
+
+
+@pytest.mark.parametrize(
+    ("gamma", "text"),
+    [
+        ([1.0, 0.5, 1.0], r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 3\.$"),
+        (
+            [1.0, 0.5, 0.4, 1.0],
+            r"^gamma\[1\] = 0\.5 is not valid: .* must treat both answers alike: γ\(l\) = γ\(K−l\)\.$",
+        ),
+        ([1.0, 1.5, 1.5, 1.0], r"^gamma\[1\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
+        ([math.nan] * 4, r"^gamma\[0\] = nan is not valid: expected a probability in \[0, 1\]\.$"),
+        ("abc", r"^gamma = 'abc' is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
+    ],
+)
+def test_what_is_no_noise_function(gamma: Any, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), gamma)
+
+
+def test_certify_wants_a_noise_function_for_as_many_voters() -> None:
+    problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
+    with pytest.raises(InvalidInput, match=r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 5\.$"):
+        certify(problem, NoiseFunction(np.ones(5)))
+
+
+@pytest.mark.parametrize("prove", [verify, certify])
+def test_what_is_no_problem(prove: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^problem = 3 is not valid: expected a Problem\.$"):
+        prove(3, NoiseFunction([1.0, 1.0]))
+
+
+def test_an_unknown_arithmetic() -> None:
+    wrong: Any = "interval"
+    with pytest.raises(InvalidInput, match=r"^arithmetic = 'interval' is not valid: expected 'float' or 'ball'\.$"):
+        verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), np.zeros(4), arithmetic=wrong)
+
+
+def test_a_certificate_is_frozen_and_equal_when_equal() -> None:
+    problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
+    certificate = verify(problem, np.zeros(4))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        certificate.margin = 1.0  # type: ignore[misc]  # that it cannot be set is the point
+    assert Certificate(**dataclasses.asdict(certificate)) == certificate

@@ -1,0 +1,281 @@
+"""The corners of F and the constraint generator, against the definition of F and against listing every multiset."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.exact import Voters, multisets
+from support.strategies import Asked, asks
+
+from darrm_opt import InvalidInput, Privacy, Problem
+from darrm_opt.design.corners import BLOCK, LABELS, ConstraintGenerator, Corners, Counts
+
+Indices = NDArray[np.int64]
+Point = tuple[Fraction, Fraction]
+Line = tuple[Fraction, Fraction, Fraction]
+
+VOTERS = [
+    (epsilon, Delta)
+    for epsilon in (0.0, 1e-4, 0.1, 0.5, 1.0, 4.0, 40.0)
+    for Delta in (0.0, 1e-12, 1e-5, 0.1, 0.3, 0.7)
+    if epsilon or Delta
+]
+
+
+def growth(epsilon: float) -> Fraction:
+    """Return e^ε to 28 digits, as a fraction: what follows is exact for that growth."""
+    return Fraction(Decimal(epsilon).exp())
+
+
+def borders(g: Fraction, Delta: Fraction) -> list[Line]:
+    """Return F as a·p + b·p′ ≤ c: what (ε, Δ)-DP says of both answers on both datasets, and 0 ≤ p, p′ ≤ 1."""
+    one, zero = Fraction(1), Fraction(0)
+    return [
+        (one, -g, Delta),  # p ≤ e^ε p′ + Δ
+        (-g, one, Delta),  # p′ ≤ e^ε p + Δ
+        (-one, g, g - 1 + Delta),  # 1 − p ≤ e^ε(1 − p′) + Δ
+        (g, -one, g - 1 + Delta),  # 1 − p′ ≤ e^ε(1 − p) + Δ
+        (-one, zero, zero),
+        (zero, -one, zero),
+        (one, zero, one),
+        (zero, one, one),
+    ]
+
+
+def vertices(lines: list[Line]) -> set[Point]:
+    """Return the vertices of the polygon, as every crossing of two borders that lies inside all."""
+    found = set()
+    for (a, b, c), (d, e, f) in itertools.combinations(lines, 2):
+        determinant = a * e - b * d
+        if determinant:
+            p, q = (c * e - b * f) / determinant, (a * f - c * d) / determinant
+            if within((p, q), lines):
+                found.add((p, q))
+    return found
+
+
+def as_written(g: Fraction, Delta: Fraction) -> dict[str, Point]:
+    """Return the corners that the module's text lists, in fractions."""
+    zero, one = Fraction(0), Fraction(1)
+    x = (g + Delta) / (g + 1)
+    corners = {"zero": (zero, zero), "one": (one, one), "xy": (x, 1 - x), "yx": (1 - x, x)}
+    if Delta == 0:
+        return corners
+    return corners | {
+        "up": (zero, Delta),
+        "down": (Delta, zero),
+        "up_to_one": (1 - Delta, one),
+        "down_from_one": (one, 1 - Delta),
+    }
+
+
+def hull(corners: list[Point]) -> list[Line]:
+    """Return the convex hull as a·p + b·p′ ≤ c: every line through two points with all the others on one side."""
+    found = []
+    for (p, q), (r, s) in itertools.permutations(corners, 2):
+        a, b = s - q, p - r
+        c = a * p + b * q
+        if all(a * i + b * j <= c for i, j in corners) and any(a * i + b * j < c for i, j in corners):
+            found.append((a, b, c))
+    return found
+
+
+def within(point: Point, lines: list[Line]) -> bool:
+    return all(a * point[0] + b * point[1] <= c for a, b, c in lines)
+
+
+# ------------------------------------------------------------------------------------------------------ corners
+
+
+@pytest.mark.parametrize(("epsilon", "Delta"), VOTERS)
+def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None:
+    g, D = growth(epsilon), Fraction(Delta)
+    found = vertices(borders(g, D))
+    listed = as_written(g, D)
+    assert found <= set(listed.values())
+    assert all(within(corner, borders(g, D)) for corner in listed.values())
+    if epsilon > 0:  # at ε = 0, (x, y) and (y, x) lie on the sides from (0,Δ) to (1−Δ,1) and from (Δ,0) to (1,1−Δ)
+        assert found == set(listed.values())
+    computed = Corners.of(Problem(3, Privacy(epsilon, Delta), Privacy(0.5)))
+    for label, p, q in zip(computed.labels, computed.p, computed.p_prime, strict=True):
+        assert float(p) == pytest.approx(float(listed[label][0]), rel=1e-15, abs=0)
+        assert float(q) == pytest.approx(float(listed[label][1]), rel=1e-15, abs=0)
+
+
+@pytest.mark.parametrize(("epsilon", "Delta"), [(0.0, 0.1), (0.3, 0.0), (0.3, 0.05), (1.0, 0.3), (2.0, 1e-3)])
+def test_a_dense_sweep_of_F_stays_in_the_hull_of_the_corners(epsilon: float, Delta: float) -> None:
+    g, D = growth(epsilon), Fraction(Delta)
+    feasible, corners = borders(g, D), hull([*as_written(g, D).values()])
+    steps = 60
+    inside = [
+        within(point, feasible)
+        for point in ((Fraction(i, steps), Fraction(j, steps)) for i in range(steps + 1) for j in range(steps + 1))
+        if within(point, feasible) == within(point, corners)
+    ]
+    assert len(inside) == (steps + 1) ** 2  # both say the same of every point
+    assert steps < sum(inside) < len(inside)
+
+
+def test_a_slip_in_the_eighth_corner_would_be_noticed() -> None:
+    g, D = growth(0.3), Fraction(1, 20)
+    slipped = as_written(g, D) | {"down_from_one": (Fraction(1) - D, Fraction(1) - D)}
+    assert vertices(borders(g, D)) != set(slipped.values())
+    assert not within((Fraction(1), 1 - D / 2), hull([*slipped.values()]))
+
+
+@given(asks())
+def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(asked: Asked) -> None:
+    problem = asked.problem
+    computed, exact = Corners.of(problem), Voters.of(problem).corners()
+    assert [*exact] == [*computed.labels]
+    for label, p, q, reflected in zip(computed.labels, computed.p, computed.p_prime, computed.reflected, strict=True):
+        for number, true in ((p, exact[label][0]), (q, exact[label][1]), (reflected, 1 - exact[label][1])):
+            assert abs(Decimal(float(number)) - true) <= abs(true) * Decimal(12 * 2.0**-53)
+    assert abs(computed.x + computed.y - 1) <= 2.0**-52
+
+
+def test_voters_that_are_not_private_sit_anywhere() -> None:
+    corners = Corners.of(Problem(3, Privacy(math.inf), Privacy(0.5)))
+    pairs = [*zip(corners.p.tolist(), corners.p_prime.tolist(), strict=True)]
+    assert pairs == [(0, 0), (1, 1), (1, 0), (0, 1)]
+    assert corners.reflected.tolist() == [1, 0, 1, 0]
+
+
+def test_named_leaves_out_empty_corners() -> None:
+    corners = Corners.of(Problem(3, Privacy(0.1, 0.01), Privacy(0.5)))
+    assert corners.named(np.array([0, 1, 2, 0, 0, 0, 0, 3])) == {"one": 1, "xy": 2, "down_from_one": 3}
+
+
+# ---------------------------------------------------------------------------------------------------- generator
+
+
+def generator(K: int, affected: int | None = None, *, Delta: float = 0.0, epsilon: float = 0.1) -> ConstraintGenerator:
+    return ConstraintGenerator(Problem(K, Privacy(epsilon, Delta), Privacy(0.3), affected))
+
+
+def stream(of: ConstraintGenerator, most: int = BLOCK) -> Counts:
+    return np.concatenate([*of.blocks(most)])
+
+
+@pytest.mark.parametrize("Delta", [0.0, 0.1])
+@pytest.mark.parametrize(("K", "affected"), [(K, r) for K in range(1, 6) for r in range(1, K + 1)])
+def test_every_multiset_once(K: int, affected: int, Delta: float) -> None:
+    vectors = stream(generator(K, affected, Delta=Delta))
+    listed = multisets(K, 8 if Delta else 4, affected)
+    assert {tuple(map(int, row)) for row in vectors} == listed
+    assert len(vectors) == len(listed) == generator(K, affected, Delta=Delta).size
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 0.1])
+def test_four_corners_without_Delta(epsilon: float) -> None:
+    assert stream(generator(4, 2, epsilon=epsilon)).shape[1] == 4
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.booleans())
+def test_the_size_is_a_closed_form(K: int, affected: int, Delta: bool) -> None:
+    r, q = min(K, affected), 6 if Delta else 2
+    summed = sum(math.comb(M + q - 1, q - 1) * (K - M + 1) for M in range(r + 1))
+    of = generator(K, r, Delta=0.1 if Delta else 0.0)
+    assert of.size == summed
+    if r == K:
+        assert of.size == math.comb(K + q + 1, q + 1)
+
+
+@pytest.mark.parametrize(("K", "Delta", "size"), [(35, 0.0, 8_436), (35, 1e-5, 26_978_328), (101, 0.0, 182_104)])
+def test_known_sizes(K: int, Delta: float, size: int) -> None:
+    assert generator(K, Delta=Delta).size == size
+
+
+@pytest.mark.parametrize(("K", "affected", "Delta"), [(7, 7, 0.1), (7, 3, 0.1), (12, 12, 0.0), (1, 1, 0.1)])
+def test_blocks_of_any_size_make_the_same_stream(K: int, affected: int, Delta: float) -> None:
+    of = generator(K, affected, Delta=Delta)
+    whole = stream(of)
+    for most in (1, 7, 1000, of.size):
+        blocks = [*of.blocks(most)]
+        assert max(len(block) for block in blocks) <= most
+        assert np.array_equal(np.concatenate(blocks), whole)
+
+
+@pytest.mark.parametrize(("K", "affected"), [(9, 9), (9, 4), (10, 1)])
+def test_each_vector_counts_all_voters_and_few_move_first(K: int, affected: int) -> None:
+    vectors = stream(generator(K, affected, Delta=0.1))
+    moving = vectors[:, 2:].sum(axis=1)
+    assert np.all(vectors >= 0)
+    assert np.all(vectors.sum(axis=1) == K)
+    assert np.all(np.diff(moving) >= 0)
+    assert (moving.min(), moving.max()) == (0, affected)
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.5])
+def test_a_block_holds_at_least_one_row(most: int) -> None:
+    with pytest.raises(InvalidInput, match=r"^most = .* is not valid: expected a whole number of rows, at least 1\.$"):
+        next(generator(3).blocks(most))
+
+
+def test_a_set_beyond_counting_still_has_a_size_and_a_beginning() -> None:
+    of = generator(5001, Delta=0.1)
+    assert of.size == math.comb(5008, 7) > 2**63
+    assert len(next(of.blocks())) == 5002
+
+
+def test_a_set_beyond_counting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConstraintGenerator, "_vectors_with", lambda *_: 2**63)
+    text = r"^K = 3 is not valid: expected fewer than 2\^63 vectors\. Such a set cannot be enumerated\.$"
+    with pytest.raises(InvalidInput, match=text):
+        next(generator(3).blocks(2))
+    monkeypatch.setattr(ConstraintGenerator, "_vectors_with", lambda *_: 2**63 - 1)
+    assert next(generator(3).blocks(2)).tolist() == [[3, 0, 0, 0], [2, 1, 0, 0]]
+
+
+def in_order(block: Counts) -> Indices:
+    """Return a number for each vector that grows along the stream: moving voters, then their kinds, then ones."""
+    key: Indices = block[:, 2:].sum(axis=1)
+    for column in range(len(LABELS) - 1, 2, -1):
+        key = key * 36 - block[:, column] + 35
+    return key * 36 + block[:, 1]
+
+
+def test_35_voters_stream_in_little_memory() -> None:
+    of = generator(35, Delta=1e-5)
+    rows, last = 0, -1
+    tracemalloc.start()
+    try:
+        for block in itertools.islice(of.blocks(), 60):
+            keys = in_order(block)
+            assert np.all(block.sum(axis=1) == 35)
+            assert keys[0] > last
+            assert np.all(np.diff(keys) > 0)  # so no vector comes twice
+            rows, last = rows + len(block), int(keys[-1])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2_000_000 < rows < of.size
+    assert peak < 50e6
+
+
+@pytest.mark.slow
+def test_all_26_978_328_vectors_of_35_voters() -> None:
+    of = generator(35, Delta=1e-5)
+    rows, last = 0, -1
+    first: Counts | None = None
+    for block in of.blocks(2**18):
+        keys = in_order(block)
+        assert block.min() >= 0
+        assert np.all(block.sum(axis=1) == 35)
+        assert keys[0] > last
+        assert np.all(np.diff(keys) > 0)
+        first = block[0] if first is None else first
+        rows, last, final = rows + len(block), int(keys[-1]), block[-1]
+    assert rows == of.size == 26_978_328
+    assert first is not None
+    assert first.tolist() == [35, 0, 0, 0, 0, 0, 0, 0]
+    assert final[2:].sum() == 35

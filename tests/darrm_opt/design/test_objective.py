@@ -1,0 +1,338 @@
+"""Weights of the objective: exact fractions, the paper's sampling, and the text form."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import betainc
+from support.paths import DATA
+
+from darrm_opt.design.monte_carlo import monte_carlo_weights
+from darrm_opt.design.objective import (
+    MEASURES,
+    Objective,
+    as_objective,
+    histogram,
+    parse_objective,
+    rectangular,
+    shared,
+    uniform,
+)
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.priors import Histogram, SharedBeta
+
+GOLDEN = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def wrong(value: object) -> Any:
+    """Return a value of a type that the checker would refuse."""
+    return value
+
+
+def normalised(masses: Sequence[int] | Sequence[Fraction]) -> list[float]:
+    """Return each mass over their sum, correctly rounded (whole numbers and fractions divide exactly)."""
+    total = sum(masses)
+    return [float(mass / total) for mass in masses]
+
+
+def binomial_weights(K: int, p: Fraction, sign: int) -> list[float]:
+    """Return α_l + sign·α_{K−l} of Binomial(K, p), l > K/2, normalised, from whole numbers."""
+    one, zero = p.numerator, p.denominator - p.numerator
+    alpha = [zero**K]
+    for l in range(K):
+        alpha.append(alpha[l] * (K - l) * one // ((l + 1) * zero))  # divides exactly
+    return normalised([alpha[l] + sign * alpha[K - l] for l in range(K // 2 + 1, K + 1)])
+
+
+def agrees(weights: Array, exact: list[float]) -> bool:
+    assert len(weights) == len(exact)
+    assert np.all(weights >= 0)
+    assert weights.tolist() == pytest.approx(exact, rel=1e-12, abs=1e-302)  # relative from 1e-290 upwards
+    return True
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 10, 11, 61, 101])
+@pytest.mark.parametrize(
+    ("objective", "mean"),
+    [
+        (rectangular(), Fraction(745, 1000)),
+        (rectangular(lower=0.75, tau=8), Fraction(3, 4) + Fraction(7, 64)),
+        (rectangular(tau=2), Fraction(5, 8)),
+        (uniform(), Fraction(3, 4)),
+        (uniform(lower=0.5 + 2**-20), Fraction(3, 4) + Fraction(1, 2**21)),
+    ],
+)
+def test_independent_voters_are_binomial_with_the_mean_of_the_grid(
+    K: int, objective: Objective, mean: Fraction
+) -> None:
+    assert agrees(objective.weights(K), binomial_weights(K, mean, -1))
+    both = Objective(objective.name, objective.parameters, "agreement")
+    assert agrees(both.weights(K), binomial_weights(K, mean, +1))
+
+
+def test_accuracy_with_thousands_of_voters() -> None:
+    assert agrees(rectangular().weights(5001), binomial_weights(5001, Fraction(745, 1000), -1))
+    assert agrees(rectangular(0.5, 2).weights(4001), binomial_weights(4001, Fraction(5, 8), -1))
+    assert agrees(uniform(lower=0.0, measure="agreement").weights(2000), binomial_weights(2000, Fraction(1, 2), +1))
+
+
+def test_agreement_treats_both_sides_alike() -> None:
+    low, high = rectangular(lower=0.0, tau=1, measure="agreement"), uniform(lower=1 - 2.0**-53, measure="agreement")
+    assert low.weights(4).tolist() == [0.0, 1.0]  # every p_i = 0: a unanimous vote
+    assert high.weights(3).tolist() == pytest.approx([0.0, 1.0], abs=1e-14)
+    # p_i on a grid of [0, 1) has mean (τ−1)/(2τ) < 1/2; its mirror image (τ+1)/(2τ) weighs the same
+    assert agrees(rectangular(lower=0.0, measure="agreement").weights(11), binomial_weights(11, Fraction(51, 100), +1))
+
+
+def beta_binomial(K: int, a: int, b: int) -> list[Fraction]:
+    """Return C(K, l)·B(l+a, K−l+b)/B(a, b) for whole a, b."""
+    f = math.factorial
+    scale = Fraction(f(a + b - 1), f(a - 1) * f(b - 1) * f(K + a + b - 1))
+    return [math.comb(K, l) * f(l + a - 1) * f(K - l + b - 1) * scale for l in range(K + 1)]
+
+
+@pytest.mark.parametrize(
+    ("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (11, 2, 5), (11, 5, 2), (20, 1, 3), (101, 7, 7), (501, 2, 1)]
+)
+def test_shared_agreement_is_beta_binomial(K: int, a: int, b: int) -> None:
+    alpha = beta_binomial(K, a, b)
+    assert sum(alpha) == 1
+    exact = normalised([alpha[l] + alpha[K - l] for l in range(K // 2 + 1, K + 1)])
+    assert agrees(shared(a, b).weights(K), exact)
+
+
+def half_line_integral(i: int, j: int) -> Fraction:
+    """Return ∫_{1/2}^1 p^i (1−p)^j dp for whole i, j, by expanding p^i in powers of 1 − p."""
+    terms = (Fraction((-1) ** n * math.comb(i, n), (j + n + 1) * 2 ** (j + n + 1)) for n in range(i + 1))
+    return sum(terms, Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("K", "a", "b"), [(1, 1, 1), (2, 1, 1), (5, 3, 1), (10, 1, 30), (11, 2, 5), (11, 5, 2), (30, 40, 41)]
+)
+def test_shared_tv_is_the_mean_absolute_gap(K: int, a: int, b: int) -> None:
+    exact = []
+    for l in range(K // 2 + 1, K + 1):
+        gap = Fraction(0)
+        for s, t in ((a, b), (b, a)):
+            gap += half_line_integral(l + s - 1, K - l + t - 1) - half_line_integral(K - l + s - 1, l + t - 1)
+        exact.append(math.comb(K, l) * gap)
+    weights = shared(a, b, measure="tv").weights(K)
+    assert agrees(weights, normalised(exact))
+    scale = math.factorial(a + b - 1) / (math.factorial(a - 1) * math.factorial(b - 1))
+    assert SharedBeta(a, b).gap(K).tolist() == pytest.approx([float(value) * scale for value in exact], rel=1e-11)
+
+
+@pytest.mark.parametrize(("K", "a", "b"), [(501, 3, 3), (301, 200, 180), (11, 10_000, 9_900)])
+def test_shared_tv_where_the_prior_is_narrow_or_the_voters_are_many(K: int, a: int, b: int) -> None:
+    """share(l) = [T(l+a) + r·T(l+b)]/(1+r) with T(i) = 1 − 2·Pr[Bin(n, 1/2) ≥ i], exactly."""
+    n, f = K + a + b - 1, math.factorial
+    prior = SharedBeta(a, b)
+    share = prior.gap(K) / prior.folded(K)
+
+    def lead(i: int) -> Fraction:
+        term = math.comb(n, i)
+        tail = 0
+        for j in range(i, n + 1):
+            tail += term
+            term = term * (n - j) // (j + 1)
+        return Fraction(2**n - 2 * tail, 2**n)
+
+    for l in (K // 2 + 1, (3 * K) // 4, K):
+        ratio = Fraction(f(l + b - 1) * f(K - l + a - 1), f(l + a - 1) * f(K - l + b - 1))
+        exact = (lead(l + a) + ratio * lead(l + b)) / (1 + ratio)
+        assert float(share[l - K // 2 - 1]) == pytest.approx(float(exact), rel=1e-12)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (0.3, 2.5), (1e-3, 1e-3), (1e-3, 7.0)])
+def test_shared_tv_for_fractional_shapes(a: float, b: float) -> None:
+    """At K = 1 and 2 the gap is E|2p − 1|, here by the textbook difference of incomplete beta functions."""
+    expected = a / (a + b) * (1 - 2 * betainc(a + 1, b, 0.5)) + b / (a + b) * (1 - 2 * betainc(b + 1, a, 0.5))
+    assert SharedBeta(a, b).gap(1).tolist() == pytest.approx([expected], rel=1e-12)
+    assert SharedBeta(a, b).gap(2).tolist() == pytest.approx([expected], rel=1e-12)  # α_2 − α_0 = 2p − 1
+
+
+def test_a_prior_and_its_mirror_image_weigh_the_same() -> None:
+    for measure in MEASURES:
+        assert shared(2, 5, measure).weights(11).tolist() == pytest.approx(
+            shared(5, 2, measure).weights(11).tolist(), rel=1e-13
+        )
+        counts = (5, 1, 4, 2, 9, 0, 3)
+        assert np.array_equal(histogram(counts, measure).weights(6), histogram(counts[::-1], measure).weights(6))
+
+
+def test_tv_never_exceeds_agreement_and_differs_least_where_the_margin_is_wide() -> None:
+    prior = SharedBeta(2, 5)
+    share = prior.gap(21) / prior.folded(21)
+    assert np.all((share > 0) & (share < 1))
+    assert np.all(np.diff(share) > 0)
+
+
+def test_histogram_weights() -> None:
+    assert histogram([4, 1, 0, 2, 1]).weights(4).tolist() == [0.375, 0.625]
+    assert histogram([4, 1, 7, 2, 1], "tv").weights(4).tolist() == [0.25, 0.75]  # the tie is worth nothing
+    assert histogram(np.array([1.0, 0.0, 0.0, 0.0])).weights(3).tolist() == [0.0, 1.0]
+
+
+def test_golden_utility_where_the_optimum_is_known() -> None:
+    """With m = 1, Δ = δ = 0 and a small ε the optimum is |2l/K − 1|: its golden utility checks the weights alone."""
+    row = next(
+        row for row in GOLDEN if (row["K"], row["m"], row["epsilon"], row["Delta"]) == ("15", "1", "0.05", "0.0")
+    )
+    l = np.arange(8, 16)
+    utility = parse_objective(row["objective"]).weights(15) @ (2 * l / 15 - 1)
+    assert float(utility) == pytest.approx(float(row["utility"]), abs=1e-12)
+
+
+def test_golden_names_are_canonical() -> None:
+    for row in GOLDEN:
+        assert str(parse_objective(row["objective"])) == row["objective"]
+
+
+@pytest.mark.parametrize("algorithm", [4, 5])
+@pytest.mark.parametrize(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5)])
+def test_sampling_agrees_with_the_closed_form(algorithm: Literal[4, 5], K: int, lower: float, tau: int) -> None:
+    estimate = monte_carlo_weights(K, lower, tau, draws=4000, seed=20241101, algorithm=algorithm)
+    exact = (rectangular(lower, tau) if algorithm == 5 else uniform(lower)).weights(K)
+    distance = np.abs(estimate.weights - exact) / estimate.standard_error
+    assert np.all(distance < 4.5)
+    assert estimate.weights.sum() == pytest.approx(1.0, abs=1e-12)
+    other = (uniform(lower) if algorithm == 5 else rectangular(lower, tau)).weights(K)
+    if tau == 5:  # a coarse grid has another mean: the right closed form is told from the wrong one
+        assert np.max(np.abs(estimate.weights - other) / estimate.standard_error) > 5
+
+
+def test_sampling_error_shrinks_and_is_repeatable() -> None:
+    few, many = (monte_carlo_weights(5, draws=draws, seed=3) for draws in (500, 8000))
+    assert np.all(many.standard_error < few.standard_error / 3)
+    again = monte_carlo_weights(5, draws=500, seed=3)
+    assert np.array_equal(again.weights, few.weights)
+    assert not np.array_equal(monte_carlo_weights(5, draws=500, seed=4).weights, few.weights)
+
+
+def test_standard_error_is_the_spread_of_the_estimates() -> None:
+    estimates = [monte_carlo_weights(5, draws=200, seed=seed) for seed in range(200)]
+    spread = np.std([estimate.weights for estimate in estimates], axis=0)
+    stated = np.mean([estimate.standard_error for estimate in estimates], axis=0)
+    assert stated.tolist() == pytest.approx(spread.tolist(), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "objective", "canonical"),
+    [
+        ("rectangular", rectangular(), "rectangular"),
+        (" rectangular ( lower = 0.7 ) ", rectangular(lower=0.7), "rectangular(lower=0.7)"),
+        (
+            "rectangular(0.7, 20) agreement",
+            rectangular(0.7, 20, "agreement"),
+            "rectangular(lower=0.7, tau=20) agreement",
+        ),
+        ("rectangular(tau=20,lower=0.5)tv", rectangular(tau=20), "rectangular(tau=20)"),
+        ("rectangular(0.6, tau=9)", rectangular(0.6, 9), "rectangular(lower=0.6, tau=9)"),
+        ("uniform(lower=0) agreement", uniform(0.0, "agreement"), "uniform(lower=0) agreement"),
+        ("shared(2, 5)", shared(2, 5), "shared(2,5) agreement"),
+        ("shared(a=0.5, b=1e-2) tv", shared(0.5, 0.01, "tv"), "shared(0.5,0.01) tv"),
+        ("histogram(1, 2.5, 3, 0)", histogram([1, 2.5, 3, 0]), "histogram(1,2.5,3,0) agreement"),
+        ("histogram(1,2,3,0) tv", histogram([1, 2, 3, 0], "tv"), "histogram(1,2,3,0) tv"),
+    ],
+)
+def test_text_form(text: str, objective: Objective, canonical: str) -> None:
+    assert parse_objective(text) == objective
+    assert str(objective) == canonical
+    assert hash(parse_objective(canonical)) == hash(objective)
+    assert as_objective(text) == as_objective(objective) == objective
+
+
+@given(
+    st.one_of(
+        st.builds(
+            rectangular,
+            st.floats(0.5, 1, exclude_max=True),
+            st.integers(2, 10**6),
+            st.sampled_from(["tv", "agreement"]),
+        ),
+        st.builds(uniform, st.floats(0, 1, exclude_max=True), st.just("agreement")),
+        st.builds(shared, st.floats(1e-3, 1e4), st.floats(1e-3, 1e4), st.just("agreement")),
+        st.builds(
+            histogram, st.lists(st.floats(0, 1e300), min_size=2, max_size=6).filter(lambda counts: counts[0] > 0)
+        ),
+    )
+)
+def test_text_form_round_trips(objective: Objective) -> None:
+    assert parse_objective(str(objective)) == objective
+
+
+def test_weights_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        shared(1, 1).weights(3)[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: parse_objective("best"),
+            r"objective = 'best' is not valid: expected rectangular\(lower=0.5, tau=50\), uniform",
+        ),
+        (lambda: parse_objective("shared(1,2"), r"objective = 'shared\(1,2' is not valid"),
+        (lambda: parse_objective(wrong(3)), r"objective = 3 is not valid"),
+        (lambda: parse_objective("shared(1)"), r"The parameter b of shared is missing"),
+        (lambda: parse_objective("shared"), r"The parameter a of shared is missing"),
+        (
+            lambda: parse_objective("shared(1,2,3)"),
+            r"parameters = \(1, 2, 3\) is not valid: expected the numbers a, b of shared",
+        ),
+        (lambda: parse_objective("shared(a=1,a=2)"), r"'a=2' is not a parameter of shared there"),
+        (lambda: parse_objective("shared(a=1,2)"), r"'2' is not a parameter of shared there"),
+        (lambda: parse_objective("shared(2,a=1)"), r"'a=1' is not a parameter of shared there"),
+        (lambda: parse_objective("rectangular(upper=1)"), r"'upper=1' is not a parameter of rectangular there"),
+        (lambda: parse_objective("shared(1,x)"), r"'x' is not a number"),
+        (lambda: parse_objective("shared(1,2) best"), r"measure = 'best' is not valid: expected tv or agreement"),
+        (lambda: parse_objective("shared(1,nan)"), r"b = nan is not valid"),
+        (lambda: parse_objective("histogram()"), r"counts = \(\) is not valid"),
+        (lambda: rectangular(1.0), r"lower = 1.0 is not valid: expected a probability in \[0, 1\)"),
+        (lambda: rectangular(wrong("a")), r"lower = 'a' is not valid"),
+        (lambda: rectangular(tau=0), r"tau = 0 is not valid: expected a whole number of grid points, at least 1"),
+        (lambda: rectangular(tau=10**15), r"tau = 1000000000000000 is not valid: expected at most 1000000000000 grid"),
+        (lambda: rectangular(tau=wrong(2.5)), r"tau = 2.5 is not valid"),
+        (lambda: rectangular(tau=wrong(None)), r"tau is missing"),
+        (lambda: rectangular(tau=1), r"measure = 'tv' is not valid: expected agreement for rectangular\(tau=1\)"),
+        (lambda: uniform(0.4), r"lower = 0.4 is not valid: expected lower in \[0.5, 1\) for the measure tv.*agreement"),
+        (lambda: shared(0, 1), r"a = 0 is not valid: expected a number from 0.001 to 10000"),
+        (lambda: shared(1, 1e9), r"b = 1000000000.0 is not valid"),
+        (
+            lambda: histogram([1, 2, 2, 1], "tv"),
+            r"measure = 'tv' is not valid: expected agreement for histogram\(1,2,2,1\)",
+        ),
+        (lambda: histogram([0, 0, 0, 0]), r"counts = .* is not valid.*No vote has a majority"),
+        (lambda: histogram([0, 3, 0]), r"No vote has a majority"),
+        (lambda: histogram([1, -1]), r"counts = \(1, -1\) is not valid: expected K\+1 finite counts"),
+        (lambda: histogram([1, math.inf]), r"expected K\+1 finite counts"),
+        (lambda: histogram([1]), r"expected K\+1 finite counts"),
+        (lambda: histogram(wrong("11")), r"counts = '1' is not valid"),
+        (lambda: histogram(wrong(11)), r"counts = 11 is not valid: expected a list of K\+1 counts"),
+        (lambda: Histogram(wrong("11")), r"counts = '11' is not valid"),
+        (
+            lambda: histogram([1, 2]).weights(3),
+            r"counts = \(1.0, 2.0\) is not valid: expected K\+1 = 4 counts. Received 2",
+        ),
+        (lambda: shared(1, 1).weights(0), r"K = 0 is not valid"),
+        (lambda: monte_carlo_weights(3, seed=1, algorithm=wrong(3)), r"algorithm = 3 is not valid: expected 4 or 5"),
+        (lambda: monte_carlo_weights(3, seed=-1), r"seed = -1 is not valid"),
+        (lambda: monte_carlo_weights(3, draws=1, seed=1), r"draws = 1 is not valid"),
+        (lambda: monte_carlo_weights(3, lower=0.2, seed=1), r"lower = 0.2 is not valid"),
+        (lambda: monte_carlo_weights(3, tau=1, seed=1), r"tau = 1 is not valid: expected at least 2"),
+    ],
+)
+def test_refusals(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        call()

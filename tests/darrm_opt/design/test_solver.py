@@ -1,0 +1,462 @@
+"""solve: known answers, relations that must hold between answers, hostile corners, limits and refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from support.exact import Voters
+from support.strategies import asked
+
+from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
+from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
+from darrm_opt.design.objective import AnyObjective, Objective, rectangular, shared, uniform
+from darrm_opt.design.program import Status
+from darrm_opt.noise import NoiseFunction
+
+SLACK = 2e-8
+"""What two utilities may differ by where theory says that they are ordered: their gaps are far below."""
+
+
+def utility(problem: Problem, noise: NoiseFunction, objective: AnyObjective | None = None) -> float:
+    """Return the share of the noiseless utility that a γ keeps; by its weights, where the objective has them."""
+    upper = noise.values[problem.K // 2 + 1 :]
+    objective = objective or rectangular()
+    return (
+        float(objective.weights(problem.K) @ upper)
+        if isinstance(objective, Objective)
+        else objective.aim(problem.K).utility(upper)
+    )
+
+
+def sound(solution: Solution) -> Solution:
+    """Hold what every solution promises, with exact arithmetic at its worst multiset."""
+    problem = solution.problem
+    assert solution.certificate.margin >= 0
+    assert verify(problem, solution.gamma).margin >= 0
+    assert Voters.of(problem.strictest).excess(solution.gamma, solution.certificate.worst_corners) <= 0
+    assert solution.gap == max(0.0, solution.upper_bound - solution.utility)
+    assert solution.utility == utility(problem, solution.noise, solution.objective)
+    assert solution.utility <= solution.upper_bound + 1e-15
+    assert 0 <= solution.utility <= 1 + 1e-12
+    assert not solution.gamma.flags.writeable
+    assert solution.gamma.shape == (problem.K + 1,)
+    return solution
+
+
+def solved(problem: Problem, *arguments: Any, **options: Any) -> Solution:
+    """Solve to the end: a sound answer, optimal to a tiny gap."""
+    solution = sound(solve(problem, *arguments, **options))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= SLACK
+    return solution
+
+
+# ---------------------------------------------------------------------------------------------- known answers
+
+
+@pytest.mark.parametrize(
+    ("K", "m"), [(1, 1), (2, 1.5), (3, 2), (4, 2.5), (11, 6), (11, 7.5), (11, 20), (12, 6.5), (35, 18)]
+)
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0])
+def test_half_the_price_of_all_buys_the_plain_majority(K: int, m: float, epsilon: float) -> None:
+    """m ≥ (K+1)/2, Δ = δ = 0: the majority of K independent ε-DP voters is ((K+1)/2)ε-DP."""
+    gamma = solved(Problem.from_allowance(K=K, m=m, epsilon=epsilon)).gamma
+    assert np.abs(np.delete(gamma, K // 2 if K % 2 == 0 else []) - 1).max() <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("K", "epsilon", "Delta", "m"), [(5, 0.1, 0.0, 1), (11, 0.5, 1e-5, 1), (12, 1.0, 0.1, 2), (31, 0.1, 1e-3, 1.5)]
+)
+def test_a_record_that_reaches_one_private_voter_costs_what_that_voter_does(
+    K: int, epsilon: float, Delta: float, m: float
+) -> None:
+    """r = 1, mε ≥ ε, δ ≥ Δ: parallel composition, so γ = 1."""
+    gamma = solved(Problem.from_allowance(K=K, m=m, epsilon=epsilon, Delta=Delta, affected=1)).gamma
+    assert np.abs(np.delete(gamma, K // 2 if K % 2 == 0 else []) - 1).max() <= 1e-9
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 10, 11])
+@pytest.mark.parametrize(("target", "delta"), [(0.1, 0.0), (0.3, 1e-5), (2.0, 0.1), (0.0, 0.2), (20.0, 0.0)])
+def test_voters_without_privacy_leave_plain_randomised_response(K: int, target: float, delta: float) -> None:
+    """ε = inf, affected = K: a record may turn the whole vote, so γ is the same constant everywhere."""
+    solution = solved(Problem(K, Privacy(math.inf), Privacy(target, delta)))
+    constant = (math.exp(target) - 1 + 2 * delta) / (math.exp(target) + 1)
+    gamma = np.delete(solution.gamma, K // 2 if K % 2 == 0 else [])
+    assert np.abs(gamma - constant).max() <= 1e-9
+    assert gamma.max() <= constant
+
+
+@pytest.mark.parametrize("K", [2, 3, 6, 9, 15])
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.4])
+def test_the_price_of_one_voter_buys_one_voter_drawn_at_random(K: int, epsilon: float) -> None:
+    """m = 1, Δ = δ = 0 and ε up to about 0.4: γ_opt = γ_Sub(1) = |2l/K − 1|."""
+    solution = solved(Problem.from_allowance(K=K, m=1, epsilon=epsilon))
+    known = subsampling(K, 1)
+    assert np.abs(solution.gamma - known.values).max() <= 1e-8
+    assert solution.gamma[0] == pytest.approx(1, abs=1e-8)
+
+
+@pytest.mark.parametrize(("K", "epsilon", "more"), [(9, 1.0, 1e-3), (15, 1.0, 4e-3), (21, 0.7, 2e-6), (31, 0.5, 3e-4)])
+def test_for_larger_epsilon_more_than_one_voter_can_be_had(K: int, epsilon: float, more: float) -> None:
+    problem = Problem.from_allowance(K=K, m=1, epsilon=epsilon)
+    known = subsampling(K, 1)
+    assert certify(problem, known)[0].values.max() > 1 - 1e-9  # private, and beaten
+    assert solved(problem).utility > utility(problem, known) + more
+
+
+def test_an_unequal_optimum_that_is_not_monotone() -> None:
+    gamma = solved(Problem.from_allowance(K=11, m=3, epsilon=0.1)).gamma
+    assert gamma[6:] == pytest.approx([0.94, 0.54, 1, 1, 0.98, 1], abs=0.005)
+    assert np.array_equal(gamma, gamma[::-1])
+
+
+def test_one_voter_is_randomised_response_of_one_bit() -> None:
+    """K = 1: one ε-DP bit made ε′-DP; at (x, y) the constraint reads γ(x − c·y′…) as computed by hand."""
+    epsilon, target = 1.0, 0.25
+    x = math.exp(epsilon) / (1 + math.exp(epsilon))
+    c = math.exp(target)
+    by_hand = (c - 1) / ((2 * x - 1) * (1 + c))  # H(p) − c·H(p′) = γ(2x−1)(1+c) ≤ c − 1
+    assert solved(Problem(1, Privacy(epsilon), Privacy(target))).gamma == pytest.approx([by_hand, by_hand], rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------ relatives
+
+
+def utilities(problems: list[Problem], objective: str = "rectangular") -> list[float]:
+    return [solved(problem, objective).utility for problem in problems]
+
+
+def rises(values: list[float]) -> bool:
+    return bool(np.all(np.diff(values) >= -SLACK))
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3])
+@pytest.mark.parametrize("K", [8, 11])
+def test_a_larger_allowance_never_hurts(K: int, Delta: float) -> None:
+    values = utilities(
+        [Problem.from_allowance(K, m, 0.3, Delta, delta=2 * Delta) for m in (0.2, 0.7, 1, 1.5, 2, 3.3, 5, 6, 9)]
+    )
+    assert rises(values)
+    assert values[0] < values[4] < values[-1]
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_larger_delta_never_hurts(m: int) -> None:
+    assert rises(
+        utilities([Problem.from_allowance(9, m, 0.1, 1e-3, delta=d) for d in (0.0, 1e-6, 1e-3, 5e-3, 0.05, 0.4)])
+    )
+
+
+def test_less_private_voters_never_help_at_the_same_target() -> None:
+    by_Delta = [Problem(9, Privacy(0.1, D), Privacy(0.3, 1e-2)) for D in (0.0, 1e-9, 1e-5, 1e-3, 0.01, 0.1, 0.3)]
+    by_epsilon = [Problem(9, Privacy(e, 1e-4), Privacy(0.3, 1e-3)) for e in (0.0, 0.01, 0.1, 0.3, 1.0, 4.0)]
+    assert rises(utilities(by_Delta)[::-1])
+    assert rises(utilities(by_epsilon)[::-1])
+    assert rises(utilities([Problem(9, Privacy(e), Privacy(0.3)) for e in (0.05, 0.5, 2.0, 9.0, math.inf)])[::-1])
+
+
+@pytest.mark.parametrize("voter", [Privacy(0.1), Privacy(0.5, 1e-3), Privacy(math.inf), Privacy(0.0, 0.05)])
+def test_a_record_that_reaches_more_voters_never_helps(voter: Privacy) -> None:
+    assert rises(utilities([Problem(10, voter, Privacy(0.4, 0.01), r) for r in range(1, 11)])[::-1])
+
+
+@pytest.mark.parametrize("objective", ["rectangular", "uniform(lower=0.6)", "shared(1,1)"])
+@pytest.mark.parametrize(("K", "m"), [(7, 1), (7, 3), (11, 2), (12, 3), (12, 5)])
+def test_no_baseline_is_better_at_the_same_privacy(K: int, m: int, objective: str) -> None:
+    problem = Problem.from_allowance(K=K, m=m, epsilon=0.3)
+    best = solved(problem, objective)
+    baselines = [subsampling(K, m), double_subsampling(K, m)]
+    baselines.append(randomized_response(K, problem.target, Privacy(K * 0.3)))
+    for noise in baselines:
+        private, _ = certify(problem, noise)
+        assert private.values.max() >= noise.values.max() * (1 - 1e-9)  # it was private as it stood
+        assert utility(problem, noise, best.objective) <= best.upper_bound + SLACK
+        assert utility(problem, noise, best.objective) <= best.utility + SLACK
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_the_monotone_shape_never_beats_the_free_one(seed: int) -> None:
+    problem = asked(np.random.default_rng((seed, 41)), (3, 6, 9, 11), largest_Delta=0.05).problem
+    free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
+    assert monotone.shape == "monotone"
+    assert monotone.noise.is_monotone
+    assert monotone.certificate.method == "monotone"
+    assert monotone.utility <= free.upper_bound + 1e-12
+    assert monotone.upper_bound <= free.upper_bound + max(SLACK, free.gap, monotone.gap)
+
+
+@pytest.mark.parametrize(("K", "m", "Delta"), [(11, 3, 0.0), (9, 2, 1e-3), (10, 3, 1e-5)])
+def test_the_monotone_optimum_is_that_of_the_whole_set(K: int, m: float, Delta: float) -> None:
+    problem = Problem.from_allowance(K, m, 0.1, Delta)
+    few, all_rows = solve(problem, shape="monotone"), solve(problem, shape="monotone", method="enumerate")
+    assert max(sound(few).gap, sound(all_rows).gap) <= 1e-7
+    assert few.utility == pytest.approx(all_rows.utility, abs=max(SLACK, few.gap, all_rows.gap))
+    assert np.abs(few.gamma - all_rows.gamma).max() <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "problem", [Problem.from_allowance(11, 3, 0.1), Problem.from_allowance(8, 2, 0.5, 1e-3)], ids=str
+)
+def test_each_objective_is_served_best_by_its_own_optimum(problem: Problem) -> None:
+    objectives = [rectangular(), uniform(0.8), shared(1, 1), shared(2, 5), rectangular(lower=0.9), shared(9, 1, "tv")]
+    best = [solved(problem, objective) for objective in objectives]
+    for objective, own in zip(objectives, best, strict=True):
+        for other in best:
+            assert utility(problem, other.noise, objective) <= own.utility + SLACK
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_both_methods_give_one_answer(seed: int) -> None:
+    problem = asked(np.random.default_rng((seed, 42)), (1, 2, 3, 4, 6, 7, 8, 9), largest_Delta=0.1).problem
+    cuts, everything = sound(solve(problem, method="cuts")), sound(solve(problem, method="enumerate"))
+    assert cuts.utility == pytest.approx(everything.utility, abs=max(SLACK, cuts.gap, everything.gap))
+    if max(cuts.gap, everything.gap) < 1e-8:
+        assert np.abs(cuts.gamma - everything.gamma).max() <= 1e-6
+    assert (cuts.method, everything.method) == ("cuts", "enumerate")
+    assert cuts.statistics.rows <= everything.statistics.rows + 300
+
+
+def test_solving_twice_gives_the_same_bits() -> None:
+    problem = Problem.from_allowance(11, 3, 0.0892, 1e-4)
+    first, second = solve(problem), solve(problem)
+    assert first == dataclasses.replace(second, statistics=first.statistics)
+    assert np.array_equal(first.gamma, second.gamma)
+    assert first.statistics == second.statistics  # seconds do not count
+
+
+def test_the_bound_holds_for_everything_private() -> None:
+    rng = np.random.default_rng(43)
+    for seed in range(12):
+        problem = asked(np.random.default_rng((seed, 43)), (3, 5, 8)).problem
+        bound = solve(problem).upper_bound
+        for _ in range(20):
+            noise = NoiseFunction.from_upper_half(rng.random((problem.K + 1) // 2), problem.K)
+            assert utility(problem, certify(problem, noise)[0]) <= bound
+
+
+# ---------------------------------------------------------------------------------------------- hostile corners
+
+HOSTILE = [
+    Problem(K, Privacy(epsilon, Delta), Privacy(target, delta), affected)
+    for K, affected in [(1, 1), (2, 1), (3, 3), (11, 11), (14, 6)]
+    for epsilon, Delta in [
+        (1e-4, 0.0),
+        (1e-4, 1e-12),
+        (1e-4, 0.3),
+        (4.0, 1e-12),
+        (4.0, 0.3),
+        (0.0, 1e-3),
+        (math.inf, 0.0),
+        (700.0, 0.1),
+    ]
+    for target, delta in [(0.0, 0.0), (0.0, 1e-3), (1e-4, 0.0), (20.0, 0.0), (20.0, 0.3), (500.0, 0.0)]
+]
+
+
+@pytest.mark.parametrize("problem", HOSTILE, ids=str)
+def test_hostile_corners_have_sound_answers(problem: Problem) -> None:
+    solution = sound(solve(problem))
+    assert solution.status is Status.OPTIMAL
+    hidden = problem.target == Privacy(0.0, 0.0) and 0 < problem.voter.delta < 1e-9  # see the next test
+    assert solution.gap <= (1 if hidden else 1e-6)
+
+
+@pytest.mark.parametrize("Delta", [1e-12, 1e-9])
+@pytest.mark.parametrize("K", [1, 7, 20])
+def test_where_rounding_hides_the_optimum_the_gap_says_so(K: int, Delta: float) -> None:
+    """ε = 0 and nothing allowed: rows of size Δ, of which rounding leaves few digits. Sound, and honest about it."""
+    solution = sound(solve(Problem(K, Privacy(0.0, Delta), Privacy(0.0, 0.0))))
+    assert solution.utility == 0.0  # nothing but noise is private
+    assert solution.gap == solution.upper_bound <= 1
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.2])
+def test_nothing_may_leak_but_with_probability_delta(delta: float) -> None:
+    """Target ε = 0: total variation at most δ between the two datasets."""
+    solution = solved(Problem(5, Privacy(math.inf), Privacy(0.0, delta)))
+    assert np.abs(solution.gamma - delta).max() <= 1e-12
+
+
+# ------------------------------------------------------------------------------------------------ many voters
+
+
+LARGE: list[Any] = [
+    (Problem.from_allowance(401, 10, 0.1), "shared(1,1)"),
+    (Problem.from_allowance(400, 10, 0.1, 1e-6), "shared(1,1)"),
+    (Problem.from_allowance(401, 20, 0.1, 1e-6, affected=40), "rectangular"),
+    (Problem.from_allowance(400, 3, 0.1, 0.01, affected=12), "rectangular"),
+    (Problem(401, Privacy(math.inf), Privacy(1.0, 1e-5), 2), "shared(1,1)"),
+    (Problem.from_allowance(401, 201, 0.01), "rectangular"),
+]
+
+
+@pytest.mark.parametrize(("problem", "objective"), LARGE, ids=str)
+def test_many_voters_are_solved_in_stages(problem: Problem, objective: str) -> None:
+    seen: list[Progress] = []
+    solution = sound(solve(problem, objective, tolerance=1e-6, progress=seen.append))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= 1e-6
+    assert np.all(np.diff([progress.upper_bound for progress in seen]) <= 0)
+
+
+def test_rows_that_stay_violated_by_a_tolerance_hide_nothing() -> None:
+    """A solver leaves its rows violated by its tolerance: a search that finds those alone has settled nothing yet."""
+    assert sound(solve(Problem.from_allowance(301, 3, 0.1, 1e-5))).gap < 1e-7
+
+
+def test_where_nothing_free_can_be_proved_the_monotone_answer_stands() -> None:
+    """With some sixty voters off their ends, searches of other γ prove next to nothing."""
+    problem = Problem.from_allowance(131, 3, 0.1, 0.49)
+    free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
+    assert (free.certificate.method, free.status) == ("monotone", Status.SEARCH_LIMIT)
+    assert free.utility == pytest.approx(monotone.utility, abs=1e-12)
+    assert 0.001 < free.gap < 0.02
+    assert free.upper_bound >= monotone.upper_bound - 1e-9
+
+
+def test_some_voters_off_their_ends_are_no_hindrance() -> None:
+    """Beyond one in the mean first order proves little; what their blossoms reach at all does."""
+    solution = sound(solve(Problem.from_allowance(121, 5, 0.1, 0.02)))
+    assert (solution.certificate.method, solution.status) == ("complete", Status.OPTIMAL)
+    assert solution.gap <= 1e-6
+
+
+def test_what_a_search_near_the_faces_misses_does_not_hold_it_up() -> None:
+    """Here the best γ so far breaks rows that were found at another: a search between it and the answer found no other."""
+    solution = sound(solve(Problem.from_allowance(131, 1.5, 0.1, 0.01), "shared(1,1)"))
+    assert solution.status is Status.OPTIMAL
+    assert solution.gap <= 1e-6
+
+
+def test_a_looser_tolerance_takes_no_more_rounds() -> None:
+    problem = LARGE[0][0]
+    loose, tight = (sound(solve(problem, "shared(1,1)", tolerance=tolerance)) for tolerance in (1e-3, 1e-6))
+    assert loose.statistics.rounds < tight.statistics.rounds
+    assert tight.gap <= 1e-6
+    assert loose.gap <= 1e-3
+    assert loose.utility <= tight.upper_bound
+
+
+def test_the_clock_running_out_in_a_coarse_stage_leaves_a_certified_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a coarse search calls private is not proved: the proof comes at the end, whenever that is."""
+    seen: list[Progress] = []
+    clock = time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 3600 * (len(seen) // 3))
+    solution = sound(solve(LARGE[1][0], "shared(1,1)", time_limit=1800.0, progress=seen.append))
+    assert solution.status is Status.TIME_LIMIT
+    assert len(seen) == 3
+    assert 0 < solution.utility < solution.upper_bound
+
+
+# ----------------------------------------------------------------------------------- time, progress, refusals
+
+
+def test_the_clock_running_out_leaves_a_certified_answer() -> None:
+    problem = Problem.from_allowance(K=21, m=4, epsilon=0.3, Delta=1e-3)
+    solution = sound(solve(problem, time_limit=1e-9))
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.gap == solution.upper_bound - solution.utility
+    assert solution.upper_bound >= solve(problem).utility
+
+
+def test_the_clock_running_out_midway_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the first round is reported an hour passes: its answer, scaled until it is private, is what remains."""
+    problem = Problem.from_allowance(K=15, m=4, epsilon=1.0, Delta=0.02)
+    full = solved(problem)
+    assert full.statistics.rounds > 1
+    seen: list[Progress] = []
+    clock = time.perf_counter
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + 3600 * len(seen))
+    solution = sound(solve(problem, time_limit=1800.0, progress=seen.append))
+    assert solution.status is Status.TIME_LIMIT
+    assert len(seen) == 1
+    assert 0 < solution.utility < full.utility
+    assert solution.utility == pytest.approx(seen[0].utility, abs=1e-9)
+    assert solution.upper_bound >= full.utility
+    assert solution.gap < 0.5
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+def test_progress_is_told_and_bounds_never_rise(shape: Any) -> None:
+    problem = Problem.from_allowance(K=15, m=4, epsilon=1.0, Delta=0.02)
+    seen: list[Progress] = []
+    solution = solved(problem, shape=shape, progress=seen.append)
+    assert [progress.round for progress in seen] == [*range(1, solution.statistics.rounds + 1)]
+    assert len(seen) >= (2 if shape == "free" else 1)
+    assert np.all(np.diff([progress.upper_bound for progress in seen]) <= 0)
+    assert np.all(np.diff([progress.utility for progress in seen]) >= -1e-12)
+    assert np.all(np.diff([progress.rows for progress in seen]) >= 0)
+    assert np.all(np.diff([progress.seconds for progress in seen]) > 0)
+    assert all(progress.utility <= progress.upper_bound + SLACK for progress in seen)
+    assert seen[-1].violation <= 1e-11
+    assert seen[-1].utility == pytest.approx(solution.utility, abs=1e-9)
+
+
+def test_whoever_watches_may_stop_it() -> None:
+    def stop(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(Problem.from_allowance(11, 3, 0.1), progress=stop)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"problem": 3}, r"^problem = 3 is not valid: expected a Problem\.$"),
+    ({"objective": "best"}, r"^objective = 'best' is not valid: expected rectangular\("),
+    ({"shape": "round"}, r"^shape = 'round' is not valid: expected 'free' or 'monotone'\.$"),
+    ({"method": "guess"}, r"^method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'\.$"),
+    ({"backend": "abacus"}, r"^backend = 'abacus' is not valid: expected one of highs, gurobi, cvxpy\.$"),
+    ({"time_limit": 0}, r"^time_limit = 0 is not valid: expected None, or seconds above 0\.$"),
+    ({"time_limit": -1.0}, r"^time_limit = -1\.0 is not valid: expected None, or seconds above 0\.$"),
+    ({"time_limit": math.nan}, r"^time_limit = nan is not valid: expected None, or seconds above 0\.$"),
+    ({"tolerance": 0.0}, r"^tolerance = 0\.0 is not valid: expected a gap in \(0, 1\)\.$"),
+    ({"tolerance": 1}, r"^tolerance = 1 is not valid: expected a gap in \(0, 1\)\.$"),
+    ({"tolerance": math.nan}, r"^tolerance = nan is not valid: expected a gap in \(0, 1\)\.$"),
+    (
+        {"problem": Problem.from_allowance(35, 3, 0.1, 1e-5), "method": "enumerate"},
+        (
+            r"^method = 'enumerate' is not valid: expected a constraint set of at most 2,000,000 vectors\. "
+            r"This one has 26,978,328; method = 'cuts' gives the same answer\.$"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), REFUSED)
+def test_refused_in_these_words(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        solve(**({"problem": Problem.from_allowance(11, 3, 0.1)} | options))
+
+
+def test_histograms_must_count_as_many_voters() -> None:
+    with pytest.raises(InvalidInput, match="counts"):
+        solve(Problem.from_allowance(3, 1, 0.1), "histogram(1,2,3)")
+
+
+def test_a_solution_is_frozen() -> None:
+    solution = solve(Problem.from_allowance(3, 1, 0.1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        solution.utility = 1.0  # type: ignore[misc]  # that it cannot be set is the point
+    with pytest.raises(ValueError, match="read-only"):
+        solution.gamma[0] = 0.0
+
+
+def test_warnings_of_the_problem_reach_the_solution() -> None:
+    swapped = Problem.from_allowance(5, 1, 0.1, Delta=1e-3, delta=1e-6)
+    assert solve(swapped).warnings == swapped.warnings != ()
+    assert solve(Problem.from_allowance(5, 1, 0.1)).warnings == ()
+
+
+@pytest.mark.parametrize(("epsilon", "m", "Delta"), [(0.0892, 3, 1e-4), (0.0852, 3, 1e-4)])
+def test_the_papers_two_settings(epsilon: float, m: int, Delta: float) -> None:
+    problem = Problem.from_allowance(K=11, m=m, epsilon=epsilon, Delta=Delta)
+    assert problem.target.delta == pytest.approx(1 - (1 - Delta) ** m, abs=1e-15)
+    solution = solved(problem)
+    assert solution.utility > utility(problem, certify(problem, subsampling(11, m))[0])
+    assert Voters.of(problem).excess(solution.gamma, {"xy": 8, "down": 3}) <= Decimal(0)

@@ -1,0 +1,79 @@
+"""The soundness campaign in short: whatever is certified is private in exact arithmetic, and the judge can tell.
+
+The long form, and what came of it: docs/soundness.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from campaigns import soundness
+from campaigns.soundness import Finding, Tally, breaches, campaign, worst_multisets
+from support.exact import random_multiset
+from support.strategies import Asked, asked
+
+from darrm_opt import NoiseFunction, certify
+from darrm_opt.design.program import Status
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    small = campaign(185, seed=1, sizes=(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15))
+    large = campaign(15, seed=2, sizes=(20, 21, 25, 31), largest_Delta=1e-3)
+    return [*small, *large]
+
+
+def test_two_hundred_certified_answers_are_private_without_exception(findings: list[Finding]) -> None:
+    assert len(findings) == 200
+    assert [finding for finding in findings if finding.broken] == []
+    assert all(finding.solution.certificate.margin >= 0 for finding in findings)
+    assert {finding.solution.status for finding in findings} == {Status.OPTIMAL}
+
+
+def test_they_cover_what_is_accepted(findings: list[Finding]) -> None:
+    tally = Tally()
+    for finding in findings:
+        tally.add(finding)
+    assert tally.problems == 200
+    assert len(tally.voters) == 10
+    assert min(tally.voters.values()) >= 5
+
+
+def test_plain_solver_answers_are_often_not_private(findings: list[Finding]) -> None:
+    for name in soundness.TOLERANCES:
+        needed = [finding.plain[name] for finding in findings if finding.plain]
+        assert len(needed) >= 100
+        assert sum(value > 0 for value in needed) >= 10
+
+
+def test_the_judge_sees_a_breach() -> None:
+    seen = 0
+    for seed in range(30):
+        rng = np.random.default_rng((seed, 61))
+        case = asked(rng, (3, 5, 6, 9))
+        problem = case.problem
+        private, _ = certify(problem, NoiseFunction(np.ones(problem.K + 1)))
+        if private.values.max() in (0.0, 1.0):
+            continue
+        more = NoiseFunction(np.minimum(private.values * (1 + 1e-9), 1.0))
+        assert breaches(case, private, worst_multisets(problem, private)) == ()
+        seen += bool(breaches(case, more, worst_multisets(problem, more)))
+    assert seen >= 8
+
+
+def test_a_multiset_within_the_limit_is_no_breach() -> None:
+    case = Asked(5, 0.1, 0.01, 0.1, 0.01, 5)
+    rng = np.random.default_rng(62)
+    nothing = NoiseFunction(np.zeros(6))
+    assert breaches(case, nothing, [random_multiset(rng, case.problem) for _ in range(20)]) == ()
+
+
+def test_the_campaign_writes_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "soundness.md"
+    assert soundness.main(["--problems", "5", "--seed", "3", "--write", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text in capsys.readouterr().out
+    assert "| certified | 5 | 0 | 0.0% |" in text
+    assert "`make soundness ARGS='--problems 5 --seed 3'`" in text

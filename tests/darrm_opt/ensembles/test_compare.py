@@ -1,0 +1,359 @@
+"""Ways of releasing a majority on one footing: all within the budget, the optimum first, from Python and the shell."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run
+
+from darrm_opt import Privacy, Problem
+from darrm_opt.accounting.reach import Reach, reached_epsilon
+from darrm_opt.accounting.refusals import TooMuchWork
+from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.ensembles.bags import Bags
+from darrm_opt.ensembles.comparable import check_comparable
+from darrm_opt.ensembles.compare import Comparison, Row, compare
+from darrm_opt.ensembles.gnmax import gnmax_wins
+from darrm_opt.ensembles.measured import measured
+from darrm_opt.ensembles.two_class import TwoClassVote
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.errors import InvalidInput
+from darrm_opt.priors import Histogram, SharedBeta
+
+PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
+OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
+SMALL = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
+BUDGET = Privacy(2.0, 0.01)
+WAYS = {
+    "optimal_sequence",
+    "randomized_response",
+    "subsampling",
+    "double_subsampling",
+    "gnmax",
+    "saa",
+    "dpbag",
+    "majority",
+}
+
+
+@pytest.fixture(scope="module")
+def private() -> Comparison:
+    return compare(PRIVATE, 20, BUDGET)
+
+
+@pytest.fixture(scope="module")
+def bare() -> Comparison:
+    return compare(OPEN, 100, Privacy(2.0, 1e-3))
+
+
+def of(found: Comparison, name: str) -> Row:
+    return next(row for row in found.rows if row.name == name)
+
+
+def test_every_way_is_there_and_within_the_budget(private: Comparison) -> None:
+    assert {row.name for row in private.rows} == WAYS
+    assert set(private.not_compared) == {"dpbag_data_dependent"}
+    for row in private.rows:
+        if row.noise is not None:
+            assert row.epsilon is not None
+            assert row.epsilon <= BUDGET.epsilon
+            finer = exact_epsilon(row.noise, PRIVATE, 20, BUDGET.delta)
+            assert finer <= BUDGET.epsilon
+            assert finer == pytest.approx(row.epsilon, rel=1e-3)
+
+
+def test_the_budget_is_used_up_where_a_knob_is_continuous(private: Comparison) -> None:
+    for name in ("optimal_sequence", "randomized_response", "gnmax", "saa"):
+        assert (of(private, name).epsilon or 0) >= 0.99 * BUDGET.epsilon
+
+
+def test_the_optimum_comes_first_and_the_plain_majority_does_not_fit(private: Comparison) -> None:
+    assert private.rows[0].name == "optimal_sequence"
+    utilities = [row.utility for row in private.rows if row.utility is not None]
+    assert utilities == sorted(utilities, reverse=True)
+    assert private.measure == "tv_error"
+    errors = [row.tv_error for row in private.rows if row.tv_error is not None]
+    assert errors == sorted(errors)  # the objective's own error, under its own prior, orders as utility does
+    assert of(private, "majority").noise is None
+
+
+def test_voters_that_are_not_private(bare: Comparison) -> None:
+    best, row = of(bare, "optimal_sequence"), of(bare, "gnmax")
+    assert bare.rows[0] is best
+    assert row.value is not None
+    own = TwoClassVote(11, GaussianNoise.of_sigma(1 / row.value)).composed_epsilon(100, 1e-3)
+    assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
+
+
+@pytest.mark.parametrize("objective", ["rectangular", "shared(2,5)", "uniform(0.6) agreement"])
+@pytest.mark.parametrize(
+    ("problem", "queries", "total"),
+    [
+        (Problem(5, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3)),
+        (Problem(6, Privacy(0.5), Privacy(1.0)), 8, Privacy(2.0, 1e-4)),
+        (Problem(5, Privacy(0.2, 1e-3), Privacy(1.0), affected=3), 10, Privacy(1.0, 0.02)),
+        (Problem(4, Privacy(math.inf), Privacy(1.0), affected=2), 1, Privacy(0.7, 0.01)),
+    ],
+    ids=str,
+)
+def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, total: Privacy, objective: str) -> None:
+    found = compare(problem, queries, total, objective=objective)
+    best = of(found, "optimal_sequence").utility
+    assert best is not None
+    for row in found.rows:
+        assert row.utility is None or row.utility <= best * (1 + 1e-12)
+        assert row.epsilon is None or row.epsilon <= total.epsilon
+    assert found.rows[0].utility == best
+
+
+def test_a_noisy_vote_is_a_noise_function() -> None:
+    gamma = noise_function(11, GaussianNoise.of_sigma(5.0)).values
+    wins = [gnmax_wins(11, ones, 5.0, "discrete") for ones in range(12)]
+    assert np.allclose(gamma, np.abs(2 * np.array(wins) - 1), atol=1e-12)
+    even = noise_function(4, LaplaceNoise(2.0)).values
+    assert even[2] == 0.0
+    assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
+
+
+DRAW: dict[str, Any] = {"n": 200, "subsample_size": 10}
+
+
+@pytest.fixture(scope="module")
+def bagged() -> Comparison:
+    return compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, Privacy(2.0, 0.01), **DRAW)
+
+
+def test_without_a_draw_dpbag_is_what_saa_is(bare: Comparison) -> None:
+    saa, dpbag = of(bare, "saa"), of(bare, "dpbag")
+    assert dpbag == replace(saa, name="dpbag")
+    assert bare.bags is None
+
+
+def test_all_ways_share_the_draw(bagged: Comparison) -> None:
+    assert {row.name for row in bagged.rows} == WAYS
+    assert bagged.bags == Bags(200, 10)
+    law, budget = bagged.bags.reach(5), bagged.total
+    for row in bagged.rows:
+        if row.noise is not None:
+            finer = reached_epsilon(row.noise, bagged.problem, 4, budget.delta, law, points=8001)
+            assert finer <= budget.epsilon
+            worst = exact_epsilon(row.noise, bagged.problem, 4, budget.delta)
+            own = worst if row.name == "saa" else finer
+            assert own == pytest.approx(row.epsilon, rel=3e-3)
+            assert finer <= worst
+
+
+def test_counting_who_is_reached_is_worth_a_lot_and_the_optimum_stays_first(bagged: Comparison) -> None:
+    assert bagged.rows[0].name == "optimal_sequence"
+    assert (of(bagged, "dpbag").utility or 0) > 2 * (of(bagged, "saa").utility or 1)
+    assert (of(bagged, "dpbag").epsilon or 0) >= 0.98 * bagged.total.epsilon
+
+
+def test_a_draw_that_takes_every_record_is_the_worst_case() -> None:
+    voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
+    every = compare(voters, 3, budget, n=50, subsample_size=50, replacement=False)
+    certain = compare(voters, 3, budget)
+    for name in ("randomized_response", "gnmax", "dpbag"):
+        assert of(every, name).utility == pytest.approx(of(certain, name).utility, rel=5e-3)
+
+
+def test_disjoint_draws_are_partitions() -> None:
+    voters, budget = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
+    disjoint = compare(voters, 3, budget, n=60, subsample_size=20, replacement=False, sampling="disjoint")
+    one = compare(Problem(3, Privacy(math.inf), Privacy(1.0), affected=1), 3, budget)
+    assert of(disjoint, "dpbag").utility == pytest.approx(of(one, "saa").utility, rel=5e-3)
+
+
+def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison) -> None:
+    more = compare(bagged.problem, 12, bagged.total, **DRAW)
+    larger = compare(bagged.problem, 4, bagged.total, n=200, subsample_size=40)
+    for name in ("optimal_sequence", "dpbag", "gnmax"):
+        here = of(bagged, name).utility or 0
+        assert (of(more, name).utility or 0) < here
+        assert (of(larger, name).utility or 0) < here
+
+
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [
+        ({"n": 100}, "subsample_size is missing"),
+        ({"subsample_size": 5}, "n is missing"),
+        ({"replacement": False}, "replacement = False is not valid: expected True without n and subsample_size"),
+        ({"sampling": "disjoint"}, "expected 'independent' without n and subsample_size"),
+        ({"n": 1, "subsample_size": 1}, "n = 1 is not valid"),
+        (
+            {"n": 10, "subsample_size": 11, "replacement": False},
+            "subsample_size = 11 is not valid: expected at most n = 10",
+        ),
+        ({"n": 10, "subsample_size": 3, "sampling": "disjoint"}, "'independent' with replacement"),
+        (
+            {"n": 10, "subsample_size": 4, "sampling": "disjoint", "replacement": False},
+            "at most n / K = 2 for 5 disjoint subsamples",
+        ),
+    ],
+)
+def test_a_draw_that_is_none_is_named(draw: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, BUDGET, **draw)
+
+
+def test_a_draw_decides_how_many_are_affected() -> None:
+    with pytest.raises(InvalidInput, match=r"affected = 1 is not valid.*The draw decides"):
+        compare(SMALL, 4, BUDGET, **DRAW)
+
+
+def test_more_queries_leave_less_accuracy(private: Comparison) -> None:
+    more = compare(PRIVATE, 60, BUDGET)
+    for name in ("optimal_sequence", "randomized_response", "gnmax"):
+        assert (of(more, name).utility or 1) < (of(private, name).utility or 0)
+
+
+def test_accuracy_is_over_the_prior_that_is_asked() -> None:
+    unanimous = compare(SMALL, 5, BUDGET, prior=Histogram((1, *[0] * 4, 1)))
+    assert unanimous.measure == "disagreement"
+    for row in unanimous.rows:
+        if row.noise is not None:
+            assert row.disagreement == pytest.approx((1 - row.noise.values[5]) / 2)
+    other = compare(SMALL, 5, BUDGET, prior=SharedBeta(2.0, 5.0))
+    assert of(other, "gnmax").disagreement != of(unanimous, "gnmax").disagreement
+
+
+def test_votes_are_counted_by_their_ones() -> None:
+    votes = np.random.default_rng(1).integers(0, 2, (50, 5))
+    counted = measured([votes[:20], votes[20:].astype(bool)])
+    assert sum(counted.counts) == 50
+    assert counted.counts == measured([votes.astype(float)]).counts
+    assert counted.counts[2] == np.sum(votes.sum(axis=1) == 2)
+    with pytest.raises(InvalidInput, match=r"votes = 2\.0 is not valid"):
+        measured([[[2, 0, 1]]])
+    with pytest.raises(InvalidInput, match="Another has 5 columns"):
+        measured([votes, votes[:, :3]])
+    with pytest.raises(InvalidInput, match="That is the shape of one"):
+        measured([votes[0]])
+    with pytest.raises(InvalidInput, match="votes is missing"):
+        measured([])
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"total_epsilon = 0.0 is not valid"):
+        compare(PRIVATE, 5, Privacy(0.0, 0.01))
+    with pytest.raises(InvalidInput, match=r"queries = 0 is not valid"):
+        compare(PRIVATE, 0, BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("problem", "queries", "draw", "said"),
+    [
+        (SMALL, 5001, {}, "5001 releases are more than the 5000 that are compared"),
+        (
+            Problem(101, Privacy(math.inf), Privacy(1.0)),
+            4000,
+            {"n": 1000, "subsample_size": 50},
+            "leave out n and subs",
+        ),
+        (
+            Problem(101, Privacy(0.1), Privacy(1.0)),
+            1000,
+            {"n": 1000, "subsample_size": 50},
+            r"about \d{3} queries at most",
+        ),
+    ],
+    ids=["queries", "draw", "private voters"],
+)
+def test_what_would_take_long_is_refused_before_it_begins(
+    problem: Problem, queries: int, draw: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("darrm_opt.ensembles.compare._baselines", lambda *_: pytest.fail("it began"))
+    with pytest.raises(TooMuchWork, match=said):
+        compare(problem, queries, BUDGET, **draw)
+
+
+def test_the_number_that_a_refusal_names_is_not_refused() -> None:
+    problem, reach = Problem(101, Privacy(0.1), Privacy(1.0)), Reach.binomial(101, 0.05)
+    with pytest.raises(TooMuchWork) as caught:
+        check_comparable(problem, 3000, BUDGET, reach)
+    fewer = re.search(r"about (\d+) queries", str(caught.value))
+    assert fewer is not None
+    check_comparable(problem, int(fewer[1]), BUDGET, reach)
+    check_comparable(problem, 5000, BUDGET, None)
+
+
+VOTERS = ("--K", "5", "--epsilon", "0.3", "--Delta", "1e-4")
+
+
+def test_from_the_command_line() -> None:
+    budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01")
+    answer = json.loads(run("compare", *VOTERS, *budget, "--json").stdout)
+    assert answer["voters"] == {"K": 5, "epsilon": 0.3, "Delta": 1e-4, "affected": 5}
+    assert {row["name"] for row in answer["rows"]} == WAYS
+    assert answer["rows"][0]["name"] == "optimal_sequence"
+    text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
+    assert text.startswith("5 voters, each (0.3, 0.0001)-DP; 5 releases, (1, 0.01)-DP in all.")
+    assert "dpbag_data_dependent is left out" in text
+
+
+def test_a_draw_from_the_command_line() -> None:
+    asked = (
+        "compare",
+        "--K",
+        "3",
+        "--epsilon",
+        "inf",
+        "--queries",
+        "3",
+        "--total-epsilon",
+        "2",
+        "--total-delta",
+        "0.01",
+    )
+    draw = ("--n", "60", "--subsample-size", "6", "--without-replacement")
+    answer = json.loads(run(*asked, *draw, "--json").stdout)
+    drawn = {"n": 60, "subsample_size": 6, "replacement": False, "sampling": "independent"}
+    assert answer["draw"] == {**drawn, "chance": pytest.approx(0.1), "reached": pytest.approx(0.3)}
+    assert {row["name"] for row in answer["rows"]} == WAYS
+    text = run(*asked, *draw).stdout
+    assert "Each voter is trained on 6 of 60 records, without replacement: one record reaches 0.3 voters" in text
+    assert json.loads(run(*asked, "--json").stdout)["draw"] is None
+    assert refused(*asked, "--n", "60").startswith("Error: --subsample-size")
+    assert "--affected" in refused(*asked, *draw, "--affected", "1")
+
+
+def test_votes_and_a_picture_from_the_command_line(tmp_path: Path) -> None:
+    votes = np.random.default_rng(2).integers(0, 2, (40, 5))
+    (tmp_path / "votes.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in votes.tolist()))
+    np.save(tmp_path / "votes.npy", votes)
+    budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01")
+    picture = tmp_path / "ways.svg"
+    answers = [
+        json.loads(run("compare", *VOTERS, *budget, "--json", *more).stdout)
+        for more in (
+            ("--votes", str(tmp_path / "votes.csv"), "--plot", str(picture)),
+            ("--votes", str(tmp_path / "votes.npy")),
+            ("--prior", f"histogram({','.join(str(int(count)) for count in measured([votes]).counts)})"),
+        )
+    ]
+    assert answers[0] == answers[1] == answers[2]
+    assert picture.read_text().startswith("<?xml")
+
+
+def test_what_the_command_line_refuses() -> None:
+    assert refused("compare", *VOTERS).startswith("Error: --total-epsilon")
+    assert "--m" in refused("compare", *VOTERS, "--m", "2", "--total-epsilon", "1")
+    for given in ([], ["--total-delta", "1"], ["--total-delta", "0"]):
+        assert "--total-delta" in refused("compare", *VOTERS, "--total-epsilon", "1", *given)
+    assert "--total-epsilon" in refused("compare", *VOTERS, "--total-epsilon", "0", "--total-delta", "0.1")
+    both = ("--prior", "shared(1,1)", "--votes", "none.csv")
+    assert "--prior or --votes, not both" in refused(
+        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", *both
+    )
+    assert "none.csv" in refused(
+        "compare", *VOTERS, "--total-epsilon", "1", "--total-delta", "0.1", "--votes", "none.csv"
+    )
+    assert refused("compare", *VOTERS, "--total-epsilon", "1", "--plot", "x.gif").startswith("Error: --plot")

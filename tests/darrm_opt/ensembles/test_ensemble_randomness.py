@@ -1,0 +1,182 @@
+"""The samplers draw exactly what they claim: all paths of their random choices are explored in rationals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.exhaustive_chance import exact_distribution
+
+from darrm_opt.ensembles.randomness import (
+    Bits,
+    SeededBitsForTestsOnly,
+    SystemBits,
+    discrete_gaussian,
+    discrete_laplace,
+    exponential_chance,
+    shuffled,
+)
+from darrm_opt.ensembles.subsamples import draw_subsamples
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
+from darrm_opt.errors import InvalidInput
+
+
+@pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
+def test_exponential_chance_is_exact(exponent: Fraction) -> None:
+    found, rest = exact_distribution(lambda bits: exponential_chance(exponent, bits), Fraction(1, 10**8))
+    assert rest < 1e-5
+    assert float(found.get(True, Fraction(0))) - 1e-15 <= math.exp(-exponent)
+    assert math.exp(-exponent) <= float(found.get(True, Fraction(0)) + rest) + 1e-15
+
+
+def agrees_with(masses: Callable[[int], float], draw: Callable[[Bits], int], least: Fraction, most_rest: float) -> None:
+    total = math.fsum(masses(x) for x in range(-400, 401))
+    found, rest = exact_distribution(draw, least)
+    assert float(rest) < most_rest
+    assert sum(found.values()) + rest == 1
+    assert len(found) >= 5
+    for x, probability in found.items():
+        exact = masses(x) / total
+        assert float(probability) * (1 - 1e-12) <= exact <= float(probability + rest) + 1e-12
+
+
+@pytest.mark.parametrize("scale", [Fraction(1), Fraction(2), Fraction(1, 2), Fraction(3, 2)])
+def test_discrete_laplace_is_exact(scale: Fraction) -> None:
+    agrees_with(
+        lambda x: math.exp(-abs(x) / scale), lambda bits: discrete_laplace(scale, bits), Fraction(1, 10**5), 0.1
+    )
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(9, 4)])
+def test_discrete_gaussian_is_exact(variance: Fraction) -> None:
+    agrees_with(
+        lambda x: math.exp(-x * x / (2 * variance)),
+        lambda bits: discrete_gaussian(variance, bits),
+        Fraction(1, 10**4),
+        0.3,
+    )
+
+
+def chi_square(values: list[int], masses: Callable[[int], float], cells: int) -> float:
+    """P-value of the samples against the masses, in cells −c, …, c with both tails."""
+    total = math.fsum(masses(x) for x in range(-3000, 3001))
+    expected = np.array([masses(x) / total for x in range(-cells, cells + 1)])
+    seen = np.array([values.count(x) for x in range(-cells, cells + 1)])
+    expected = np.append(expected, 1 - expected.sum()) * len(values)
+    seen = np.append(seen, len(values) - seen.sum())
+    return float(stats.chisquare(seen, expected).pvalue)
+
+
+def test_large_scales_have_the_right_shape() -> None:
+    bits = SeededBitsForTestsOnly(20)
+    laplace = [discrete_laplace(Fraction(25, 2), bits) for _ in range(8000)]
+    assert chi_square(laplace, lambda x: math.exp(-abs(x) / 12.5), 20) > 1e-3
+    gaussian = [discrete_gaussian(Fraction(2146, 100) ** 2, bits) for _ in range(8000)]
+    assert chi_square(gaussian, lambda x: math.exp(-x * x / (2 * 21.46**2)), 30) > 1e-3
+
+
+@dataclass(frozen=True)
+class ThreeValued(LaplaceNoise):
+    """−1, 0 or 1, a third each: noise of which every outcome can be listed."""
+
+    def draw(self, bits: Bits) -> int:
+        return bits.below(3) - 1
+
+
+@pytest.mark.parametrize("counts", [[5, 4], [5, 5], [2, 3, 3], [0, 2, 1]])
+def test_noisy_argmax_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> None:
+    noise = ThreeValued(Fraction(1))
+    found, rest = exact_distribution(lambda bits: noisy_argmax(counts, noise, bits), Fraction(0))
+    assert rest == 0
+    expected = dict.fromkeys(range(len(counts)), Fraction(0))
+    for shifts in product((-1, 0, 1), repeat=len(counts)):
+        noisy = [count + shift for count, shift in zip(counts, shifts, strict=True)]
+        winners = [label for label, count in enumerate(noisy) if count == max(noisy)]
+        for label in winners:
+            expected[label] += Fraction(1, 3 ** len(counts) * len(winners))
+    assert found == {label: share for label, share in expected.items() if share}
+
+
+@pytest.mark.parametrize("margin", [0, 1, 2, 7, 40])
+@pytest.mark.parametrize("size", [0.4, 1.0, 5.0, 21.46])
+@pytest.mark.parametrize("make", [LaplaceNoise, GaussianNoise.of_sigma])
+def test_closed_forms_equal_the_convolution(make: Callable[[float], VoteNoise], size: float, margin: int) -> None:
+    x = np.arange(-1500, 1501.0)
+    one = np.exp(-np.abs(x) / size) if make is LaplaceNoise else np.exp(-(x**2) / (2 * size**2))
+    difference = np.convolve(one / one.sum(), one / one.sum())
+    middle = difference.size // 2
+    expected = difference[middle + margin] / 2 + difference[middle + margin + 1 :].sum()
+    noise = make(size)
+    assert noise.loses(margin) == pytest.approx(expected, rel=1e-10, abs=1e-18)
+    assert noise.wins(margin) == pytest.approx(1 - expected, rel=1e-12)
+    assert noise.wins(-margin) == pytest.approx(expected, rel=1e-10, abs=1e-18)
+
+
+def test_the_long_table_and_the_series_meet() -> None:
+    table, series = GaussianNoise.of_sigma(99.99999), GaussianNoise.of_sigma(100.00001)
+    for margin in (1, 10, 100, 300):
+        assert table.loses(margin) == pytest.approx(series.loses(margin), rel=1e-5)
+    noise = GaussianNoise.of_sigma(150.0)
+    masses = noise.difference_masses()
+    for margin in (1, 50, 400):
+        assert noise.loses(margin) == pytest.approx(masses[margin] / 2 + masses[margin + 1 :].sum(), rel=1e-12)
+
+
+def test_discrete_noise_is_continuous_noise_for_large_scales() -> None:
+    for margin in (3, 60):
+        assert LaplaceNoise(40).wins(margin) == pytest.approx(LaplaceNoise(40).wins(margin, "continuous"), abs=2e-5)
+        gaussian = GaussianNoise.of_sigma(40.0)
+        assert gaussian.wins(margin) == pytest.approx(gaussian.wins(margin, "continuous"), abs=2e-5)
+
+
+def test_shuffle_and_subsamples_are_uniform() -> None:
+    found, rest = exact_distribution(lambda bits: tuple(shuffled("abc", bits)))
+    assert rest == 0
+    assert found == dict.fromkeys(permutations("abc"), Fraction(1, 6))
+
+    def subset(bits: Bits, *, replacement: bool) -> tuple[int, ...]:
+        return tuple(draw_subsamples(4, 2, 1, replacement=replacement, bits=bits)[0].tolist())
+
+    without, rest = exact_distribution(lambda bits: subset(bits, replacement=False))
+    assert rest == 0
+    assert without == dict.fromkeys(permutations(range(4), 2), Fraction(1, 12))
+    with_replacement, rest = exact_distribution(lambda bits: subset(bits, replacement=True))
+    assert rest == 0
+    assert set(with_replacement.values()) == {Fraction(1, 16)}
+    assert len(with_replacement) == 16
+
+
+def test_disjoint_subsamples_share_no_record() -> None:
+    chosen = draw_subsamples(30, 7, 4, replacement=False, sampling="disjoint", bits=SeededBitsForTestsOnly(3))
+    assert len({int(record) for subsample in chosen for record in subsample}) == 28
+
+
+def test_the_operating_system_is_the_default_and_seeds_repeat() -> None:
+    assert [SeededBitsForTestsOnly(5).below(10**6) for _ in range(2)] == [SeededBitsForTestsOnly(5).below(10**6)] * 2
+    draws = {SystemBits().below(10**30) for _ in range(20)}
+    assert len(draws) == 20
+    assert all(0 <= draw < 10**30 for draw in draws)
+    assert noisy_argmax([0, 500], GaussianNoise.of_sigma(2.0)) == 1
+
+
+@pytest.mark.parametrize("counts", [[1], [0.5, 1.0], [-1, 2], [[1, 2]]])
+def test_counts_are_checked(counts: list[int]) -> None:
+    with pytest.raises(InvalidInput, match=r"counts = .* whole numbers of votes"):
+        noisy_argmax(counts, LaplaceNoise(1))
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, math.inf, math.nan, True, "1"])
+def test_scales_are_checked(scale: float) -> None:
+    with pytest.raises(InvalidInput, match=r"scale = .* positive finite number"):
+        LaplaceNoise(scale)
+
+
+def test_kinds_are_checked() -> None:
+    with pytest.raises(InvalidInput, match="kind = 'exact' is not valid"):
+        LaplaceNoise(1).wins(3, "exact")  # type: ignore[arg-type]

@@ -1,0 +1,435 @@
+"""A ledger that survives: restarts, torn writes, kill -9, several processes, and what must be refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.paths import ROOT
+
+from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
+from darrm_opt.accounting import Ledger, LedgerUnreadable, Release, exact_epsilon
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import (
+    BudgetSpent,
+    LedgerDamaged,
+    PrivateMajority,
+    Quota,
+    ReleaseIdTaken,
+    ReleaseLedger,
+    most_releases,
+)
+from darrm_opt.mechanism import ledger as ledger_module
+from darrm_opt.mechanism.journal import Journal, create
+from darrm_opt.mechanism.quota import still_proved
+
+SMALL = Problem.from_allowance(K=3, m=2, epsilon=0.4)
+TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
+VOTES = np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 1, 0]])
+
+
+@cache
+def solved(problem: Problem) -> Solution:
+    return solve(problem)
+
+
+def begun(folder: Path, queries: int = 100) -> ReleaseLedger:
+    return ReleaseLedger.create(folder / "ledger", solved(SMALL), queries=queries)
+
+
+def release(ledger: ReleaseLedger) -> PrivateMajority:
+    return PrivateMajority(solved(SMALL), ledger)
+
+
+def kept(ledger: ReleaseLedger, name: str) -> NDArray[np.uint8]:
+    bits = ledger.stored(name)
+    assert bits is not None
+    return bits
+
+
+def never() -> NDArray[np.uint8]:
+    pytest.fail("a release that was made before is drawn again")
+
+
+# ------------------------------------------------------------------------------------------ once
+
+
+def test_a_named_release_is_charged_once_and_returned_again(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    bits = release(ledger).release_many(VOTES, "monday")
+    assert ledger.spent == 5
+    again = release(ReleaseLedger(tmp_path / "ledger"))  # as after a restart
+    for votes in (VOTES, 1 - VOTES):  # whatever the votes are now
+        assert np.array_equal(again.release_many(votes, "monday"), bits)
+    assert (ledger.spent, ledger.left, ledger.ids) == (5, 95, frozenset({"monday"}))
+    assert np.array_equal(kept(ledger, "monday"), bits)
+    assert ledger.stored("tuesday") is None
+
+
+def test_the_same_votes_again_cost_again(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    mechanism = release(ledger)
+    for number in range(4):
+        mechanism.release_many(VOTES)
+        mechanism.release_many(VOTES, f"day {number}")
+    assert ledger.spent == 40
+
+
+def test_a_name_means_one_number_of_releases(tmp_path: Path) -> None:
+    mechanism = release(begun(tmp_path))
+    mechanism.release_many(VOTES, "monday")
+    with pytest.raises(
+        ReleaseIdTaken, match=r"'monday' was used for 5 releases, not 4: choose another id\. Nothing was"
+    ):
+        mechanism.release_many(VOTES[:4], "monday")
+
+
+def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
+    ledger = begun(tmp_path, queries=7)
+    mechanism = release(ledger)
+    mechanism.release_many(VOTES)
+    with pytest.raises(
+        BudgetSpent, match=r"5 releases were asked and 2 are left: the budget, 7 releases, allows 7"
+    ) as no:
+        mechanism.release_many(VOTES)
+    assert (no.value.limit, no.value.spent, no.value.asked, no.value.budget) == (7, 5, 5, "7 releases")
+    assert ledger.spent == 5
+    assert len(mechanism.release_many(VOTES[:2])) == 2
+    with pytest.raises(BudgetSpent, match="0 are left"):
+        mechanism.release(VOTES[0])
+
+
+def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+
+    def breaks() -> NDArray[np.uint8]:
+        raise RuntimeError("no randomness")
+
+    with pytest.raises(RuntimeError, match="no randomness"):
+        ledger.once(3, breaks)
+    with pytest.raises(InvalidInput, match=r"draw = \(2,\)"):
+        ledger.once(3, lambda: np.zeros(2, dtype=np.uint8))
+    with pytest.raises(RuntimeError, match="cannot be used from within one of its own releases"):
+        ledger.once(1, lambda: np.full(1, ledger.spent, dtype=np.uint8))
+    assert ledger.spent == 0
+    assert ledger.once(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
+
+
+def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = begun(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("darrm_opt.mechanism.journal.os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            release(ledger).release_many(VOTES, "monday")
+    # The line may have come to be or not; if it did, the release was charged, and is returned for that.
+    bits = release(ledger).release_many(VOTES, "monday")
+    assert ledger.spent == 5
+    assert np.array_equal(kept(ReleaseLedger(ledger.path), "monday"), bits)
+
+
+def test_lines_of_a_process_that_died_are_made_to_last_before_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process may have died between writing its line and flushing it: whoever reads the line flushes it first.
+    ledger = begun(tmp_path)
+    other = ReleaseLedger(ledger.path)
+    release(other).release_many(VOTES, "monday")
+    flushed: list[int] = []
+    monkeypatch.setattr("darrm_opt.mechanism.journal.os.fsync", flushed.append)
+    assert ledger.stored("monday") is not None
+    assert len(flushed) == 1
+    assert ledger.stored("monday") is not None
+    assert len(flushed) == 1
+
+
+def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    release(ledger).release_many(VOTES, "monday")
+    release(ledger).release_many(VOTES)
+    lines = [json.loads(line.partition(" ")[2]) for line in ledger.path.read_text().splitlines()]
+    assert {*lines[0]} == {"kind", "format", "version", "problem", "gamma", "budget", "account", "limit"}
+    assert [{*line} for line in lines[1:]] == [{"count", "id", "bits"}, {"count"}]
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
+
+
+# ------------------------------------------------------------------------------------------ the limit
+
+
+def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) -> None:
+    budget = Privacy(2.0, 0.02)
+    ledger = ReleaseLedger.create(tmp_path / "ledger", solved(TEACHERS), budget=budget)
+    assert (ledger.account, ledger.budget) == ("bits", budget)
+    # More than by the optimal composition of (mε, δ): the account knows this γ.
+    assert ledger.limit > Ledger(budget).affordable(TEACHERS.target)
+    gamma = solved(TEACHERS).noise
+    assert exact_epsilon(gamma, TEACHERS, ledger.limit, budget.delta) <= budget.epsilon
+    assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * ledger.limit) + 1, budget.delta) > budget.epsilon
+    assert ledger.in_words == "epsilon = 2.0, delta = 0.02 in total"
+    assert ReleaseLedger(ledger.path).limit == ledger.limit
+
+
+def test_a_budget_for_nothing_allows_nothing() -> None:
+    assert most_releases(solved(TEACHERS), Privacy(0.01)) == Quota(0, "optimal")
+    assert still_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0))
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1))
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1))
+
+
+def test_more_budget_allows_no_fewer() -> None:
+    counts = [most_releases(solved(SMALL), Privacy(epsilon, 1e-6)).queries for epsilon in (0.5, 0.8, 1.6, 3.2, 6.4)]
+    assert counts == sorted(counts)
+    assert counts[1] == 1
+
+
+def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "__version__", "0.0.1")
+    path = tmp_path / "ledger"
+    made = ReleaseLedger.create(path, solved(SMALL), budget=Privacy(2.0, 1e-6))
+    monkeypatch.undo()
+    assert ReleaseLedger(path).limit == made.limit
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "still_proved", lambda *_: False)
+        with pytest.raises(LedgerUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
+            ReleaseLedger(path)
+
+
+# ------------------------------------------------------------------------------------------ what is refused
+
+
+def test_a_ledger_is_for_one_gamma(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
+    text = (
+        r"^budget = .* is not valid: expected the ledger of this gamma and this problem\. A ledger's limit is "
+        r"proved for one γ: give another γ a ledger and a part of the total of its own\.$"
+    )
+    with pytest.raises(InvalidInput, match=text):
+        PrivateMajority(other, ledger)
+    with pytest.raises(NotPrivate):
+        ReleaseLedger.create(tmp_path / "other", (np.ones(4), other.problem), queries=3)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("given", [{}, {"queries": 3, "budget": Privacy(1.0)}])
+def test_a_ledger_needs_one_budget(tmp_path: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="exactly one of budget and queries"):
+        ReleaseLedger.create(tmp_path / "ledger", solved(SMALL), **given)
+
+
+def test_a_ledger_never_replaces_another(tmp_path: Path) -> None:
+    release(begun(tmp_path)).release_many(VOTES)
+    with pytest.raises(InvalidInput, match="a file that does not exist yet"):
+        begun(tmp_path)
+    assert ReleaseLedger(tmp_path / "ledger").spent == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+
+
+def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    for bad in (-1, 1.5, True, "3"):
+        with pytest.raises(InvalidInput, match="a whole number of releases, at least 0"):
+            ledger.once(bad, never)  # type: ignore[arg-type]  # refused
+    for name in ("", "x" * 201, "a\nb", 7):
+        with pytest.raises(InvalidInput, match="1 to 200 printable characters"):
+            ledger.once(1, never, name)  # type: ignore[arg-type]  # refused
+    with pytest.raises(InvalidInput, match="at least 0"):
+        ReleaseLedger.create(tmp_path / "l", solved(SMALL), queries=-1)
+    with pytest.raises(InvalidInput, match="budget"):
+        ReleaseLedger.create(tmp_path / "l", solved(SMALL), budget=Privacy(math.inf))
+    with pytest.raises(LedgerUnreadable, match="cannot be written"):
+        ReleaseLedger.create(tmp_path / "none" / "l", solved(SMALL), queries=1)
+
+
+def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerUnreadable, match="cannot be opened"):
+        ReleaseLedger(tmp_path / "none")
+    (tmp_path / "empty").touch()
+    with pytest.raises(LedgerUnreadable, match="is empty"):
+        ReleaseLedger(tmp_path / "empty")
+    (tmp_path / "text").write_text("hello\nworld\n")
+    with pytest.raises(LedgerDamaged, match="damaged at byte 0"):
+        ReleaseLedger(tmp_path / "text")
+    create(tmp_path / "other", {"kind": "diary"})
+    with pytest.raises(LedgerUnreadable, match="not a release ledger of format 1"):
+        ReleaseLedger(tmp_path / "other")
+    create(tmp_path / "half", {"kind": "darrm release ledger", "format": 1})
+    with pytest.raises(LedgerDamaged, match="does not say what it is for"):
+        ReleaseLedger(tmp_path / "half")
+    header = json.loads(begun(tmp_path).path.read_text().partition(" ")[2])
+    create(tmp_path / "forged", header | {"gamma": [1.0] * 4, "problem": {**header["problem"], "target_epsilon": 0.1}})
+    with pytest.raises(NotPrivate):
+        ReleaseLedger(tmp_path / "forged")
+
+
+# ------------------------------------------------------------------------------------------ damage
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]:
+    """Return a ledger with two releases, and the bytes where its lines end."""
+    ledger = begun(tmp_path_factory.mktemp("written"))
+    release(ledger).release_many(VOTES, "monday")
+    release(ledger).release_many(VOTES[:3])
+    content = ledger.path.read_bytes()
+    return content, [place + 1 for place, byte in enumerate(content) if byte == ord("\n")]
+
+
+@pytest.mark.parametrize("tail", [b"", b"\0", b"\0" * 4096])
+def test_a_write_that_was_cut_short_anywhere_never_counted(
+    tmp_path: Path, written: tuple[bytes, list[int]], tail: bytes
+) -> None:
+    content, ends = written
+    path = tmp_path / "ledger"
+    for cut in range(ends[1], len(content)):
+        path.write_bytes(content[:cut] + (tail if cut > ends[1] else b""))
+        if cut == len(content) - 1 and tail:
+            continue  # all of the line and something else for its end: damage, see below
+        ledger = ReleaseLedger(path)
+        assert (ledger.spent, ledger.ids) == (5, frozenset({"monday"}))
+        release(ledger).release(VOTES[0])
+        assert ReleaseLedger(path).spent == 6
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(st.data())
+def test_any_changed_bit_is_found(tmp_path: Path, written: tuple[bytes, list[int]], data: st.DataObject) -> None:
+    content, _ = written
+    place = data.draw(st.one_of(st.integers(0, len(content) - 1), st.integers(len(content) - 60, len(content) - 1)))
+    changed = bytearray(content)
+    changed[place] ^= 1 << data.draw(st.integers(0, 7))
+    path = tmp_path / "ledger"
+    path.write_bytes(changed)
+    with pytest.raises(LedgerDamaged, match="damaged at byte"):
+        ReleaseLedger(path)
+    assert path.read_bytes() == changed
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_a_line_that_was_taken_out_is_found(tmp_path: Path, written: tuple[bytes, list[int]], line: int) -> None:
+    lines = written[0].splitlines(keepends=True)
+    (tmp_path / "ledger").write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
+    with pytest.raises(LedgerDamaged, match="damaged at byte"):
+        ReleaseLedger(tmp_path / "ledger")
+
+
+def test_a_ledger_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    earlier = ledger.path.read_bytes()
+    release(ledger).release_many(VOTES)
+    ledger.path.write_bytes(earlier)
+    with pytest.raises(LedgerDamaged, match="replaced or cut while it was in use"):
+        release(ledger).release_many(VOTES)
+    other = ReleaseLedger(ledger.path)
+    beside = tmp_path / "copy"
+    beside.write_bytes(ledger.path.read_bytes())
+    beside.replace(ledger.path)
+    with pytest.raises(LedgerDamaged, match="replaced or cut"):
+        _ = other.spent
+    ledger.path.unlink()
+    with pytest.raises(LedgerUnreadable, match="cannot be opened: No such file"):
+        _ = other.spent
+
+
+def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
+    ledger = begun(tmp_path)
+    with Journal(ledger.path, lambda *_: None).locked() as file:
+        file.append({"count": -5})
+    with pytest.raises(LedgerDamaged, match="holds a line that is no release"):
+        _ = ledger.spent
+
+
+# ------------------------------------------------------------------------------------------ several at once
+
+
+CHARGES = """
+import sys
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
+ledger = ReleaseLedger(sys.argv[1])
+release = PrivateMajority(ledger.release, ledger)
+made = 0
+try:
+    while True:
+        release.release([1, 0, 1], None if sys.argv[2] == "-" else f"{sys.argv[2]}{made}")
+        made += 1
+        print(made, flush=True)
+except BudgetSpent:
+    pass
+"""
+
+
+def start(ledger: ReleaseLedger, name: str = "-") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHARGES, str(ledger.path), name]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_processes_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
+    ledger = begun(tmp_path, queries=300)
+    running = [start(ledger, name) for name in ("-", "a", "b")]
+    made = []
+    for process in running:
+        stdout, stderr = process.communicate(timeout=120)
+        assert (process.returncode, stderr) == (0, "")
+        made.append(len(stdout.splitlines()))
+    assert sum(made) == ledger.spent == 300
+    assert len(ledger.ids) == made[1] + made[2]
+
+
+def test_threads_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
+    ledger = begun(tmp_path, queries=60)
+    mechanism, made = release(ledger), []
+
+    def work() -> None:
+        try:
+            while True:
+                made.append(mechanism.release(VOTES[0]))
+        except BudgetSpent:
+            pass
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == ledger.spent == 60
+
+
+def test_a_killed_process_leaves_a_ledger_that_counts_all_it_released(tmp_path: Path) -> None:
+    ledger = begun(tmp_path, queries=100_000)
+    rng, told = np.random.default_rng(4), 0
+    for number in range(4):
+        process = start(ledger, f"run {number}, release ")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(int(rng.integers(1, 40))):
+            assert process.stdout.readline(), process.stderr.read()
+        time.sleep(float(rng.random()) * 0.002)
+        process.kill()
+        lines = process.stdout.read().splitlines()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        told = int(lines[-1]) if lines else 0
+        found = ReleaseLedger(ledger.path)
+        here = [name for name in found.ids if name.startswith(f"run {number},")]
+        assert told <= len(here) <= found.spent
+        # What was on its way when the process died is asked for again under its name, and costs once.
+        before, name = found.spent, f"run {number}, release {len(here) - 1}"
+        assert found.once(1, never, name).shape == (1,)
+        assert found.spent == before
+    assert ledger.spent == len(ledger.ids)

@@ -1,0 +1,311 @@
+"""The mechanism as a whole: its frequencies, what it costs, what it refuses, and an audit from outside.
+
+Tests of frequencies state their power: each asserts that a γ that is off by 1 % would fail.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from support.auditor import Auditor, at_least, at_most
+
+from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, Solution, solve
+from darrm_opt.accounting import BudgetExceeded, Ledger, exact_epsilon
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import ExactCoins, PrivateMajority, SeededWordsForTestsOnly, SystemWords
+from darrm_opt.mechanism.majority import BLOCK, checked_votes
+
+SIGNIFICANCE = 1e-6
+POWER = 0.999
+OFF = 0.99
+
+PAPER = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+EVEN = Problem.from_allowance(K=6, m=2, epsilon=0.3)
+PUBLIC_TEACHERS = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
+
+
+@cache
+def solved(problem: Problem) -> Solution:
+    return solve(problem)
+
+
+def seeded(problem: Problem, seed: int = 0) -> PrivateMajority:
+    return PrivateMajority(solved(problem), words=SeededWordsForTestsOnly(seed))
+
+
+def with_ones(l: int, K: int, rows: int) -> NDArray[np.uint8]:
+    """Return rows of votes with l ones, without the memory."""
+    return np.broadcast_to((np.arange(K) < l).astype(np.uint8), (rows, K))
+
+
+def chance_of_one(noise: NoiseFunction, l: int) -> float:
+    return float((1 + noise.signed[l]) / 2)
+
+
+def critical(n: int, p: float) -> tuple[int, int]:
+    """Return the counts within which an exact two-sided binomial test accepts p."""
+    low, high = stats.binom.ppf(SIGNIFICANCE / 2, n, p), stats.binom.isf(SIGNIFICANCE / 2, n, p)
+    return int(low), int(high)
+
+
+def draws(p: float, g: float) -> int:
+    """Return draws enough to tell (1 + 0.99·g)/2 from p = (1 + g)/2, (9 standard deviations / shift)²; at most 4 million."""
+    return 1000 if g == 0 else min(4_000_000, int(81 * max(p * (1 - p), 0.01) / (0.005 * g) ** 2))
+
+
+def power(n: int, p: float, truth: float) -> float:
+    """Return the probability that the test of p refuses samples of ``truth``."""
+    low, high = critical(n, p)
+    return float(stats.binom.cdf(low - 1, n, truth) + stats.binom.sf(high, n, truth))
+
+
+# ------------------------------------------------------------------------------------------ frequencies
+
+
+@pytest.mark.parametrize("problem", [PAPER, EVEN, PUBLIC_TEACHERS])
+def test_frequencies_are_those_of_gamma_at_every_number_of_ones(problem: Problem) -> None:
+    noise, release = solved(problem).noise, seeded(problem)
+    for l in range(problem.K + 1):
+        p, g = chance_of_one(noise, l), float(noise.signed[l])
+        n = draws(p, g)
+        if abs(g) > 0.4:
+            assert power(n, p, (1 + OFF * g) / 2) >= POWER
+        ones = int(release.release_many(with_ones(l, problem.K, n)).sum())
+        low, high = critical(n, p)
+        assert low <= ones <= high, f"l = {l}"
+
+
+@pytest.mark.parametrize("l", [0, 4, 11])
+def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
+    # The same test, held against a sampler that is wrong on purpose.
+    noise = solved(PAPER).noise
+    p, g = chance_of_one(noise, l), float(noise.signed[l])
+    n = draws(p, g)
+    wrong = PrivateMajority((noise.values * OFF, PAPER), words=SeededWordsForTestsOnly(3))
+    ones = int(wrong.release_many(with_ones(l, 11, n)).sum())
+    low, high = critical(n, p)
+    assert not low <= ones <= high
+
+
+def test_the_systems_own_randomness_has_these_frequencies_too() -> None:
+    # Not seeded, since the system cannot be: a false alarm has probability below 1e-11.
+    noise, release = solved(PAPER).noise, PrivateMajority(solved(PAPER))
+    n = 200_000
+    for l in range(12):
+        p = chance_of_one(noise, l)
+        ones = int(release.release_many(with_ones(l, 11, n)).sum())
+        assert stats.binom.ppf(5e-13, n, p) <= ones <= stats.binom.isf(5e-13, n, p)
+
+
+def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
+    # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
+    gamma = solved(EVEN).noise.values.copy()
+    gamma[3] = 1.0
+    release, n = PrivateMajority((gamma, EVEN), words=SeededWordsForTestsOnly(4)), 200_000
+    ones = int(release.release_many(with_ones(3, 6, n)).sum())
+    low, high = critical(n, 0.5)
+    assert low <= ones <= high
+
+
+def test_what_is_released_depends_on_the_number_of_ones_alone() -> None:
+    rng = np.random.default_rng(5)
+    votes = rng.integers(0, 2, (4000, 11), dtype=np.uint8)
+    shuffled = rng.permuted(votes, axis=1)
+    assert np.array_equal(seeded(PAPER, 1).release_many(votes), seeded(PAPER, 1).release_many(shuffled))
+
+
+def test_the_bits_are_algorithm_1_for_every_row() -> None:
+    # The same words, through a plain reading of the paper's algorithm, across block borders.
+    votes = np.random.default_rng(6).integers(0, 2, (2 * BLOCK + 17, 6), dtype=np.uint8)
+    bits = seeded(EVEN, 9).release_many(votes)
+    words = SeededWordsForTestsOnly(9)
+    gamma = solved(EVEN).gamma
+    coins = ExactCoins(np.where(2 * np.arange(7) == 6, 0.0, gamma))
+    for start in (0, BLOCK, 2 * BLOCK):
+        ones = votes[start : start + BLOCK].sum(axis=1, dtype=np.intp)
+        keep, fair = coins.toss(ones, words)
+        plain = [int(2 * l > 6) if kept else int(coin) for l, kept, coin in zip(ones.tolist(), keep, fair, strict=True)]
+        assert bits[start : start + BLOCK].tolist() == plain
+
+
+# ------------------------------------------------------------------------------------------ audit
+
+
+def corners(problem: Problem) -> dict[str, tuple[float, float]]:
+    """Return the corners (p, p′) where one voter may be, by name; of those with Δ > 0 the ones that can be worst."""
+    e, D = problem.voter.epsilon, problem.voter.delta
+    x, y = (1.0, 0.0) if e == math.inf else ((math.exp(e) + D) / (math.exp(e) + 1), (1 - D) / (math.exp(e) + 1))
+    found = {"zero": (0.0, 0.0), "one": (1.0, 1.0), "xy": (x, y)}
+    return found | ({"down": (D, 0.0)} if D else {})
+
+
+def chance(problem: Problem, voters: list[float]) -> float:
+    """Return Pr[release = 1] with voters that say 1 with these probabilities."""
+    masses = np.array([1.0])
+    for p in voters:
+        masses = np.convolve(masses, [1 - p, p])
+    return float((1 + masses @ solved(problem).noise.signed) / 2)
+
+
+def worst_for(problem: Problem, epsilon: float) -> list[tuple[float, float]]:
+    """Return the voters' (p, p′) at which p − e^ε·p′ of the release is largest, among all multisets of `corners`."""
+    points = corners(problem)
+    best: tuple[float, list[tuple[float, float]]] = (-math.inf, [])
+    for names in combinations_with_replacement(points, problem.K):
+        if sum(name not in ("zero", "one") for name in names) <= problem.affected:
+            voters = [points[name] for name in names]
+            p, q = (chance(problem, [pair[side] for pair in voters]) for side in (0, 1))
+            best = max(best, (p - math.exp(epsilon) * q, voters), key=lambda found: found[0])
+    return best[1]
+
+
+def votes_at(voters: list[tuple[float, float]], rows: int, seed: int) -> list[NDArray[np.uint8]]:
+    """Return votes on two neighbouring datasets."""
+    rng = np.random.default_rng(seed)
+    return [(rng.random((rows, len(voters))) < [pair[side] for pair in voters]).astype(np.uint8) for side in (0, 1)]
+
+
+@pytest.mark.parametrize("problem", [PAPER, PUBLIC_TEACHERS, Problem.from_allowance(K=5, m=2, epsilon=0.5)])
+def test_an_audit_passes_the_claim_and_refutes_half_of_it(problem: Problem) -> None:
+    n, auditor, claim = 400_000, Auditor(error=1e-6), problem.target
+    voters = worst_for(problem, claim.epsilon / 2)
+    release = seeded(problem, 12)
+    first, second = (release.release_many(votes).astype(np.int64) for votes in votes_at(voters, n, seed=11))
+    assert not auditor.refutes(first, second, claim.epsilon, claim.delta)
+    assert auditor.refutes(first, second, claim.epsilon / 2, claim.delta)
+    # Power, from the exact chances: all but 2e-6 of samples are at least this far apart, and that suffices.
+    p, q = (chance(problem, [pair[side] for pair in voters]) for side in (0, 1))
+    least, most = stats.binom.ppf(1e-6, n // 2, p), stats.binom.isf(1e-6, n // 2, q)
+    bounds = at_least(int(least), n // 2, 1e-6 / 4), at_most(int(most), n // 2, 1e-6 / 4)
+    assert bounds[0] > math.exp(claim.epsilon / 2) * bounds[1] + claim.delta
+
+
+def test_an_audit_of_twenty_releases_passes_their_total_and_refutes_half_of_it() -> None:
+    # m = 1: γ is |2l/K − 1|, so with all voters at (x, y) each release is randomised response of (x, y), the worst there is.
+    problem, rounds, trials, delta = Problem.from_allowance(K=11, m=1, epsilon=0.3), 20, 100_000, 0.02
+    total = exact_epsilon(solved(problem).noise, problem, rounds, delta)
+    release = seeded(problem, 22)
+    first, second = (
+        release.release_many(votes).reshape(trials, rounds).sum(axis=1, dtype=np.int64)
+        for votes in votes_at([corners(problem)["xy"]] * 11, trials * rounds, seed=21)
+    )
+    auditor = Auditor(error=1e-6)
+    assert not auditor.refutes(first, second, total, delta)
+    assert auditor.refutes(first, second, total / 2, delta)
+
+
+def test_the_auditor_itself_refutes_no_true_claim_and_finds_a_false_one() -> None:
+    # Randomised response of two outcomes: (ln 3, 0) exactly.
+    rng, auditor = np.random.default_rng(31), Auditor(error=0.05)
+    false = 0
+    for _ in range(200):
+        here, there = (rng.random(2000) < p for p in (0.75, 0.25))
+        false += auditor.refutes(here.astype(np.int64), there.astype(np.int64), math.log(3), 0.0)
+        assert auditor.refutes(here.astype(np.int64), there.astype(np.int64), math.log(3) / 2, 0.0)
+    assert false <= stats.binom.isf(1e-6, 200, 0.05)
+
+
+# ------------------------------------------------------------------------------------------ what it takes
+
+
+def test_only_what_is_proved_private_is_taken() -> None:
+    with pytest.raises(NotPrivate, match="gamma is not private"):
+        PrivateMajority((np.ones(12), PAPER))
+    tampered = solved(PAPER).noise.values.copy()
+    tampered[[4, 7]] *= 1.01
+    forged = Solution(**{**solved(PAPER).__dict__, "noise": NoiseFunction(tampered)})  # its certificate says "private"
+    with pytest.raises(NotPrivate):
+        PrivateMajority(forged)
+    # What is within the noise of the numbers is refused as well, as not proved.
+    edge = solved(PUBLIC_TEACHERS).noise.values * (1 + 5e-13)
+    with pytest.raises(NotProven, match="cannot be shown to be private"):
+        PrivateMajority((edge, PUBLIC_TEACHERS))
+    with pytest.raises(InvalidInput, match="a Solution, or a pair"):
+        PrivateMajority(np.ones(12))  # type: ignore[arg-type]  # refused
+
+
+def test_one_release_of_one_row() -> None:
+    release = seeded(EVEN)
+    assert release.release([1, 1, 1, 1, 1, 1]) in (0, 1)
+    assert (release.problem, release.noise) == (EVEN, solved(EVEN).noise)
+    assert release.certificate.margin >= 0
+    assert seeded(EVEN).release_many(np.empty((0, 6), dtype=int)).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.uint64, np.float32, np.float64, np.bool_])
+def test_votes_of_every_type_are_the_same_votes(kind: type) -> None:
+    votes = np.random.default_rng(1).integers(0, 2, (500, 6))
+    expected = seeded(EVEN, 2).release_many(votes)
+    assert np.array_equal(seeded(EVEN, 2).release_many(votes.astype(kind)), expected)
+    assert np.array_equal(seeded(EVEN, 2).release_many(np.asfortranarray(votes.astype(kind))), expected)
+    assert np.array_equal(seeded(EVEN, 2).release_many(votes.astype(kind).tolist()), expected)
+
+
+@pytest.mark.parametrize("bad", [2, -1, 0.5, math.nan, math.inf, 256, 10**30, "1", None, 1 + 0j, [1]], ids=repr)
+def test_what_is_no_vote_is_refused_and_never_shown(bad: object) -> None:
+    votes = [[1, 0, 1, 0, 1, 0], [0, 1, bad, 1, 0, 1]]
+    with pytest.raises(InvalidInput) as refused:
+        seeded(EVEN).release_many(votes)
+    message = str(refused.value)
+    assert message.startswith("votes = ")
+    assert refused.value.__cause__ is None
+    for shown in ("[1", "0, 1", "nan", "inf", repr(bad) if isinstance(bad, float) else "[["):
+        assert shown not in message.replace("0 or 1", "").replace("(N, 6)", "")
+
+
+def test_votes_of_another_shape_are_refused() -> None:
+    release = seeded(EVEN)
+    with pytest.raises(InvalidInput, match=r"votes = \(2, 5\) is not valid: expected an array of shape \(N, 6\)"):
+        release.release_many(np.zeros((2, 5)))
+    with pytest.raises(InvalidInput, match=r"votes = \(6,\)"):
+        release.release_many(np.zeros(6))
+    with pytest.raises(
+        InvalidInput, match=r"^votes = \(5,\) is not valid: expected shape \(6,\), one vote of each voter\.$"
+    ):
+        release.release(np.zeros(5))
+    expected = r"expected an array of shape \(N, 2\), one column for each voter\.$"
+    with pytest.raises(InvalidInput, match=rf"^votes = 'rows of different lengths' is not valid: {expected}"):
+        checked_votes([[1, 0], [1]], 2)
+    text = r"^votes = 'int64, not all 0 or 1' is not valid: expected votes that are 0 or 1\. They are not shown here\.$"
+    with pytest.raises(InvalidInput, match=text):
+        checked_votes(np.array([[1, 2]]), 2)
+
+
+# ------------------------------------------------------------------------------------------ what it charges
+
+
+def test_a_ledger_in_memory_is_charged_before_the_release() -> None:
+    ledger = Ledger(Privacy(1.25), "simple")
+    release = PrivateMajority(solved(EVEN), ledger)
+    release.release_many(np.ones((2, 6), dtype=int))
+    assert ledger.events == {EVEN.target: 2}
+    with pytest.raises(BudgetExceeded, match="Nothing was charged"):
+        release.release(np.ones(6, dtype=int))
+    assert ledger.events == {EVEN.target: 2}
+
+
+def test_votes_that_are_refused_cost_nothing() -> None:
+    ledger = Ledger(Privacy(5.0))
+    with pytest.raises(InvalidInput):
+        PrivateMajority(solved(EVEN), ledger).release([1, 1, 1, 1, 1, 2])
+    assert ledger.events == {}
+
+
+def test_names_need_a_ledger_that_keeps_them() -> None:
+    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLedger knows releases by name\.$"
+    with pytest.raises(InvalidInput, match=text):
+        seeded(EVEN).release([1] * 6, "monday")
+    with pytest.raises(
+        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLedger, a Ledger, or None\.$"
+    ):
+        PrivateMajority(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
+
+
+def test_chance_comes_from_the_system_unless_a_test_says_otherwise() -> None:
+    assert isinstance(PrivateMajority(solved(EVEN))._words, SystemWords)

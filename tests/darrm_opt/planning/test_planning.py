@@ -1,0 +1,363 @@
+"""The planner: its advice against brute force, its proofs, its words, and that all ways in agree."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from support.darrm_runner import refused, run
+from support.live import Ruled, serving
+
+from api.app import create_app
+from api.client import DarrmClient, Distrusted
+from api.planning import expected_seconds, planned
+from api.settings import Settings
+from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
+from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, optimal
+from darrm_opt.baselines import subsampling
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.error import disagreement
+from darrm_opt.errors import InvalidInput, NotPrivate
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.planning import WAYS, Plan, plan, together
+from darrm_opt.planning.remedies import _above
+from darrm_opt.priors import IndependentVoters, SharedBeta
+
+INF = Privacy(math.inf)
+USUAL = IndependentVoters(0.5, 50)
+
+# ------------------------------------------------------------------------------------------ brute force
+
+
+def cost(noise: NoiseFunction, voters: Problem, queries: int, delta: float) -> float:
+    try:
+        return exact_epsilon(noise, voters, queries, delta, points=2001)
+    except BelowLeakFloor:
+        return math.inf
+
+
+@cache
+def brute_force(K: int, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool) -> float:
+    """The accuracy of the best of many γ that fit: a grid of targets, noises, probabilities, subsets; no search."""
+    private = voter.epsilon < math.inf
+    best = 0.5
+    if private and not fresh:
+        fitting = [
+            n
+            for n in range(1, affected + 1)
+            if optimal(voter.epsilon, voter.delta, n, total.delta).epsilon <= total.epsilon
+        ]
+        if affected in fitting:
+            return 1.0
+        best = max([best, *(1 - disagreement(subsampling(K, n), USUAL) for n in fitting)])
+    counted = voter if fresh or queries == 1 else INF
+    voters = Problem(K, counted, total, affected)
+    targets = itertools.product(np.geomspace(0.02, 1, 7) * total.epsilon, (0.0, total.delta, 0.003, 0.02, 0.06, 0.12))
+    tried = [solve(Problem(K, counted, Privacy(e, d), affected), "rectangular agreement").noise for e, d in targets]
+    tried += [noise_function(K, GaussianNoise.of_sigma(s)) for s in np.geomspace(0.5, 40, 9)]
+    tried += [noise_function(K, LaplaceNoise(s)) for s in np.geomspace(0.5, 40, 9)]
+    tried += [NoiseFunction(np.full(K + 1, share), K) for share in (*np.linspace(0.05, 1, 12),)]
+    tried += [subsampling(K, m) for m in range(1, K + 1)]
+    for noise in sorted(tried, key=lambda noise: disagreement(noise, USUAL)):
+        accuracy = 1 - disagreement(noise, USUAL)
+        if accuracy <= best:
+            break
+        if cost(noise, voters, queries, total.delta) <= total.epsilon:
+            best = accuracy
+    return best
+
+
+GRID = [
+    (3, INF, 4, Privacy(2.0, 1e-3), 1, False),
+    (5, INF, 1, Privacy(1.0, 1e-3), 2, False),
+    (3, Privacy(0.4), 3, Privacy(1.0, 1e-3), 3, True),
+    (5, Privacy(0.4), 3, Privacy(1.0, 1e-3), 3, False),
+    (5, Privacy(0.4), 3, Privacy(0.5, 1e-3), 1, False),
+    (3, Privacy(0.1), 4, Privacy(3.0, 1e-3), 3, True),
+    (3, Privacy(1.0, 1e-4), 2, Privacy(0.6, 1e-3), 1, True),
+]
+
+
+def planned_for(K: int, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool) -> Plan:
+    return _plan(K, voter, queries, total, affected, fresh)
+
+
+@cache
+def _plan(*asked: Any) -> Plan:
+    *rest, fresh = asked
+    return plan(*rest, fresh=fresh)
+
+
+@pytest.mark.parametrize("asked", GRID, ids=str)
+def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
+    found = planned_for(*asked)
+    wanted = brute_force(*asked)
+    assert found.options[0].accuracy is not None
+    assert found.options[0].accuracy >= wanted - 2e-3
+    assert (found.verdict == "plain majority") == (wanted == 1.0)
+    assert {option.way for option in found.options} <= set(WAYS)
+
+
+@pytest.mark.parametrize("asked", GRID, ids=str)
+def test_every_option_that_fits_is_proved(asked: Any) -> None:
+    K, voter, queries, total, affected, fresh = asked
+    for option in planned_for(*asked).options:
+        if not option.fits:
+            assert (option.accuracy, option.spent, option.release) == (None, None, None)
+            continue
+        assert option.spent is not None
+        assert option.spent.epsilon <= total.epsilon
+        assert option.spent.delta <= total.delta
+        if option.noise is None or option.problem is None:
+            assert option.account in {"post-processing", "votes", "bits"}
+            continue
+        assert option.problem.voter == (voter if fresh or queries == 1 else INF)
+        assert option.problem.affected == affected
+        verify(option.problem, option.noise)
+        assert option.accuracy == pytest.approx(1 - disagreement(option.noise, USUAL), abs=1e-12)
+        again = cost(option.noise, option.problem, queries, total.delta)
+        assert again <= total.epsilon * (1 + 1e-5)  # on another, coarser grid
+        assert option.release is not None
+        assert PrivateMajority(option.release).release([1] * K) in {0, 1}
+
+
+# ------------------------------------------------------------------------------------------ trained once, or fresh
+
+
+def test_you_do_not_need_this_mechanism() -> None:
+    found = plan(11, Privacy(0.5, 1e-6), 10**6, Privacy(0.5, 1e-6), affected=1)
+    assert found.verdict == "plain majority"
+    assert found.advice.startswith("You do not need this mechanism")
+    assert found.best is not None
+    assert (found.best.accuracy, found.best.queries, found.best.spent) == (1.0, None, Privacy(0.5, 1e-6))
+    assert [option.way for option in found.options] == [
+        "majority"
+    ]  # nothing is more accurate, so nothing else was searched
+    three = plan(9, Privacy(0.1), 1000, Privacy(0.3), affected=3)
+    assert three.verdict == "plain majority"  # 3·0.1 is 0.3
+
+
+def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
+    trained = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1)
+    fresh = plan(
+        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, ways=("majority", "randomized_response")
+    )
+    assert trained.verdict == "plain majority"
+    assert fresh.verdict != "plain majority"
+    enough = plan(5, Privacy(0.1), 20, Privacy(2.0, 1e-3), affected=1, fresh=True)
+    assert enough.best is not None
+    assert enough.best.way == "majority"
+    assert enough.best.queries == 20
+    assert any("trained once" in warning for warning in enough.warnings)
+
+
+def test_models_trained_once_never_count_as_fresh() -> None:
+    asked = (5, Privacy(0.4), 3, Privacy(0.5, 1e-3), 5)
+    ways = ("optimal",)
+    trained, fresh = plan(*asked, ways=ways), plan(*asked, ways=ways, fresh=True)
+    one, two = trained.options[0], fresh.options[0]
+    assert one.problem is not None
+    assert two.problem is not None
+    assert (one.problem.voter, two.problem.voter) == (INF, Privacy(0.4))
+    assert one.accuracy is not None
+    assert two.accuracy is not None
+    assert one.accuracy < two.accuracy
+    assert "same randomness every time" in one.why
+    assert "fresh randomness" in two.why
+    single = plan(5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5, ways=ways).options[0]
+    assert single.problem is not None
+    assert single.problem.voter == Privacy(0.4)
+
+
+def test_together_is_the_least_sound_composition() -> None:
+    assert together(Privacy(0.5, 1e-6), 1, 1e-6) == Privacy(0.5, 1e-6)
+    assert together(Privacy(0.5, 1e-6), 1, 1e-7).epsilon == math.inf
+    assert together(Privacy(0.1), 3, 0.0) == Privacy(0.3)
+    assert together(Privacy(0.5, 1e-6), 30, 1e-3).epsilon < 0.75 * 30 * 0.5
+    assert together(Privacy(0.5, 1e-6), 3, 2e-6).epsilon == math.inf
+
+
+def test_the_ends_of_the_range_have_an_answer() -> None:
+    ways = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
+    for K, voter, total, fresh in (
+        (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
+        (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), True),  # ε = 0
+        (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), False),
+        (1, Privacy(0.5), Privacy(1.0, 1e-3), True),
+        (2, INF, Privacy(1.0), False),
+    ):
+        found = plan(K, voter, 3, total, fresh=fresh, ways=ways)
+        fitting = [option for option in found.options if option.fits]
+        assert fitting, (K, voter, total, fresh)
+        noisy = found.verdict != "plain majority"
+        assert any("prove nothing at δ = 0" in warning for warning in found.warnings) == (noisy and total.delta == 0)
+        for option in fitting:
+            assert option.spent is not None
+            assert option.spent.epsilon <= total.epsilon
+            assert option.spent.delta <= total.delta
+
+
+# ------------------------------------------------------------------------------------------ more and less
+
+
+def accuracy(queries: int, total: Privacy, affected: int = 1) -> float:
+    found = plan(5, INF, queries, total, affected, ways=("optimal",)).options[0]
+    return found.accuracy or 0.5
+
+
+@pytest.mark.slow
+def test_more_budget_and_fewer_queries_never_hurt() -> None:
+    by_epsilon = [accuracy(4, Privacy(epsilon, 1e-4)) for epsilon in (0.5, 1.0, 2.0, 4.0)]
+    by_queries = [accuracy(queries, Privacy(2.0, 1e-4)) for queries in (1, 2, 5, 12)]
+    by_reach = [accuracy(3, Privacy(2.0, 1e-4), affected) for affected in (1, 2, 5)]
+    assert by_epsilon == sorted(by_epsilon)
+    assert by_queries == sorted(by_queries, reverse=True)
+    assert by_reach == sorted(by_reach, reverse=True)
+
+
+def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
+    ways = ("majority", "optimal", "randomized_response")
+    asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
+    found = plan(*asked, ways=ways)
+    assert (found.verdict, found.best) == ("none", None)
+    assert found.advice.startswith("No option is of use")
+    assert {remedy.change for remedy in found.remedies} == {"queries", "total"}
+    for remedy in found.remedies:
+        assert remedy.words in found.advice
+        queries = asked[2] if remedy.queries is None else remedy.queries
+        again = plan(asked[0], asked[1], queries, remedy.total, 2, ways=ways)
+        assert again.options[0].accuracy is not None
+        assert again.options[0].accuracy >= remedy.accuracy - 1e-3
+        assert again.verdict != "none"
+    least = plan(*asked, ways=ways, least_accuracy=0.5)
+    assert least.verdict == "noisy majority"
+
+
+def test_numbers_in_words_are_not_below_what_they_stand_for() -> None:
+    values = np.random.default_rng(3).lognormal(0, 5, 300).tolist()
+    for value in values:
+        assert value <= _above(value) <= value * 1.002
+
+
+def test_the_prior_decides() -> None:
+    ways = ("optimal",)
+    asked = (5, INF, 2, Privacy(2.0, 1e-3), 1)
+    shared = plan(*asked, "shared(1,1)", ways=ways).options[0]
+    usual = plan(*asked, ways=ways).options[0]
+    assert shared.noise is not None
+    assert shared.accuracy == pytest.approx(1 - disagreement(shared.noise, SharedBeta(1, 1)))
+    assert shared.accuracy != usual.accuracy
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"K": 0}, "K = 0 is not valid: expected a whole number of voters, at least 1"),
+        ({"queries": 0}, r"queries = 0 is not valid: expected a whole number of queries from 1 to"),
+        ({"queries": 10**10}, "queries = 10000000000 is not valid"),
+        ({"total": Privacy(0.0, 0.1)}, r"total_epsilon = 0\.0 is not valid: expected a number of nats above 0"),
+        ({"total": 1.0}, r"total = 1\.0 is not valid: expected a Privacy"),
+        ({"affected": 6}, "affected = 6 is not valid: expected at most K = 5 voters"),
+        ({"fresh": "yes"}, r"fresh = 'yes' is not valid: expected True \(fresh randomness in every answer\)"),
+        ({"least_accuracy": 0.4}, r"least_accuracy = 0\.4 is not valid: expected a probability in \[0\.5, 1\)"),
+        ({"prior": "minimax"}, "prior = 'minimax' is not valid: expected the text of an objective that has a prior"),
+        ({"prior": "histogram(1,2)"}, "counts"),
+        ({"ways": ("magic",)}, "ways = 'magic' is not valid: expected one or more of majority, fewer_voters"),
+        ({"ways": ()}, "expected one or more of majority"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
+    asked: dict[str, Any] = {"K": 5, "voter": None, "queries": 3, "total": Privacy(1.0, 1e-3), "affected": 1}
+    with pytest.raises(InvalidInput, match=said):
+        plan(**asked | change)
+
+
+def test_swapped_deltas_and_ties_are_warned_of() -> None:
+    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), ways=("randomized_response",))
+    assert any("swapped" in warning for warning in found.warnings)
+    assert any("can tie" in warning for warning in found.warnings)
+
+
+# ------------------------------------------------------------------------------------------ the ways in
+
+
+ASKED: dict[str, Any] = {
+    "K": 3,
+    "epsilon": "inf",
+    "affected": 1,
+    "queries": 2,
+    "total_epsilon": 2.0,
+    "total_delta": 1e-5,
+}
+
+
+def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
+    expected = json.loads(json.dumps(planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
+    words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert json.loads(run("plan", *words, "--json").stdout) == expected
+    text = run("plan", *words).stdout
+    assert text.startswith(
+        "3 voters, each not private; one record reaches at most 1 voter; 2 queries, (2, 1e-05)-DP in all."
+    )
+    assert expected["advice"] in text
+    with TestClient(create_app(Settings(cache_url="memory", solvers=1))) as service:
+        assert service.post("/v1/plan", json=ASKED).json() == expected
+        assert service.get("/v1/plan", params=ASKED).json() == expected
+    table = tmp_path / "empty.jsonl"
+    from darrm_opt.record import solution_record
+
+    table.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
+    with DarrmClient(table.as_uri()) as client:
+        assert client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5)) == expected
+
+
+def test_a_plan_for_other_voters_is_not_believed() -> None:
+    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
+    problem = Problem(3, INF, Privacy(1.0), 1)
+    with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
+        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
+        answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
+        with pytest.raises(Distrusted, match="for other voters"):
+            client.plan(problem, 2, Privacy(2.0, 1e-5))
+        answer["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
+        with pytest.raises(NotPrivate):
+            client.plan(problem, 2, Privacy(2.0, 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"total_epsilon": 0}, "total_epsilon"),
+        ({"total_delta": 1}, "total_delta"),
+        ({"queries": 0}, "queries"),
+        ({"K": 102}, "K"),
+        ({"prior": "minimax"}, "prior"),
+        ({"prior": "histogram(1,2)"}, "prior"),
+        ({"least_accuracy": 1}, "least_accuracy"),
+        ({"fresh": 1}, "fresh"),
+        ({"m": 1}, "m"),
+    ],
+)
+def test_what_the_service_refuses(change: dict[str, Any], field: str) -> None:
+    with TestClient(create_app(Settings(cache_url="memory", solvers=1))) as service:
+        answer = service.post("/v1/plan", json=ASKED | change)
+    assert answer.status_code == 422
+    assert answer.json()["field"] == field
+
+
+def test_what_the_command_line_refuses() -> None:
+    assert refused("plan", "--K", "5").startswith("Error: --total-epsilon")
+    assert "--total-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--total-delta", "1")
+    assert "--K" in refused("plan", "--total-epsilon", "1")
+    assert "--Delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--epsilon", "1", "--Delta", "1")
+
+
+def test_plans_that_take_long_are_estimated_so() -> None:
+    assert expected_seconds(0.1, 1) < expected_seconds(0.1, 100) < expected_seconds(1.0, 100)
+    assert expected_seconds(0.1, 10**9) == expected_seconds(0.1, 10**6)

@@ -1,0 +1,90 @@
+"""Optimal utilities computed by an independent program (tests/data/README.md), met by both methods."""
+
+from __future__ import annotations
+
+import csv
+from typing import Literal
+
+import pytest
+from support.paths import DATA
+
+from darrm_opt import Problem, solve, verify
+from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.program import Status
+
+Row = dict[str, str]
+
+GOLDEN: list[Row] = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="utf-8").splitlines()))
+
+ENUMERATED = 200_000
+"""Most rows of a program that is built whole."""
+
+HEAVY = 100_000
+"""Rows from which building it whole takes seconds."""
+
+
+def problem_of(row: Row) -> Problem:
+    m = float(row["m"]) if row["m"] else None
+    return Problem.from_allowance(
+        K=int(row["K"]),
+        m=m,
+        epsilon=float(row["epsilon"]),
+        Delta=float(row["Delta"]),
+        delta=float(row["delta"]),
+        affected=int(row["affected"]),
+        target_epsilon=None if m is not None else float(row["target_epsilon"]),
+    )
+
+
+def name(row: Row) -> str:
+    return f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']} r={row['affected']} {row['objective']}"
+
+
+def meets(row: Row, method: Literal["auto", "cuts", "enumerate"], backend: str = "highs") -> None:
+    problem = problem_of(row)
+    assert problem.target.epsilon == pytest.approx(float(row["target_epsilon"]), rel=1e-11)
+    solution = solve(problem, row["objective"], method=method, backend=backend)
+    optimum = float(row["utility"])
+    assert solution.status is Status.OPTIMAL
+    assert solution.utility == pytest.approx(optimum, abs=1e-7)
+    assert solution.upper_bound >= optimum - 1e-8
+    assert 0 <= solution.gap <= 1e-8
+    assert solution.utility <= optimum + 1e-8
+    assert solution.certificate.margin >= 0
+    assert verify(problem, solution.gamma).margin >= 0
+    assert solution.method == ("enumerate" if method == "enumerate" else "cuts")
+    if method == "enumerate":
+        assert solution.statistics.rows == ConstraintGenerator(problem).size
+
+
+@pytest.mark.parametrize("row", GOLDEN, ids=name)
+def test_by_cuts(row: Row) -> None:
+    meets(row, "cuts")
+
+
+def enumerable() -> list[object]:
+    sized = [(row, ConstraintGenerator(problem_of(row)).size) for row in GOLDEN]
+    return [
+        pytest.param(row, marks=pytest.mark.slow if size > HEAVY else (), id=name(row))
+        for row, size in sized
+        if size <= ENUMERATED
+    ]
+
+
+@pytest.mark.parametrize("row", enumerable())
+def test_by_enumeration(row: Row) -> None:
+    meets(row, "enumerate")
+
+
+@pytest.mark.parametrize("row", GOLDEN[::9], ids=name)
+@pytest.mark.parametrize("backend", ["gurobi", "cvxpy"])
+def test_by_other_solvers(row: Row, backend: str) -> None:
+    meets(row, "cuts", backend)
+
+
+def test_the_file_covers_what_is_accepted() -> None:
+    assert len(GOLDEN) == 56
+    assert {"inf"} < {row["epsilon"] for row in GOLDEN}
+    assert any(int(row["K"]) % 2 == 0 for row in GOLDEN)
+    assert any(0 < int(row["affected"]) < int(row["K"]) for row in GOLDEN)
+    assert len(enumerable()) >= 50

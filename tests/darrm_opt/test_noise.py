@@ -1,0 +1,119 @@
+"""The noise function γ as a noun: what it accepts, and that it never changes."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import noises
+
+from darrm_opt import InvalidInput, NoiseFunction
+
+SIZES = st.integers(1, 24)
+
+
+@given(SIZES.flatmap(noises))
+def test_signed_is_antisymmetric_and_a_tie_is_a_coin(noise: NoiseFunction) -> None:
+    K, signed = noise.K, noise.signed
+    assert np.array_equal(signed, -signed[::-1])
+    for l in range(K + 1):
+        sign = (2 * l > K) - (2 * l < K)
+        assert signed[l] == sign * noise.values[l]
+
+
+@given(SIZES.flatmap(noises))
+def test_rebuilt_from_its_upper_half_or_its_values_it_is_the_same(noise: NoiseFunction) -> None:
+    K = noise.K
+    again = NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :], K)
+    assert again == noise == NoiseFunction(noise) == NoiseFunction(noise.values.tolist(), K)
+    assert hash(again) == hash(noise)
+    assert np.array_equal(np.asarray(noise), noise.values)
+
+
+def test_a_tie_keeps_the_value_that_was_given() -> None:
+    assert NoiseFunction([1.0, 0.25, 1.0]).values[1] == 0.25
+    assert NoiseFunction([1.0, 0.25, 1.0]).signed[1] == 0.0
+
+
+def test_equal_means_every_bit() -> None:
+    one = NoiseFunction([0.3, 0.3])
+    assert one != NoiseFunction([math.nextafter(0.3, 1)] * 2)
+    assert one != NoiseFunction([0.3, 0.3, 0.3])
+    assert one != [0.3, 0.3]
+
+
+def test_equal_noise_functions_hash_alike() -> None:
+    negative, positive = NoiseFunction([-0.0, -0.0]), NoiseFunction([0.0, 0.0])
+    assert negative != positive or hash(negative) == hash(positive)
+
+
+def pickled(noise: NoiseFunction) -> NoiseFunction:
+    """Return a noise function as another process receives it."""
+    return cast("NoiseFunction", pickle.loads(pickle.dumps(noise)))  # noqa: S301 - what was pickled a moment ago
+
+
+@pytest.mark.parametrize("again", [pickled, copy.deepcopy])
+def test_a_copy_is_as_read_only_as_its_original(again: Callable[[NoiseFunction], NoiseFunction]) -> None:
+    noise = NoiseFunction([1.0, 0.5, 0.5, 1.0])
+    assert again(noise) == noise
+    with pytest.raises(ValueError, match="read-only"):
+        again(noise).values[0] = 0.0
+
+
+def test_frozen_and_read_only() -> None:
+    source = np.array([1.0, 0.5, 0.5, 1.0])
+    noise = NoiseFunction(source)
+    source[0] = 0.0
+    assert noise.values[0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        noise.values[0] = 0.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        noise.values = source  # type: ignore[misc]  # that it cannot be set is the point
+    copied = np.array(noise)
+    copied[0] = 0.0
+    assert noise.values[0] == 1.0
+
+
+WRONG: list[tuple[Any, str]] = [
+    (["a", "a"], r"^gamma = \['a', 'a'\] is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
+    ([[1.0], [1.0, 2.0]], r"^gamma = .* is not valid: expected numbers γ\(0\), …, γ\(K\)\.$"),
+    (None, r"^gamma is missing: expected a flat list of K\+1 numbers γ\(0\), …, γ\(K\)\.$"),
+    ([], r"^gamma = \[\] is not valid: expected a flat list of K\+1 numbers"),
+    ([1.0], r"^gamma = \[1\.0\] is not valid: expected a flat list of K\+1 numbers"),
+    ([[1.0, 1.0]], r"^gamma = \[\[1\.0, 1\.0\]\] is not valid: expected a flat list of K\+1 numbers"),
+    ([1.0, 1.5, 1.5, 1.0], r"^gamma\[1\] = 1\.5 is not valid: expected a probability in \[0, 1\]\.$"),
+    ([-1e-300, -1e-300], r"^gamma\[0\] = -1e-300 is not valid: expected a probability in \[0, 1\]\.$"),
+    ([1.0, math.nan, 1.0], r"^gamma\[1\] = nan is not valid: expected a probability in \[0, 1\]\.$"),
+    ([math.inf, math.inf], r"^gamma\[0\] = inf is not valid: expected a probability in \[0, 1\]\.$"),
+    (
+        [1.0, 0.5, 0.25, 1.0],
+        (
+            r"^gamma\[1\] = 0\.5 is not valid: expected gamma\[1\] = gamma\[2\] = .*0\.25.* exactly\. The noise function "
+            r"must treat both answers alike: γ\(l\) = γ\(K−l\)\.$"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "text"), WRONG)
+def test_refused_in_these_words(values: Any, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        NoiseFunction(values)
+
+
+def test_symmetry_is_exact() -> None:
+    with pytest.raises(InvalidInput, match="exactly"):
+        NoiseFunction([0.3, math.nextafter(0.3, 1)])
+
+
+def test_the_wrong_length_for_K() -> None:
+    with pytest.raises(InvalidInput, match=r"^gamma = .* is not valid: expected K\+1 = 4 numbers\. Received 3\.$"):
+        NoiseFunction([1.0, 0.5, 1.0], 3)

@@ -1,0 +1,348 @@
+"""Problems: what counts as the same number, what is refused and in which words."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import Asked, asks
+
+from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
+from darrm_opt.grid import DELTA_GRID_FROM, GRID_DIGITS
+from darrm_opt.problem import LARGEST_TARGET_EPSILON
+
+ALLOWANCES = [0.25, 0.5, 1, 1.5, 2, 3, 4.5, 5, 7, 11, 20]
+
+
+def problem(**changes: Any) -> Problem:
+    usual: dict[str, Any] = {"K": 11, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
+    return Problem.from_allowance(**(usual | changes))
+
+
+def target(epsilon: float, delta: float = 0.0) -> Privacy:
+    return Problem(11, Privacy(0.1, 1e-5), Privacy(epsilon, delta)).target
+
+
+def voter(epsilon: float, Delta: float = 0.0) -> Privacy:
+    return Problem(11, Privacy(epsilon, Delta), Privacy(0.3)).voter
+
+
+# ---------------------------------------------------------------------------------------- one number, one problem
+
+
+@pytest.mark.parametrize(
+    ("noisy", "clean"), [(3 * 0.1, 0.3), (0.7 - 0.4, 0.3), (0.1 + 0.2, 0.3), (1.1 * 3, 3.3), (11 * 0.0892, 0.9812)]
+)
+def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
+    assert noisy != clean
+    assert target(noisy).epsilon == voter(noisy).epsilon == clean
+    assert Problem(5, Privacy(noisy), Privacy(clean)) == Problem(5, Privacy(clean), Privacy(noisy))
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.0852, 0.0892, 0.1, 0.3, 1 / 3, 1.0, 4.0])
+@pytest.mark.parametrize("m", ALLOWANCES)
+def test_the_target_epsilon_is_one_number_however_it_is_computed(epsilon: float, m: float) -> None:
+    product = m * epsilon
+    summed = sum([epsilon] * int(m)) + (m - int(m)) * epsilon
+    quotient = epsilon / (1 / m)
+    assert target(product).epsilon == target(summed).epsilon == target(quotient).epsilon
+
+
+def plainly(Delta: float, m: float) -> float:
+    """Return 1 − (1−Δ)^m as anybody would write it."""
+    return 1 - math.pow(1 - Delta, m)
+
+
+@pytest.mark.parametrize(
+    ("Delta", "m"),
+    [
+        *[(Delta, m) for Delta in (1e-5, 1e-4) for m in (1, 3, 5, 7)],
+        *[(1e-4, m) for m in (10, 13, 15)],
+        *[pytest.param(1e-5, m) for m in (10, 13, 15)],
+    ],
+)
+def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: float, m: float) -> None:
+    without_cancellation = -math.expm1(m * math.log1p(-Delta))
+    assert target(1.0, plainly(Delta, m)) == target(1.0, without_cancellation)
+    default = problem(m=m, Delta=Delta)
+    assert default == problem(m=m, Delta=Delta, delta=plainly(Delta, m))
+    assert default.target.delta == pytest.approx(without_cancellation, abs=1e-12, rel=1e-6)
+
+
+def test_the_default_delta_is_nearly_always_one_number_however_it_is_computed() -> None:
+    # A grid must have edges, and numbers that lie across one. There should be few.
+    rng = np.random.default_rng(20)
+    pairs = [(float(f"{10 ** rng.uniform(-8, -0.6):.2e}"), float(rng.choice(ALLOWANCES))) for _ in range(1000)]
+    apart = [(D, m) for D, m in pairs if problem(Delta=D, m=m, delta=plainly(D, m)) != problem(Delta=D, m=m)]
+    assert len(apart) <= 10, apart
+
+
+def test_one_minus_one_minus_a_tiny_Delta_is_taken_at_its_word() -> None:
+    # The difference is not noise in the sixteenth digit of 1 but in the fifth of δ: two requests, not one.
+    assert target(1.0, 1 - (1 - 1e-12) ** 3) != target(1.0, 3e-12)
+    assert target(1.0, 3e-12).delta == 3e-12
+
+
+@pytest.mark.parametrize("value", [0.1234567890123, 0.12345678901234, 1 / 3, 2 / 3, math.pi / 4])
+def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: float) -> None:
+    assert voter(value).epsilon >= value >= target(value).epsilon
+    assert voter(value).epsilon - target(value).epsilon == pytest.approx(10.0**-GRID_DIGITS, rel=1e-3)
+    tiny = value * 1e-10
+    assert voter(1.0, tiny).delta >= tiny >= target(1.0, tiny).delta
+    assert voter(1.0, tiny).delta - target(1.0, tiny).delta == pytest.approx(10.0 ** (-GRID_DIGITS - 10), rel=1e-3)
+
+
+@given(asks())
+def test_a_canonical_problem_stays_as_it_is(asked: Asked) -> None:
+    once = asked.problem
+    assert Problem(once.K, once.voter, once.target, once.affected) == once
+    for number in (once.voter.epsilon, once.voter.delta, once.target.epsilon, once.target.delta):
+        if 0 < number < math.inf:
+            assert len(Decimal(repr(number)).normalize().as_tuple().digits) <= 15
+
+
+@given(asks())
+def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: Asked) -> None:
+    strict = asked.problem.strictest
+    assert strict.voter.epsilon >= asked.epsilon
+    assert strict.voter.delta >= asked.Delta
+    assert strict.target.epsilon <= asked.target_epsilon
+    assert strict.target.delta <= asked.delta
+    assert strict.voter.epsilon == asked.epsilon or asked.epsilon > 0  # an exact 0 stays 0
+    assert strict.voter.delta == asked.Delta or asked.Delta > 0
+
+
+@given(
+    st.integers(1, 10**GRID_DIGITS - 1),
+    st.integers(-30, 2),
+    st.integers(-400, 400),
+)
+def test_the_strictest_reading_covers_numbers_at_the_edge_of_the_noise(digits: int, exponent: int, ulps: int) -> None:
+    grid_point = float(Decimal(digits).scaleb(exponent - GRID_DIGITS))
+    near = grid_point + ulps * math.ulp(grid_point)
+    released, voting = Problem(3, Privacy(near), Privacy(near)).strictest, near
+    assert released.target.epsilon <= near <= released.voter.epsilon
+    assert released.voter.epsilon <= voting * (1 + 1.1 * 10.0 ** (1 - GRID_DIGITS))  # and costs next to nothing
+    assert released.target.epsilon >= voting * (1 - 1.1 * 10.0 ** (1 - GRID_DIGITS))
+
+
+@given(st.one_of(st.floats(1e-18, 0.999), st.just(DELTA_GRID_FROM)), st.integers(-80, 80))
+def test_the_strictest_reading_covers_any_delta(delta: float, ulps: int) -> None:
+    near = float(Decimal(delta).quantize(Decimal("1e-15"))) + ulps * 2.0**-54
+    for value in (delta, near):
+        if not 0 < value < 1:
+            continue
+        strict = Problem(3, Privacy(1.0, value), Privacy(1.0, value)).strictest
+        assert strict.target.delta <= value <= strict.voter.delta
+        assert strict.voter.delta - strict.target.delta <= max(4e-13, 1.1e-11 * value)  # and costs next to nothing
+
+
+@pytest.mark.parametrize("Delta", [1 - 2.0**-53, 1 - 1e-15, 0.999999999999999])
+def test_voters_that_fail_almost_surely(Delta: float) -> None:
+    almost = Problem(3, Privacy(0.1, Delta), Privacy(0.1, 0.5))
+    assert Delta <= almost.strictest.voter.delta < 1
+
+
+@pytest.mark.parametrize("delta", [pytest.param(1 - 2.0**-53), 1 - 1e-15])
+def test_a_release_that_may_fail_almost_surely(delta: float) -> None:
+    almost = Problem(3, Privacy(0.1), Privacy(0.1, delta))
+    assert 0.999 < almost.strictest.target.delta <= delta
+
+
+@pytest.mark.parametrize("m", [90, pytest.param(101), pytest.param(201)])
+def test_a_default_delta_of_almost_1(m: float) -> None:
+    assert 0.999 < Problem.from_allowance(201, m, 0.1, 0.3).target.delta < 1
+
+
+def test_zero_is_exactly_zero() -> None:
+    strict = Problem(3, Privacy(0.0, 0.1), Privacy(0.0, 0.0)).strictest
+    assert (strict.voter.epsilon, strict.target.epsilon, strict.target.delta) == (0.0, 0.0, 0.0)
+    assert math.copysign(1, Privacy(-0.0, -0.0).epsilon) == math.copysign(1, Privacy(-0.0, -0.0).delta) == 1
+    assert Problem(3, Privacy(0.1), Privacy(0.1)).strictest.voter.delta == 0.0
+
+
+def test_voters_that_are_not_private_need_no_Delta() -> None:
+    assert Problem(3, Privacy(math.inf, 0.2), Privacy(0.3)) == Problem(3, Privacy(math.inf), Privacy(0.3))
+    assert Problem(3, Privacy(math.inf), Privacy(0.3)).strictest.voter == Privacy(math.inf, 0.0)
+
+
+# --------------------------------------------------------------------------------------------- the noun itself
+
+
+def test_the_two_ways_to_ask_are_one() -> None:
+    assert problem(delta=3e-5) == Problem(K=11, voter=Privacy(0.1, 1e-5), target=Privacy(0.3, 3e-5))
+    assert problem(m=None, target_epsilon=0.3, delta=3e-5) == problem(delta=3e-5)
+    assert problem(affected=11) == problem(affected=None) == problem()
+
+
+def test_equal_problems_hash_alike_and_unequal_ones_are_told_apart() -> None:
+    same = {Problem(11, Privacy(0.1), Privacy(3 * 0.1)), Problem(11, Privacy(0.1), Privacy(0.3))}
+    assert len(same) == 1
+    others = [
+        problem(K=12),
+        problem(m=4),
+        problem(epsilon=0.2),
+        problem(Delta=1e-6),
+        problem(delta=0.1),
+        problem(affected=2),
+    ]
+    assert len({problem(), *others}) == len(others) + 1
+
+
+def test_numbers_may_come_from_numpy() -> None:
+    assert problem(K=np.int64(11), m=np.float64(3), epsilon=np.float64(0.1), affected=np.int32(11)) == problem()
+    assert type(problem(K=np.int64(11)).K) is int
+
+
+@pytest.mark.parametrize("name", ["K", "voter", "target", "affected"])
+def test_frozen(name: str) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(problem(), name, 1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        problem().voter.epsilon = 0.2  # type: ignore[misc]  # that it cannot be set is the point
+
+
+@pytest.mark.parametrize("m", ALLOWANCES)
+def test_the_allowance_is_read_back(m: float) -> None:
+    assert problem(m=m).m == m
+
+
+@pytest.mark.parametrize("epsilon", [0.0, math.inf])
+def test_no_allowance_where_it_means_nothing(epsilon: float) -> None:
+    assert problem(m=None, epsilon=epsilon, target_epsilon=0.5).m is None
+
+
+@pytest.mark.parametrize("epsilon", [0.0, math.inf])
+def test_the_default_delta_without_an_allowance_is_one_voters(epsilon: float) -> None:
+    assert problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01).target.delta == 0.01
+
+
+def test_a_target_that_fails_less_often_than_a_voter_is_accepted_with_a_warning() -> None:
+    (warning,) = problem(delta=1e-6).warnings
+    assert warning == (
+        "delta = 1e-06 is below Delta = 1e-05: the release is asked to fail less often than a single voter, "
+        "so the answer is almost all noise. Were the two swapped?"
+    )
+    assert problem().warnings == problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings == ()
+
+
+def test_no_warning_where_the_two_are_one_number() -> None:
+    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings == ()
+
+
+# --------------------------------------------------------------------------------------------------- refusals
+
+VOTERS = "expected a whole number of voters, at least 1."
+NATS = r"expected a number of nats, at least 0 \(inf: not private\)\."
+PROBABILITY = r"expected a probability in \[0, 1\)\."
+ALLOWANCE = "expected a privacy allowance, a real number above 0."
+
+REFUSED: list[Any] = [
+    *[
+        ({"K": K}, rf"^K = {shown} is not valid: {VOTERS}")
+        for K, shown in [(0, "0"), (-3, "-3"), (2.5, r"2\.5"), ("a", "'a'")]
+    ],
+    *[({"K": K}, rf"^K = {shown} is not valid: {VOTERS}") for K, shown in [(True, "True"), (11.0, r"11\.0")]],
+    ({"K": None}, f"^K is missing: {VOTERS}"),
+    *[
+        ({"epsilon": value}, rf"^epsilon = {value!r} is not valid: {NATS}")
+        for value in (-0.1, math.nan, -math.inf, "a", True)
+    ],
+    *[({"Delta": value}, f"^Delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, 1.5, math.inf)],
+    *[({"delta": value}, f"^delta = {value!r} is not valid: {PROBABILITY}") for value in (-1e-9, 1.0, math.nan, "x")],
+    *[({"m": value}, f"^m = {value!r} is not valid: {ALLOWANCE}") for value in (0, -1, math.nan, math.inf, "3", True)],
+    ({"affected": 0}, r"^affected = 0 is not valid: expected None \(all voters\) or a whole number\."),
+    ({"affected": 2.0}, r"^affected = 2\.0 is not valid: expected None \(all voters\) or a whole number\."),
+    (
+        {"affected": 12},
+        "^affected = 12 is not valid: expected at most K = 11 voters. A record cannot influence more voters than there are.$",
+    ),
+    (
+        {"epsilon": math.inf},
+        (
+            "^m = 3 is not valid: expected no m with epsilon = inf. The allowance m has no meaning for such voters: "
+            "give target_epsilon instead.$"
+        ),
+    ),
+    ({"epsilon": 0, "target_epsilon": 0.3}, "^m = 3 is not valid: expected no m with epsilon = 0."),
+    (
+        {"epsilon": 0.0, "m": None},
+        "^target_epsilon is missing: expected a number of nats, at least 0. epsilon = 0 leaves m without meaning.$",
+    ),
+    (
+        {"epsilon": math.inf, "m": None},
+        "^target_epsilon is missing: .* epsilon = inf leaves m without meaning.$",
+    ),
+    (
+        {"m": None},
+        r"^m is missing: expected exactly one of m and target_epsilon. The target ε is m·epsilon\.$",
+    ),
+    ({"target_epsilon": 0.3}, "^m = 3 is not valid: expected exactly one of m and target_epsilon."),
+    ({"m": None, "target_epsilon": -1}, "^target_epsilon = -1 is not valid: expected a number of nats, at least 0"),
+    (
+        {"m": 6000},
+        "^target_epsilon = 600.0 is not valid: expected at most 500 nats. Such a target protects nobody: lower m or epsilon.$",
+    ),
+    pytest.param(
+        {"m": None, "target_epsilon": math.inf, "Delta": 0.0},
+        "^target_epsilon = inf is not valid: expected at most 500 nats.",
+    ),
+    pytest.param(
+        {"m": None, "target_epsilon": math.inf},
+        "^target_epsilon = inf is not valid: expected at most 500 nats.",
+    ),
+    (
+        {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1},
+        (
+            "^epsilon = 0.0 is not valid: expected epsilon above 0, or epsilon = 0 with Delta above 0. A voter with "
+            "epsilon = 0 and Delta = 0 does not depend on the data: release the plain majority.$"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "text"), REFUSED, ids=lambda value: str(value) if isinstance(value, dict) else "")
+def test_refused_in_these_words(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text) as refusal:
+        problem(**changes)
+    assert isinstance(refusal.value, DarrmError)
+    assert isinstance(refusal.value, ValueError)
+    assert refusal.value.argument in {*changes, "m", "target_epsilon"}
+
+
+def test_the_refusal_carries_its_parts() -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        problem(affected=12)
+    error = refusal.value
+    assert (error.argument, error.value, error.accepted) == ("affected", 12, "at most K = 11 voters")
+    assert error.advice == "A record cannot influence more voters than there are."
+
+
+@pytest.mark.parametrize("name", ["epsilon", "m", "delta"])
+def test_a_number_beyond_every_double(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name} = 1000.* is not valid"):
+        problem(**{name: 10**400})
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    with pytest.raises(InvalidInput, match=r"^K = 'aaa.*a… is not valid"):
+        problem(K="a" * 1000)
+
+
+@pytest.mark.parametrize("which", ["voter", "target"])
+def test_privacy_is_a_noun_of_its_own(which: str) -> None:
+    given: dict[str, Any] = {"voter": Privacy(0.1), "target": Privacy(0.3)} | {which: (0.1, 0.0)}
+    with pytest.raises(
+        InvalidInput, match=rf"^{which} = \(0\.1, 0\.0\) is not valid: expected a Privacy\(epsilon, delta\)\."
+    ):
+        Problem(11, **given)
+
+
+def test_the_largest_target_is_accepted() -> None:
+    assert Problem(3, Privacy(1.0), Privacy(LARGEST_TARGET_EPSILON)).target.epsilon == LARGEST_TARGET_EPSILON

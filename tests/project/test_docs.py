@@ -1,0 +1,346 @@
+"""Documentation that can fail: blocks are run, names are looked up, links are followed, made pages are made again.
+
+The README has a test of its own (test_readme.py) with more to hold it against.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
+from support import docstrings
+from support.documented import HERE, Block, blocks_of, served, session, shell_in
+from support.paths import ROOT
+
+from api.cli.declared import Command, Option
+from api.cli.verbs import VERBS, load
+from api.settings import PREFIX, Settings
+from darrm_opt.design.program import Status
+from tools.__main__ import PAGES
+from tools.licences import row as licence_row
+from tools.locked import DEV, RUNTIME, direct, licence, pinned
+
+MADE = {f"docs/{name}" for name in PAGES}
+
+DOCUMENTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+}
+
+PUBLIC = (
+    "darrm_opt",
+    "darrm_opt.accounting",
+    "darrm_opt.mechanism",
+    "darrm_opt.learning",
+    "solver_cache",
+    "api.client",
+)
+"""Packages whose ``__all__`` is a promise."""
+
+OF_CLIENTS = {"DARRM_URL", "DARRM_KEY"}
+"""Variables that the service does not read."""
+
+
+BLOCKS = [block for name, text in DOCUMENTS.items() for block in blocks_of(name, text)]
+RUN = [block for block in BLOCKS if not block.left_out and block.document != "README.md"]
+
+
+def of(language: str) -> list[Block]:
+    return [block for block in RUN if block.language == language]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    return shell_in(tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with served(tmp_path) as url:
+        yield url
+
+
+# ------------------------------------------------------------------------------------------------ blocks
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    unknown = [str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "toml", "json", "text"}]
+    assert not unknown, f"a block of no kind that is run, without <!-- not run: reason -->: {', '.join(unknown)}"
+    fences = sum(len(re.findall(r"^ *```", text, re.MULTILINE)) for text in DOCUMENTS.values())
+    assert fences == 2 * len(BLOCKS)
+
+
+@pytest.mark.parametrize("name", sorted({block.document for block in of("pycon")}))
+def test_the_sessions_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert session(name, [block for block in of("pycon") if block.document == name]) == ""
+
+
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_a_program_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("block", [b for b in of("sh") if "curl" not in b.code], ids=str)
+def test_commands_run(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("curl") is None and "CI" not in os.environ, reason="curl is not installed")
+@pytest.mark.parametrize("block", [b for b in of("sh") if "curl" in b.code], ids=str)
+def test_requests_are_answered(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
+    assert HERE in block.code
+    code = block.code.replace(HERE, server).replace("curl ", "curl --silent --show-error --fail --noproxy '*' ")
+    done = subprocess.run(
+        ["sh", "-eu", "-c", code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_files_that_are_shown_can_be_read() -> None:
+    for block in [*of("toml"), *of("json")]:
+        assert (tomllib.loads if block.language == "toml" else json.loads)(block.code), block
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def commands_named() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (document, verb, options) for every command that a document writes, in a block or within a line."""
+    for name, text in DOCUMENTS.items():
+        spans = re.findall(r"`(darrm [^`\n]+)`", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
+        lines = [line for b in BLOCKS if b.document == name for line in b.code.replace("\\\n", " ").splitlines()]
+        for command in spans + re.findall(r"(?:^|[|$;] *)(darrm .*)", "\n".join(lines), re.MULTILINE):
+            words = re.split(r" \| |;|&&| #", command)[0].split()
+            yield name, words[1], [word for word in words[2:] if word.startswith("--")]
+
+
+def test_every_command_that_is_written_exists() -> None:
+    options = {verb: {"--help"} | flags(verb) for verb in VERBS}
+    wrong = [
+        f"{name}: darrm {verb} {' '.join(given)}"
+        for name, verb, given in commands_named()
+        if verb not in {"VERB", "--help", "--version"}
+        and (verb not in options or not {each.partition("=")[0] for each in given} <= options[verb])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def flags(verb: str) -> set[str]:
+    declared = [each.declared for each in Command.of(load(verb)).parameters]
+    return {name for each in declared if isinstance(each, Option) for name in each.flag.split("/")}
+
+
+def test_every_verb_is_shown_at_work() -> None:
+    shown = {verb for name, verb, _ in commands_named() if name not in MADE}
+    assert set(VERBS) <= shown, f"no document has a line with {', '.join(set(VERBS) - shown)}"
+
+
+def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
+    from api.cli.options import DesignOptions
+    from api.schemas import DesignRequest
+    from darrm_opt.design.backends import BACKENDS
+    from darrm_opt.design.objective import OBJECTIVES
+
+    declared = {(verb, p.name): p.declared for verb in VERBS for p in Command.of(load(verb)).parameters}
+    backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
+    assert {"solve", "precompute"} <= set(backends)
+    for verb, option in backends.items():
+        assert isinstance(option, Option)
+        assert option.metavar.split("|") == [*BACKENDS], verb
+    assert all(name in declared["solve", "objective"].help for name in OBJECTIVES)
+    assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
+    assert DesignOptions().backend in BACKENDS
+
+
+def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
+    settings = {PREFIX + name.upper() for name in Settings.model_fields}
+    told = {*re.findall(r"^\| `(DARRM_\w+)` \|", DOCUMENTS["docs/operating.md"], re.MULTILINE)}
+    assert told == settings
+    named = {(name, word) for name, text in DOCUMENTS.items() for word in re.findall(r"\bDARRM_[A-Z_]+\b(?!…)", text)}
+    assert not {(name, word) for name, word in named if word not in settings | OF_CLIENTS}
+
+
+def described() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_path_that_is_written_exists() -> None:
+    paths = {re.sub(r"\{\w+\}", "{}", path) for path in described()["paths"]}
+    named = {
+        (name, path)
+        for name, text in DOCUMENTS.items()
+        for path in re.findall(r"(?<![\w./-])(?:http://127\.0\.0\.1:8000)?(/v1/[\w/{}-]+)", text)
+    }
+    assert named
+    wrong = {(name, path) for name, path in named if re.sub(r"\{\w+\}", "{}", path).rstrip("/") not in paths}
+    assert not wrong
+
+
+def test_every_status_is_explained() -> None:
+    statuses = {
+        status
+        for methods in described()["paths"].values()
+        for about in methods.values()
+        for status in about["responses"]
+        if status >= "300"
+    }
+    table = "\n".join(line for line in DOCUMENTS["docs/api.md"].splitlines() if line.startswith("| "))
+    rows = {status for line in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in line.split(", ")}
+    assert rows == statuses
+    ended = {
+        *re.findall(r"^\| `([a-z ]+)` \|", DOCUMENTS["docs/concepts.md"].split("## How a solve ends")[1], re.MULTILINE)
+    }
+    assert ended == {status.value for status in Status}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    module = importlib.import_module(name)
+    told = {line.rpartition(".")[2] for line in re.findall(r"^::: (\S+)$", reference(), re.MULTILINE)}
+    assert set(module.__all__) - {"__version__"} <= told
+
+
+def test_everything_in_the_reference_exists() -> None:
+    for path in re.findall(r"^::: (\S+)$", reference(), re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), path
+
+
+def reference() -> str:
+    return DOCUMENTS["docs/reference/python.md"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstrings_are_complete(name: str) -> None:
+    module = importlib.import_module(name)
+    found = {of: list(docstrings.lacks(thing)) for of, thing in docstrings.public(module)}
+    assert found
+    assert {of: lacks for of, lacks in found.items() if lacks} == {}
+
+
+def test_the_checker_of_docstrings_finds_what_is_missing() -> None:
+    def good(epsilon: float, k: int) -> float:
+        """Return a number.
+
+        Args:
+            epsilon: of one mechanism [nats].
+            k: how many.
+
+        Raises:
+            ValueError: k is 0.
+        """
+        if not k:
+            raise ValueError(k)
+        return epsilon
+
+    def bad(epsilon: float, k: int) -> float:
+        """Compute.
+
+        Args:
+            epsilon: of one mechanism.
+            j: how many.
+        """
+        if not k:
+            raise ValueError(k)
+        return epsilon
+
+    assert list(docstrings.lacks(good)) == []
+    assert list(docstrings.lacks(bad)) == [
+        "Args: k",
+        "nothing to say of j",
+        "[nats] for epsilon",
+        "Returns",
+        "Raises: ValueError",
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ links
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page: those of its headings, and those that are written out."""
+    found = set()
+    for title in re.findall(r"^#+ (.+?)(?: \{ #[\w-]+ \})?$", text, re.MULTILINE):
+        plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        found |= {slugify(plain, "-"), re.sub(r"[^\w -]", "", plain.lower()).replace(" ", "-")}
+    return found | {*re.findall(r"\{ #([\w-]+) \}", text)}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    text = re.sub(r"```.*?```", "", DOCUMENTS[name], flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", text):
+        path, _, anchor = (target[0] or target[1]).partition("#")
+        if ":" in path:
+            continue  # elsewhere: not asked here
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.is_file(), f"{name}: {path}"
+        if anchor:
+            there = str(file.resolve().relative_to(ROOT))
+            assert anchor in anchors(DOCUMENTS[there]), f"{name}: {path}#{anchor}"
+
+
+# ------------------------------------------------------------------------------------------------ what is made
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "licences.md"])
+def test_a_made_page_is_what_is_made(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), f"run make docs: docs/{name}"
+
+
+def test_licences_are_what_the_packages_state() -> None:
+    page = DOCUMENTS["docs/licences.md"]
+    seen = 0
+    for lock in (RUNTIME, DEV):
+        for package in pinned(lock):
+            assert f"| `{package.name}` | {package.version} |" in page, f"run make docs: {package.name}"
+            if licence(package.name) is not None and installed(package.name) == package.version and lock == RUNTIME:
+                assert licence_row(package, direct(lock)) in page, f"run make docs: {package.name}"
+                seen += 1
+    if sys.version_info[:2] == (3, 11) and "oldest" not in sys.prefix:
+        assert seen > 50
+
+
+def installed(name: str) -> str:
+    return importlib.metadata.version(name)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = [*(tmp_path / "site").rglob("*.html")]
+    assert len(pages) > len([name for name in DOCUMENTS if name.startswith("docs/")])
+    fetched = re.compile(r"<(?:script|img|link|iframe|source)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
+    for page in pages:
+        assert not fetched.findall(page.read_text(encoding="utf-8")), page
+    for sheet in (tmp_path / "site").rglob("*.css"):
+        assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet

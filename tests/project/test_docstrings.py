@@ -1,0 +1,46 @@
+"""Docstrings beyond what ``__all__`` promises: whatever the reference shows, and rooms in which every function tells enough."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+from support import docstrings
+from support.paths import ROOT
+
+REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+
+
+def test_what_the_reference_shows_is_described_completely() -> None:
+    found: dict[str, list[str]] = {}
+    for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
+        module, _, name = path.rpartition(".")
+        shown = docstrings.public(importlib.import_module(module), (name,))
+        found |= {of: list(docstrings.lacks(thing)) for of, thing in shown}
+    assert {of: lacks for of, lacks in found.items() if lacks} == {}
+
+
+COMPLETE_BUT_FOR_ARGUMENTS = ("darrm_opt.ensembles", "darrm_opt.planning", "api.client")
+"""Packages in which every function says its units and what it raises, be it meant for others or not."""
+
+
+@pytest.mark.parametrize("package", COMPLETE_BUT_FOR_ARGUMENTS)
+def test_units_and_errors_are_told_by_every_function(package: str) -> None:
+    found: dict[str, list[str]] = {}
+    for module in docstrings.modules(package):
+        for of, thing in docstrings.public(module, docstrings.own(module)):
+            found[of] = [lack for lack in docstrings.lacks(thing) if lack.startswith(("[", "Raises", "a docstring"))]
+    assert len(found) > 20
+    assert {of: lacks for of, lacks in found.items() if lacks} == {}
+
+
+@pytest.mark.parametrize("package", ["api", "solver_cache"])
+def test_everything_has_a_docstring(package: str) -> None:
+    found = [(module, docstrings.own(module)) for module in docstrings.modules(package)]
+    assert [
+        of
+        for module, names in found
+        for of, thing in docstrings.public(module, names)
+        if "a docstring" in docstrings.lacks(thing)
+    ] == []

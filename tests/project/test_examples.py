@@ -1,0 +1,115 @@
+"""The examples run, each as a program of its own, and print what they say they show."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import start
+from support.paths import ROOT
+
+from darrm_opt import Problem, solve
+from darrm_opt.record import solution_record
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+LONGEST = 110
+"""Lines that a worked example may have: one page to read."""
+
+
+def printed(name: str, *words: str, code: int = 0, **settings: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "DARRM_URL": "", **settings}
+    path = ROOT / "examples" / name
+    run = subprocess.run(
+        [sys.executable, str(path), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == code, run.stderr
+    return run.stdout + ("" if code == 0 else run.stderr)
+
+
+def test_each_is_a_page_and_is_run_by_a_test() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(EXAMPLES) >= 4
+    for example in EXAMPLES:
+        assert example.read_text(encoding="utf-8").count("\n") < LONGEST, example.name
+        assert example.stem in tests, f"{example.name} is run by no test"
+
+
+@pytest.mark.slow
+def test_federated_signs() -> None:
+    out = printed("federated_signs.py")
+    shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
+    assert shown["majority"] == "does not fit"
+    assert float(shown["optimal_sequence"]) > float(shown["subsampling"]) > 0.5
+    assert float(shown["optimal_sequence"]) > float(shown["randomized_response"]) > 0.5
+    assert "Release the γ made for all queries together" in out
+    before, after = (float(found) for found in re.findall(r"distance to the truth \w+ +([\d.]+)", out))
+    assert before == 2.5
+    assert 0 < after < 5.5  # how well it learns is chance: it cannot get further away than all steps together
+
+
+@pytest.mark.slow
+def test_pate_with_overlapping_parts() -> None:
+    out = printed("pate_overlapping.py")
+    shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
+    assert shown["majority"] == "does not fit"
+    assert float(shown["optimal_sequence"]) >= max(float(shown["optimal"]), float(shown["gnmax"])) > 0.9
+    private, plain = (float(found) for found in re.findall(r"right: ([\d.]+)", out))
+    assert plain > 0.8
+    assert private >= 0.3  # 20 labels, each right more often than not
+    assert "for nothing: True" in out
+    assert "one label more is refused" in out
+
+
+@pytest.mark.slow
+def test_stronger_than_a_voter() -> None:
+    out = printed("stronger_than_a_voter.py")
+    rows = [
+        [float(cell) for cell in row]
+        for row in re.findall(r"^ +(0\.\d) +([\d.]+) +([\d.]+) +([\d.]+)$", out, re.MULTILINE)
+    ]
+    assert [row[0] for row in rows] == [0.2, 0.5, 0.8]
+    for _, everywhere, disjoint, alone in rows:
+        assert disjoint > everywhere >= alone - 1e-9
+    assert "Every answer has fresh randomness" in out
+
+
+@pytest.mark.slow
+def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp_path: Path) -> None:
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
+    solution = solve(problem)
+    table = tmp_path / "gammas.jsonl"
+    table.write_text(json.dumps(solution_record(solution)) + "\n")
+    process = start("serve", "--port", "0", "--json", cwd=tmp_path, DARRM_CACHE_URL="memory")
+    assert process.stdout is not None
+    with process:
+        try:
+            url = json.loads(process.stdout.readline())["url"]
+            served = printed("training_job.py", DARRM_URL=url)
+        finally:
+            process.kill()
+    assert served.startswith(f"γ from http, designed for this very problem; utility {solution.utility:.4f}")
+    assert served.endswith("done\n")
+    fallen = printed("training_job.py", "--table", str(table), DARRM_URL=url)  # nobody listens there any more
+    assert fallen.startswith("no γ from http: Unreachable")
+    assert f"γ from file, designed for this very problem; utility {solution.utility:.4f}" in fallen
+    refused = printed("training_job.py", code=1, DARRM_URL=url)
+    assert "no γ, so nothing is released" in refused
+    assert "weight" not in refused
+
+
+def test_opacus_teachers() -> None:
+    """It needs PyTorch and pictures: `test_example_opacus` runs its parts; here it says what it wants."""
+    pytest.importorskip("sklearn")
+    printed("opacus_teachers.py", code=1)

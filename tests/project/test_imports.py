@@ -1,0 +1,274 @@
+"""Imports run one way, each solver has one file, and importing stays light.
+
+The direction is read from the source (every module's syntax tree), so an import inside a function counts as
+much as one at the top. What importing loads is measured in a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from darrm_opt.design.backends import BACKENDS as REGISTRY
+
+PACKAGES = ("darrm_opt", "solver_cache", "api")
+
+LAYERS = (
+    # Lowest first. A module imports from its own layer and from those before it.
+    {"_version", "errors", "extras", "grid"},
+    {"problem", "noise", "rounding", "priors", "baselines", "error"},
+    {"design"},
+    {"record"},
+    {"accounting", "ensembles"},
+    {"mechanism", "planning", "learning"},
+    {"figures"},
+    {"paper"},
+    {""},  # darrm_opt/__init__.py, which re-exports
+)
+
+FRAMEWORKS = {
+    # What a package must not know of: the core is mathematics, the cache is storage.
+    "darrm_opt": {"click", "fastapi", "filelock", "platformdirs", "pydantic", "pydantic_settings", "rich", "sqlalchemy"}
+    | {"starlette", "typer", "uvicorn"},
+    "solver_cache": {"click", "fastapi", "rich", "starlette", "typer", "uvicorn"},
+    "api": set[str](),
+}
+
+SOLVERS = {"highspy": "highs", "gurobipy": "gurobi", "cvxpy": "cvxpy"}
+BACKENDS = "darrm_opt.design.backends"
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str
+    imported: str  # dotted, as far as it names a module
+    line: int
+    runs: bool  # False under `if TYPE_CHECKING:`, which only the type checker follows
+
+    def __str__(self) -> str:
+        return f"{self.importer} (line {self.line}) imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the three packages by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _last_name(node: ast.expr) -> str | None:
+    """Return what stands after the last dot of a name."""
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def _statements(node: ast.AST, *, runs: bool = True) -> Iterator[tuple[ast.AST, bool]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, runs
+        if isinstance(child, ast.If) and _last_name(child.test) == "TYPE_CHECKING":
+            for inner in child.body:
+                yield inner, False
+                yield from _statements(inner, runs=False)
+            for inner in child.orelse:
+                yield inner, runs
+                yield from _statements(inner, runs=runs)
+        else:
+            yield from _statements(child, runs=runs)
+
+
+def imports_of(name: str, source: str, known: frozenset[str]) -> Iterator[Import]:
+    """Yield what a module's source imports, by statement or by ``import_module("literal")``."""
+    for node, runs in _statements(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(name, alias.name, node.lineno, runs)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} (line {node.lineno}) imports relatively; write the full name"
+            assert node.module is not None
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield Import(name, inner if inner in known else node.module, node.lineno, runs)
+        elif isinstance(node, ast.Call) and _last_name(node.func) == "import_module":
+            for argument in node.args[:1]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield Import(name, argument.value, node.lineno, runs)
+
+
+@cache
+def all_imports() -> tuple[Import, ...]:
+    known = frozenset(modules())
+    return tuple(
+        found for name, path in modules().items() for found in imports_of(name, path.read_text(encoding="utf-8"), known)
+    )
+
+
+def top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def layer(module: str) -> int:
+    room = module.partition("darrm_opt")[2].strip(".").partition(".")[0]
+    for rank, rooms in enumerate(LAYERS):
+        if room in rooms:
+            return rank
+    pytest.fail(f"darrm_opt.{room} has no layer: name it in LAYERS, beside the modules that it may import from")
+
+
+def cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Return one circle of the graph, or an empty list."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as err:
+        return [str(name) for name in err.args[1]]
+    return []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_package_is_there(package: str) -> None:
+    assert package in modules(), f"{package}/__init__.py is missing"
+    folders = {path.parent for path in modules().values() if path.is_relative_to(ROOT / package)}
+    assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
+
+
+def test_packages_import_downwards() -> None:
+    rank = {"darrm_opt": 0, "solver_cache": 1, "api": 2}
+    wrong = [i for i in all_imports() if top(i.imported) in rank and rank[top(i.imported)] > rank[top(i.importer)]]
+    assert not wrong, "; ".join(map(str, wrong))
+
+
+def test_rooms_of_the_core_import_downwards() -> None:
+    core = [i for i in all_imports() if top(i.importer) == top(i.imported) == "darrm_opt"]
+    wrong = [i for i in core if layer(i.imported) > layer(i.importer)]
+    assert not wrong, "; ".join(map(str, wrong))
+
+
+def test_rooms_of_one_layer_do_not_import_in_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    for i in all_imports():
+        if top(i.importer) == top(i.imported) == "darrm_opt":
+            here, there = ((*name.split("."), "")[1] for name in (i.importer, i.imported))
+            if here != there:
+                graph.setdefault(here, set()).add(there)
+    assert not cycle(graph), " -> ".join(cycle(graph))
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    known = modules()
+    for i in all_imports():
+        if i.runs and i.imported in known:
+            graph.setdefault(i.importer, set()).add(i.imported)
+    assert not cycle(graph), " -> ".join(cycle(graph))
+
+
+def test_the_core_and_the_cache_know_no_framework() -> None:
+    wrong = [i for i in all_imports() if top(i.imported) in FRAMEWORKS[top(i.importer)]]
+    assert not wrong, "; ".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_each_solver_has_one_file(solver: str) -> None:
+    importers = {i.importer for i in all_imports() if top(i.imported) == solver}
+    assert importers == {f"{BACKENDS}.{SOLVERS[solver]}"}
+
+
+def test_the_solvers_listed_here_are_those_of_the_registry() -> None:
+    assert set(SOLVERS.values()) == set(REGISTRY)
+
+
+def test_the_core_reaches_a_backend_only_through_the_registry() -> None:
+    # A direct import of a backend's file would load its solver whichever backend was asked for.
+    files = {f"{BACKENDS}.{name}" for name in SOLVERS.values()}
+    assert not [i for i in all_imports() if i.imported in files]
+
+
+HEAVY = {
+    "scipy",
+    "highspy",
+    "cvxpy",
+    "gurobipy",
+    "matplotlib",
+    "numba",
+    "flint",
+    "dp_accounting",
+    "sqlalchemy",
+    "fastapi",
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Run code in a fresh interpreter and return the top-level packages it loaded."""
+    report = (
+        "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    script = f"import atexit\n@atexit.register\ndef _report():\n    {report}\n{code}\n"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stderr.splitlines()[-1]))
+
+
+def test_importing_the_core_loads_numpy_alone() -> None:
+    loaded = loaded_by("import darrm_opt")
+    assert {"darrm_opt", "numpy"} <= loaded
+    assert not loaded & (HEAVY | {"pydantic", "typer", "rich"})
+
+
+def test_importing_the_cache_is_as_light() -> None:
+    assert not loaded_by("import solver_cache") & (HEAVY | {"pydantic", "typer", "rich"})
+
+
+def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -> None:
+    loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom api.cli import main\nmain()")
+    assert {"api", "typer"} <= loaded
+    assert not loaded & (HEAVY | {"darrm_opt", "numpy", "solver_cache"})
+
+
+# ------------------------------------------------------------------- the reader of imports is itself tested
+
+
+def read(source: str) -> list[tuple[str, bool]]:
+    known = frozenset({"darrm_opt.design", "darrm_opt.design.solver"})
+    return [(i.imported, i.runs) for i in imports_of("somewhere", source, known)]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import scipy.optimize", [("scipy.optimize", True)]),
+        ("from darrm_opt.design import solver", [("darrm_opt.design.solver", True)]),
+        ("from darrm_opt.design import Status", [("darrm_opt.design", True)]),
+        ("def f():\n    import cvxpy as cp", [("cvxpy", True)]),
+        ("def f():\n    return importlib.import_module('cvxpy')", [("cvxpy", True)]),
+        ("x = import_module(name)", []),
+        ("if TYPE_CHECKING:\n    import flint", [("flint", False)]),
+        ("if typing.TYPE_CHECKING:\n    import flint\nelse:\n    import json", [("flint", False), ("json", True)]),
+        ("try:\n    import numba\nexcept ImportError:\n    numba = None", [("numba", True)]),
+    ],
+)
+def test_the_reader_finds_every_way_of_importing(source: str, expected: list[tuple[str, bool]]) -> None:
+    assert sorted(read(source)) == sorted(expected)
+
+
+def test_the_reader_refuses_a_relative_import() -> None:
+    with pytest.raises(AssertionError, match=r"somewhere \(line 1\) imports relatively"):
+        read("from .noise import NoiseFunction")
+
+
+def test_a_circle_is_found() -> None:
+    found = cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert found[0] == found[-1]
+    assert {*pairwise(found)} in ({("a", "b"), ("b", "c"), ("c", "a")}, {("a", "c"), ("c", "b"), ("b", "a")})
+    assert cycle({"a": {"b"}, "b": set()}) == []

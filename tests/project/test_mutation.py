@@ -1,0 +1,131 @@
+"""The mutation campaign: what it changes, how a change reaches code that was imported before, and what it lists."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from campaigns.mutants import mutants, mutated
+from campaigns.mutation import TARGETS, equivalents, file_of, replace
+from support.paths import ROOT
+
+SOURCE = '''"""A module."""
+LEVEL = 3
+
+def bounded(value: int = 1, *, top: float = 2.0) -> float:
+    """Return a bound."""
+    if not value:
+        raise ValueError("nothing")
+    value = value - 1
+    return min(value, top) if 0 < value <= LEVEL else -top
+
+
+class Box:
+    @property
+    def size(self) -> int:
+        return 7
+
+    @classmethod
+    def made(cls) -> str:
+        return f"{cls.__name__} made"
+
+    @staticmethod
+    def twice(value: int) -> int:
+        return 2 * value
+'''
+
+CHANGES = {
+    ("m.module", "3 → 4"),
+    ("m.bounded", "1 → 2"),
+    ("m.bounded", "2.0 → 4.0"),
+    ("m.bounded", "not value → value"),
+    ("m.bounded", "if not value → if not not value"),
+    ("m.bounded", "raise ValueError('nothing') → pass"),
+    ("m.bounded", "'nothing' → 'another text'"),
+    ("m.bounded", "value = value - 1 → pass"),
+    ("m.bounded", "value - 1 → value + 1"),
+    ("m.bounded", "1 → 2 (2)"),
+    ("m.bounded", "return min(value, top) if 0 < value <= LEVEL else -top → pass"),
+    ("m.bounded", "min(value, top) if 0 < value <= LEVEL else -top → -top if 0 < value <= LEVEL else min(value, top)"),
+    ("m.bounded", "0 < value <= LEVEL → 0 <= value <= LEVEL"),
+    ("m.bounded", "0 < value <= LEVEL → 0 > value <= LEVEL"),
+    ("m.bounded", "0 < value <= LEVEL → 0 < value < LEVEL"),
+    ("m.bounded", "0 < value <= LEVEL → 0 < value >= LEVEL"),
+    ("m.bounded", "0 → 1"),
+    ("m.bounded", "min → max"),
+    ("m.bounded", "-top → top"),
+    ("m.Box.size", "return 7 → pass"),
+    ("m.Box.size", "7 → 8"),
+    ("m.Box.made", "return f'{cls.__name__} made' → pass"),
+    ("m.Box.made", "f'{cls.__name__} made' → 'another text'"),
+    ("m.Box.twice", "return 2 * value → pass"),
+    ("m.Box.twice", "2 * value → 2 / value"),
+    ("m.Box.twice", "2 → 3"),
+}
+
+
+def test_every_change_is_listed_once_and_none_of_a_docstring_or_an_annotation() -> None:
+    listed = [mutant.key for mutant in mutants("m", SOURCE)]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == CHANGES
+
+
+def test_a_mutant_differs_by_its_change_alone() -> None:
+    original = ast.unparse(ast.parse(SOURCE)).splitlines()
+    for number, mutant in enumerate(mutants("m", SOURCE)):
+        code = mutated("m", SOURCE, number, "m.py")
+        scope: dict[str, object] = {"__name__": "m"}
+        exec(code, scope)  # noqa: S102  # the text above
+        assert {"LEVEL", "bounded", "Box"} <= set(scope)
+        assert code != compile(SOURCE, "m.py", "exec", dont_inherit=True)
+        assert mutant.change.partition(" → ")[0] in "\n".join(original)
+
+
+def test_a_change_reaches_what_was_imported_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    live, other = ModuleType("toy"), ModuleType("importer")
+    live.__file__ = "toy.py"
+    exec(compile(SOURCE, "toy.py", "exec"), vars(live))  # noqa: S102
+    for name in ("bounded", "Box"):
+        vars(live)[name].__module__ = "toy"
+    monkeypatch.setitem(sys.modules, "toy", live)
+    monkeypatch.setitem(sys.modules, "importer", other)
+    bounded, box = vars(live)["bounded"], vars(live)["Box"]
+    vars(live)["LEVEL"] = vars(other)["LEVEL"] = 1000  # a number that Python keeps one of
+
+    def change(text: str) -> None:
+        number = [mutant.change for mutant in mutants("toy", SOURCE)].index(text)
+        replace(live, mutated("toy", SOURCE, number, "toy.py"))
+
+    assert (bounded(3), box().size, box.made(), box.twice(4)) == (2, 7, "Box made", 8)
+    change("7 → 8")
+    assert box().size == 8
+    change("f'{cls.__name__} made' → 'another text'")
+    assert box.made() == "another text"
+    change("2 * value → 2 / value")
+    assert box.twice(4) == 0.5
+    change("2.0 → 4.0")
+    assert bounded(0x100) == -4.0
+    change("3 → 4")
+    assert (vars(live)["LEVEL"], vars(other)["LEVEL"]) == (4, 4)
+
+
+def test_every_target_can_be_changed_and_has_its_tests() -> None:
+    for module, tests in TARGETS.items():
+        source = (ROOT / "darrm_opt" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        changes = mutants(module, source)
+        assert len(changes) > 50
+        assert mutated(module, source, len(changes) - 1, "a.py") != compile(source, "a.py", "exec", dont_inherit=True)
+        for file, _, test in (name.partition("::") for name in tests):
+            assert f"def {test or 'test_'}" in file_of(file).read_text(encoding="utf-8")
+
+
+def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:
+    known, existing = equivalents(), set()
+    for module in TARGETS:
+        source = Path(ROOT / "darrm_opt" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        existing |= {mutant.key for mutant in mutants(module, source)}
+    assert sorted(set(known) - existing) == []
+    assert all(len(why) > 10 for why in known.values())

@@ -1,0 +1,123 @@
+"""The README is run: every block of code, every number, every link, and the picture's own command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from support.darrm_runner import run
+from support.documented import HERE, Block, blocks_of, served, session, shell_in
+from support.paths import ROOT
+
+from api.settings import Settings
+from darrm_opt import Problem, solve
+from darrm_opt.ensembles.private_baselines import private_baselines
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURE = "docs/images/mnist.svg"
+BLOCKS = [*blocks_of("README.md", README)]
+SHELL = [b for b in BLOCKS if b.language == "sh" and not b.left_out and b.code != "darrm serve\n"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    return shell_in(tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    with served(tmp_path) as url:
+        yield url
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    assert {b.language for b in BLOCKS} == {"sh", "pycon"}
+    assert [b.code for b in BLOCKS if b.left_out] == ["make run\n", "make test\n"]
+    assert README.count("```") == 2 * len(BLOCKS)
+    assert "darrm serve\n" in [b.code for b in BLOCKS]  # the fixture `server`
+
+
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" not in b.code], ids=str)
+def test_a_shell_block_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("block", [b for b in SHELL if "curl" in b.code], ids=str)
+def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
+    assert HERE in block.code
+    code = block.code.replace(HERE, server).replace("curl -sS", "curl -sS --fail --noproxy '*'")
+    done = subprocess.run(
+        ["sh", "-eu", "-c", code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    proof, _, curve = done.stdout.partition("{")
+    assert "private    proved for these very numbers" in proof
+    assert len(json.loads("{" + curve)["p"]) == 6
+
+
+def test_the_python_blocks_print_what_they_say() -> None:
+    assert session("README.md", [b for b in BLOCKS if b.language == "pycon"]) == ""
+
+
+def test_the_table_of_utilities_is_what_is_computed() -> None:
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+    solution = solve(problem)
+    aim = solution.objective.aim(problem.K)
+    noises = {"optimal": solution.noise, **private_baselines(problem)}
+    kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
+    assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
+    assert f"| {' | '.join(kept)} |" in README
+
+
+def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    command = next(line for line in README.splitlines() if line.startswith("darrm solve") and "--plot" in line)
+    drawn = tmp_path / "mnist.svg"
+    arguments = command.removeprefix("darrm ").replace("mnist.json", str(tmp_path / "mnist.json"))
+    assert run(*arguments.replace("mnist.svg", str(drawn)).split()).exit_code == 0
+    shown, fresh = ((path.read_text(encoding="utf-8")) for path in (ROOT / PICTURE, drawn))
+    assert PICTURE in README
+    if f"Matplotlib v{mpl.__version__}," not in shown:
+        pytest.skip("the picture was drawn by another version of matplotlib, which may place things otherwise")
+    number = re.compile(r"-?\d+\.\d+")
+    assert number.sub("", shown) == number.sub("", fresh)
+    assert [float(x) for x in number.findall(shown)] == pytest.approx(
+        [float(x) for x in number.findall(fresh)], abs=0.01
+    )
+
+
+def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    settings = Settings()
+    assert (settings.most_voters, settings.time_limit) == (101, 60.0)
+    assert "more than 101 voters and stops a solve after a minute" in " ".join(README.split())
+
+
+def test_every_link_leads_somewhere() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        for title in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
+    }
+    targets = re.findall(r"\]\(([^)]+)\)", README)
+    assert targets
+    for target in targets:
+        assert target[1:] in headings if target.startswith("#") else (ROOT / target.partition("#")[0]).is_file(), target
+
+
+def test_every_option_of_a_problem_stands_in_the_dictionary() -> None:
+    from dataclasses import fields
+
+    from api.cli.options import ProblemOptions
+
+    for option in fields(ProblemOptions):
+        assert f"| `{option.name}` |" in README

@@ -1,0 +1,137 @@
+"""The project's files about itself agree: locks with pyproject.toml, documents with the Makefile and the dependencies."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from support.paths import ROOT
+from test_imports import all_imports, top
+
+import darrm_opt
+
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+IMPORTED_AS = {
+    "flint": "python-flint",
+    "dp_accounting": "dp-accounting",
+    "prometheus_client": "prometheus-client",
+    "pydantic_settings": "pydantic-settings",
+    "sklearn": "scikit-learn",
+}
+BROUGHT_ALONG = {
+    "starlette": "fastapi",
+    "click": "typer",
+    "uvloop": "uvicorn",
+    "httptools": "uvicorn",
+    "dask": "distributed",
+}  # part of the public interface of what brings them
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads(text("pyproject.toml"))
+
+
+def wanted(project: dict[str, Any], *, dev: bool) -> list[Requirement]:
+    """Return every requirement that pyproject.toml states, but for the extra that names the others."""
+    stated = [*project["project"]["dependencies"]]
+    for requirements in project["project"]["optional-dependencies"].values():
+        stated += requirements
+    stated += project["dependency-groups"]["dev"] if dev else []
+    return [r for r in map(Requirement, stated) if r.name != project["project"]["name"]]
+
+
+def locked(name: str) -> dict[str, tuple[Version, int]]:
+    """Return each package of a lock with its version and how many hashes it has."""
+    found: dict[str, tuple[Version, int]] = {}
+    for entry in re.split(r"\n(?=\S)", re.sub(r"^\s*#.*\n", "", text(name), flags=re.MULTILINE)):
+        head = re.fullmatch(r"([a-z0-9.-]+)==([^ ]+)( ; [^\\]+)? \\", entry.splitlines()[0])
+        assert head, f"{name}: not one pinned package: {entry[:80]!r}"
+        assert head[1] not in found, f"{name}: {head[1]} is pinned twice"
+        found[head[1]] = (Version(head[2]), len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", entry)))
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_pins_each_package_once_with_hashes(name: str) -> None:
+    assert [package for package, (_, hashes) in locked(name).items() if not hashes] == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_place(name: str) -> None:
+    assert re.findall(r"://|--index|--extra-index|--find-links|--trusted|file:| @ |(?<!\w)/\w+", text(name)) == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) -> None:
+    versions = {package: version for package, (version, _) in locked(name).items()}
+    missing = [
+        str(r)
+        for r in wanted(project, dev="dev" in name)
+        if (package := canonicalize_name(r.name)) not in versions or versions[package] not in r.specifier
+    ]
+    assert not missing, f"{', '.join(missing)} not in {name}: run make lock"
+
+
+def test_the_tools_lock_extends_the_other() -> None:
+    runtime, dev = (locked(name) for name in LOCKS)
+    assert {package: dev.get(package) for package in runtime} == runtime
+
+
+def test_all_holds_every_extra(project: dict[str, Any]) -> None:
+    extras = project["project"]["optional-dependencies"]
+    (everything,) = map(Requirement, extras["all"])
+    assert everything.extras == set(extras) - {"all"}
+
+
+def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
+    declared = {canonicalize_name(r.name) for r in wanted(project, dev=False)} | {*BROUGHT_ALONG}
+    own = {"darrm_opt", "solver_cache", "api"}
+    foreign = [
+        i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
+    ]
+    undeclared = [i for i in foreign if IMPORTED_AS.get(top(i.imported), top(i.imported)) not in declared]
+    assert not undeclared, "; ".join(map(str, undeclared))
+
+
+def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
+    first_cells = re.findall(r"^\| (`.+?) \|", text("docs/dependencies.md"), re.MULTILINE)
+    reasons = {re.sub(r"\[.*\]", "", name).lower() for cell in first_cells for name in re.findall(r"`(.+?)`", cell)}
+    assert reasons == {canonicalize_name(r.name) for r in wanted(project, dev=True)}
+
+
+def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:
+    assert "version" in project["project"]["dynamic"]
+    assert f'__version__ = "{darrm_opt.__version__}"' in text(project["tool"]["hatch"]["version"]["path"])
+
+
+def verbs() -> set[str]:
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", text("Makefile"), re.MULTILINE)
+    return {*phony.split()}
+
+
+def test_help_lists_every_verb() -> None:
+    assert {*re.findall(r"^([a-z-]+):.*## \S", text("Makefile"), re.MULTILINE)} == verbs()
+
+
+def test_documents_name_verbs_that_exist() -> None:
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    named = {verb for path in documents for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
+    assert {"test", "lint", "lock"} <= named <= verbs()
+
+
+def test_every_ignored_rule_has_its_reason() -> None:
+    (block,) = re.findall(r"^ignore = \[\n(.*?)^\]", text("pyproject.toml"), re.MULTILINE | re.DOTALL)
+    lines = [line for line in block.splitlines() if '"' in line]
+    assert lines
+    assert [line for line in lines if not re.search(r"# \S+ \S+", line)] == []

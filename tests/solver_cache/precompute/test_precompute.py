@@ -1,0 +1,419 @@
+"""Runs with real processes: what is kept is the same however they end, and nothing is solved twice that was not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.counted_work import counted, counts
+from support.paths import ROOT
+
+from api.estimating import seconds_of
+from darrm_opt import InvalidInput, solve
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution
+from darrm_opt.problem import Problem
+from solver_cache import CacheError, MemoryStore, Row, Store, inspect, open_store
+from solver_cache.precompute.claims import Claims, job_of
+from solver_cache.precompute.executor import Ended, News
+from solver_cache.precompute.grid import grid_of
+from solver_cache.precompute.plan import make_plan
+from solver_cache.precompute.processes import Processes
+from solver_cache.precompute.progress import Outcome, Progress
+from solver_cache.precompute.run import Options, run
+from solver_cache.precompute.work import Answered, Failed, Task, packed, perform, unpacked
+
+GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
+WARM: dict[str, Any] = {"K": 35, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
+MANY = 22
+
+
+def done(content: dict[str, Any], store: Store, options: Options | None = None, workers: int = 1) -> Outcome:
+    """Run a grid on processes of this machine, counting."""
+    plan = make_plan(grid_of(content).requests(), store, seconds_of)
+    with closing(Processes(workers, counted)) as executor:
+        return run(plan, store, executor, seconds_of, options)
+
+
+def rows(store: Store) -> list[Row]:
+    return [*store.rows()]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    return tmp_path / "counted"
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Row]:
+    """Return the table of `GRID`, solved one after another in this process."""
+    store = MemoryStore()
+    for request in grid_of(GRID).requests():
+        (event,) = perform(Task(0, (request,)))
+        assert isinstance(event, Answered)
+        store.put(event.row)
+    return rows(store)
+
+
+def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
+    store, seen = MemoryStore(), list[Progress]()
+    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    with closing(Processes(2, counted)) as executor:
+        outcome = run(plan, store, executor, seconds_of, watcher=seen.append)
+    assert rows(store) == undisturbed
+    assert {inspect(row).decision for row in undisturbed} == {"hit"}
+    request = next(iter(grid_of(GRID).requests()))
+    kept = store.get(request.key)
+    assert kept is not None
+    assert json.loads(kept.record)["gamma"] == solve(request.problem).gamma.tolist()
+    assert json.loads(kept.record)["statistics"]["seconds"] == {}  # nothing of the machine that solved it
+    assert set(counts(log).values()) == {1}
+    assert (outcome.progress.solved, outcome.progress.failed, outcome.failures) == (MANY, 0, ())
+    assert [at.over for at in seen] == sorted(at.over for at in seen)
+    assert seen[-1].remaining == 0
+    assert 0 <= seen[-1].worst_gap < 1e-8
+    assert store.jobs.counts()["done"] == MANY
+
+
+def test_what_is_kept_is_not_solved_again(log: Path) -> None:
+    store = MemoryStore()
+    done({**GRID, "K": [5, 7]}, store)
+    before = counts(log)
+    assert make_plan(grid_of(GRID).requests(), store, seconds_of).kept == sum(before.values()) == 10
+    done(GRID, store)
+    assert set(counts(log).values()) == {1}
+    assert make_plan(grid_of(GRID).requests(), store, seconds_of).batches == ()
+
+
+# ---------------------------------------------------------------------------------------------- warm starts
+
+
+def answers(task: Task) -> dict[str, str]:
+    return {event.key: event.row.record for event in perform(task) if isinstance(event, Answered)}
+
+
+def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    assert batch.lead == batch.requests[0]
+    whole = list(perform(Task(0, batch.requests, batch.lead)))
+    lead = whole[0]
+    assert isinstance(lead, Answered)
+    assert lead.start
+    expected = {event.key: event.row.record for event in whole if isinstance(event, Answered)}
+    assert json.loads(lead.row.record)["gamma"] == solve(batch.requests[0].problem).gamma.tolist()
+    again = answers(Task(1, batch.requests[:0:-1], batch.lead, lead.start))  # backwards, from the rows that were kept
+    alone = answers(Task(2, batch.requests[2:3], batch.lead))  # the lead was kept by another, without its rows
+    assert again == {key: record for key, record in expected.items() if key != lead.key}
+    assert alone.items() <= expected.items()
+    assert len(alone) == 1
+
+
+def test_warm_and_cold_answers_agree() -> None:
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    for request, event in zip(batch.requests, perform(Task(0, batch.requests, batch.lead)), strict=True):
+        assert isinstance(event, Answered)
+        warm, cold = json.loads(event.row.record), solve(request.problem, request.objective)
+        assert warm["gamma"] == pytest.approx(cold.gamma.tolist(), abs=1e-6)
+        assert warm["utility"] == pytest.approx(cold.utility, abs=1e-9)
+
+
+def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
+    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
+    lead = next(iter(perform(Task(0, batch.requests[:1], batch.lead))))
+    assert isinstance(lead, Answered)
+    problem = batch.requests[0].problem
+    found = unpacked(lead.start, problem)
+    assert found is not None
+    assert unpacked(packed(found), problem) is not None
+    wrong = found.copy()
+    wrong[0, 0] += 1  # a voter too many
+    negative = found.copy()
+    negative[0, :2] += (-40, 40)
+    few = Problem(35, problem.voter, problem.target, affected=1)
+    texts = [
+        packed(wrong),
+        packed(negative),
+        lead.start[: len(lead.start) // 2],
+        lead.start.replace("x", "y"),
+        "",
+        "9x9:",
+        "1x8:AAAA",
+    ]
+    assert [text for text in texts if unpacked(text, problem) is not None] == []
+    assert unpacked(lead.start, few) is None  # more voters moved than a record reaches
+
+
+# ------------------------------------------------------------------------------------------- several at once
+
+
+def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed: list[Row]) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    outcomes: list[Outcome] = []
+    grids = [GRID, {**GRID, "K": [11, 9, 7, 5]}]  # in other orders
+
+    def one(content: dict[str, Any], place: str) -> None:
+        with closing(open_store(url)) as store:
+            outcomes.append(done(content, store, Options(place=place)))
+
+    open_store(url).close()
+    threads = [threading.Thread(target=one, args=(grid, place)) for grid, place in zip(grids, ("", url), strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    assert set(counts(log).values()) == {1}
+    assert len(counts(log)) == MANY
+    assert sum(outcome.progress.solved for outcome in outcomes) == MANY
+    with closing(open_store(url)) as store:
+        assert rows(store) == undisturbed
+        assert store.jobs.counts()["done"] == MANY
+
+
+def test_a_claim_of_another_is_waited_for(log: Path) -> None:
+    store = MemoryStore()
+    request = next(iter(grid_of(GRID).requests()))
+    other = Claims(store, "another", 60)
+    assert other.take({request.key: request}) == {request.key: "taken"}
+    (event,) = perform(Task(0, (request,)))
+    assert isinstance(event, Answered)
+
+    def settle() -> None:
+        time.sleep(1)
+        other.settle([(event.row, "")])
+
+    thread = threading.Thread(target=settle)
+    thread.start()
+    outcome = done({**GRID, "K": 5}, store)
+    thread.join()
+    assert counts(log)[request.key] == 0
+    assert (outcome.progress.elsewhere, outcome.progress.solved) == (1, 3)
+
+
+def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
+    store = MemoryStore()
+    request = next(iter(grid_of(GRID).requests()))
+    assert Claims(store, "who died", 0.5).take({request.key: request}) == {request.key: "taken"}
+    assert done({**GRID, "K": 5}, store).progress.solved == 4
+    job = store.jobs.get(job_of(request.key))
+    assert job is not None
+    assert (job.state, job.attempts, counts(log)[request.key]) == ("done", 2, 1)
+
+
+def test_claims_are_of_what_is_not_kept_and_not_held(tmp_path: Path) -> None:
+    requests = {request.key: request for request in grid_of({**GRID, "K": 5}).requests()}
+    first, second, third, fourth = requests
+    answers = {event.key: event.row for event in perform(Task(0, (*requests.values(),))) if isinstance(event, Answered)}
+    with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")) as store:
+        mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
+        store.put(answers[first])  # by a service: nobody's job
+        assert other.take({second: requests[second]}) == {second: "taken"}
+        assert mine.take(requests) == {first: "kept", second: "held", third: "taken", fourth: "taken"}
+        assert mine.take({third: requests[third]}) == {third: "taken"}  # held already
+        assert mine.settle([(answers[third], "rows"), (answers[second], "")]) == {third}  # the other is not mine
+        assert mine.start(third) == "rows"
+        assert store.get(second) is None
+        assert other.settle([(answers[second], "")]) == {second}
+        mine.release([fourth])
+        assert other.take(requests) == {first: "kept", second: "kept", third: "kept", fourth: "taken"}
+        assert store.remove(answers[third])  # done once, and gone: to be solved again
+        assert other.take({third: requests[third]}) == {third: "taken"}
+        assert mine.take({third: requests[third]}) == {third: "held"}
+        assert mine.settle([]) == set()
+        job = store.jobs.get(job_of(second))
+        assert job is not None
+        assert json.loads(job.result) == {"by": "you"}
+
+
+def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:
+    store = MemoryStore()
+    request = next(iter(grid_of(GRID).requests()))
+    (event,) = perform(Task(0, (request,)))
+    assert isinstance(event, Answered)
+    claims = Claims(store, "me", 60)
+    assert claims.take({request.key: request}) == {request.key: "taken"}
+    store.put(replace(event.row, record="{}"))
+    assert claims.settle([(event.row, "")]) == {request.key}
+    assert rows(store) == [event.row]
+
+
+# ------------------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Row], *, direct: bool
+) -> None:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    poison = [*grid_of(GRID).requests()][3].key
+    monkeypatch.setenv("COUNTED_CRASH", poison)
+    with closing(open_store(url)) as store:
+        outcome = done(GRID, store, Options(attempts=2, lease=2, place=url if direct else ""))
+        assert [failure.key for failure in outcome.failures] == [poison]
+        assert outcome.failures[0].reason == "given up after 2 attempts: its process ended with code 9"
+        assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, 2)
+        assert rows(store) == [row for row in undisturbed if row.key != poison]
+        assert counts(log, "begun")[poison] == 2
+        # workers that write keep what they solved a little later than those that return it: that little is solved again
+        assert set(counts(log).values()) <= ({1, 2, 3} if direct else {1})
+        job = store.jobs.get(job_of(poison))
+        assert job is not None
+        assert (job.state, job.reason) == ("failed", outcome.failures[0].reason)
+        monkeypatch.delenv("COUNTED_CRASH")
+        assert done(GRID, store).progress.solved == 1  # another run tries again
+        assert rows(store) == undisturbed
+
+
+def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> None:
+    store = MemoryStore()
+    outcome = done({**GRID, "K": 101, "m": 3}, store, Options(time_limit=1e-6))
+    assert len(outcome.failures) == 2
+    assert all("time" in failure.reason for failure in outcome.failures)
+    assert store.jobs.counts()["failed"] == 2
+    assert rows(store) == []
+    assert set(counts(log, "begun").values()) == {1}
+
+
+class Here:
+    """An executor in this process."""
+
+    streams, workers, room = True, 1, 1
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def news(self, _: float) -> list[News]:
+        tasks, self._tasks = self._tasks, []
+        return [News(task.number, what) for task in tasks for what in (*perform(task), Ended())]
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_an_answer_that_nothing_can_better_is_done_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
+) -> None:
+    from solver_cache.precompute import work
+
+    def limited(*arguments: Any, **choices: Any) -> Solution:
+        return replace(solve(*arguments, **choices), status=Status.SEARCH_LIMIT)
+
+    monkeypatch.setattr(work, "solve", limited)
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    with closing(open_store(url)) as store:
+        plan = make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of)
+        outcome = run(plan, store, Here(), seconds_of, Options(place=url if direct else ""))
+        assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
+        assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
+        assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
+        assert make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of).kept == 4
+        assert store.jobs.counts()["done"] == 4
+
+
+def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from solver_cache.precompute import work
+
+    def broken(*_: object, **__: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(work, "solve", broken)
+    (event,) = perform(Task(0, (next(iter(grid_of(GRID).requests())),)))
+    assert isinstance(event, Failed)
+    assert (event.passing, event.reason) == (True, "MemoryError: no room")
+
+
+class Full(MemoryStore):
+    """A store that has no room left after a few rows."""
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:
+        if len([*self.rows()]) >= 3:
+            raise CacheError("memory", "database or disk is full", "Make room there.")
+        return super().put(row, replacing)
+
+
+def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
+    store = Full()
+    with pytest.raises(CacheError, match="disk is full"):
+        done(GRID, store, Options(patience=0.2))
+    assert len(rows(store)) == 3
+    assert store.jobs.counts()["running"] == 0  # every claim is free again
+    roomy = MemoryStore()
+    for row in rows(store):
+        roomy.put(row)
+    assert done(GRID, roomy).progress.solved == MANY - 3
+
+
+def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
+    plan = make_plan(grid_of(GRID).requests(), MemoryStore(), seconds_of)
+    with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
+        run(plan, MemoryStore(), executor, seconds_of, Options(place="memory"))
+
+
+# ---------------------------------------------------------------------------------------------------- kills
+
+
+def written(folder: Path, content: dict[str, Any]) -> Path:
+    path = folder / "grid.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[Row], how: signal.Signals) -> None:
+    url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    command = [sys.executable, "-c", "from api.cli import main; main()", "precompute", str(written(tmp_path, GRID))]
+    command += ["--url", url, "--workers", "1", "--lease", "2"]
+    with closing(open_store(url)) as store:
+        driver = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while len(rows(store)) < 2 and driver.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError):
+            driver.send_signal(how)
+        _, said = driver.communicate(timeout=60)
+        kept = len(rows(store))
+        assert kept >= 2
+        if how is signal.SIGINT and kept < MANY:
+            assert driver.returncode == 130
+            assert b"Interrupted" in said
+            assert store.jobs.counts()["running"] == 0  # what it had claimed is free
+        finished = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, check=True, timeout=300)
+        told = json.loads(finished.stdout)
+        assert told["plan"]["kept"] == kept
+        assert rows(store) == undisturbed
+
+
+def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
+    store, killed = MemoryStore(), 0
+    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    with closing(Processes(2, counted)) as executor:
+
+        def kill(at: Progress) -> None:
+            nonlocal killed
+            if killed < 3 and at.over > 5 * killed and executor.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(executor.pids[0], signal.SIGKILL)
+                killed += 1
+
+        outcome = run(plan, store, executor, seconds_of, Options(attempts=20), kill)
+    assert outcome.failures == ()
+    assert rows(store) == undisturbed
+    assert outcome.progress.solved == MANY  # each arrived once, however often it was begun
+    lost = sum(counts(log).values()) - MANY
+    assert 0 <= lost <= killed

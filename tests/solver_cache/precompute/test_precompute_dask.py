@@ -1,0 +1,134 @@
+"""Runs on Dask, with real schedulers and workers: the same table as everywhere, whatever is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import postgres
+from support.counted_work import counted, counts
+from support.darrm_runner import run as darrm
+
+from api.estimating import seconds_of
+from darrm_opt import InvalidInput
+from solver_cache import MemoryStore, Row, open_store
+from solver_cache.precompute.cluster import Cluster
+from solver_cache.precompute.executor import ExecutorLost
+from solver_cache.precompute.grid import grid_of
+from solver_cache.precompute.plan import make_plan
+from solver_cache.precompute.progress import Progress
+from solver_cache.precompute.run import Options, run
+from solver_cache.precompute.work import Answered, Task, perform
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning"),
+    pytest.mark.slow,
+]
+GRID: dict[str, Any] = {"K": [5, 7, 9], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
+MANY = 16
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> list[Row]:
+    store = MemoryStore()
+    for request in grid_of(GRID).requests():
+        (event,) = perform(Task(0, (request,)))
+        assert isinstance(event, Answered)
+        store.put(event.row)
+    return [*store.rows()]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
+    return tmp_path / "counted"
+
+
+@pytest.fixture
+def cluster(log: Path) -> Iterator[Cluster]:
+    assert log.parent.is_dir()
+    with closing(Cluster(None, 2, counted)) as made:
+        yield made
+
+
+def test_answers_come_back_and_workers_that_die_are_replaced(
+    log: Path, cluster: Cluster, undisturbed: list[Row]
+) -> None:
+    store, killed = MemoryStore(), list[int]()
+    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+
+    def kill(_: Progress) -> None:
+        if len(killed) < 2 and counts(log, "begun").total() > 3 * len(killed):
+            pids = [nanny.pid for nanny in cluster._local.workers.values() if nanny.pid is not None]
+            if pids:
+                killed.append(pids[0])
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pids[0], signal.SIGKILL)
+
+    outcome = run(plan, store, cluster, seconds_of, Options(attempts=20), kill)
+    assert [*store.rows()] == undisturbed
+    assert (outcome.progress.solved, outcome.failures) == (MANY, ())
+    assert {*counts(log)} == {row.key for row in undisturbed}
+
+
+def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
+    url = postgres.server().url(postgres.server().new())
+    with closing(open_store(url)) as store:
+        plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+        outcome = run(plan, store, cluster, seconds_of, Options(place=url, lease=10))
+        assert [*store.rows()] == undisturbed
+        assert outcome.progress.solved == MANY
+        assert set(counts(log).values()) == {1}
+        assert store.jobs.counts()["done"] == MANY
+
+
+def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
+    scheduler = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--no-dashboard",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert scheduler.stderr is not None
+    address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
+    store = MemoryStore()
+    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    with closing(Cluster(address, work=counted, patience=1)) as joined:
+        scheduler.kill()
+        scheduler.communicate()
+        with pytest.raises(ExecutorLost, match=r"does not answer.*Running again continues"):
+            run(plan, store, joined, seconds_of, Options(lease=5))
+    assert store.jobs.counts()["running"] == 0
+
+
+def test_a_scheduler_that_is_not_there_is_told() -> None:
+    with pytest.raises(ExecutorLost, match=r"tcp://127\.0\.0\.1:9 does not answer"):
+        Cluster("tcp://127.0.0.1:9", patience=0.5)
+    with pytest.raises(InvalidInput, match="an address such as tcp://HOST:8786"):
+        Cluster("localhost")
+
+
+def test_dask_from_the_command_line(tmp_path: Path, undisturbed: list[Row]) -> None:
+    grid, url = tmp_path / "grid.json", f"sqlite:///{tmp_path / 'store.sqlite'}"
+    grid.write_text(json.dumps(GRID))
+    told = darrm("precompute", str(grid), "--url", url, "--dask", "local:1", "--json")
+    assert json.loads(told.stdout)["outcome"]["solved"] == MANY
+    with closing(open_store(url)) as store:
+        assert [*store.rows()] == undisturbed

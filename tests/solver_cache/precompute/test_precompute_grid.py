@@ -1,0 +1,273 @@
+"""Grid files: what they may say, and that what they may not is refused with its place in the file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.paths import ROOT
+
+from darrm_opt import InvalidInput, Problem
+from solver_cache import MemoryStore, Request, Row
+from solver_cache.precompute.expression import parse
+from solver_cache.precompute.grid import grid_of, read_grid
+from solver_cache.precompute.plan import GROUP, MOST, make_plan, pays
+
+EXAMPLES = ROOT / "examples" / "grids"
+SMALL: dict[str, Any] = {"K": 5, "epsilon": 0.1, "m": 2}
+
+
+def values(axis: Any, name: str = "m") -> list[float]:
+    problems = [request.problem for request in grid_of({**SMALL, "K": 101, name: axis}).requests()]
+    return [problem.m or 0.0 if name == "m" else float(getattr(problem, name)) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("axis", "expected"),
+    [
+        (3, [3]),
+        ([1, 2.5], [1, 2.5]),
+        ({"from": 1, "to": 3, "step": 0.5}, [1, 1.5, 2, 2.5, 3]),
+        ({"from": 0.1, "to": 0.3, "step": 0.1}, [0.1, 0.2, 0.3]),  # though 0.1 + 2·0.1 > 0.3
+        ({"from": 1, "to": 2.9, "step": 1}, [1, 2]),
+        ({"from": 1, "to": 10, "factor": 3}, [1, 3, 9]),
+        ({"from": 1, "to": 1000, "factor": 10}, [1, 10, 100, 1000]),
+        ({"from": 1, "to": 5, "points": 3}, [1, 3, 5]),
+        ({"from": 1, "to": 16, "points": 5, "spacing": "geometric"}, [1, 2, 4, 8, 16]),
+        ({"from": 2, "to": 2, "step": 1}, [2]),
+        ("(K-1)/50", [2]),
+        (["K/101", "min(K, 7)"], [1, 7]),
+    ],
+)
+def test_the_ways_to_name_values(axis: Any, expected: list[float]) -> None:
+    assert values(axis) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1-(1-Delta)^m", 1 - 0.5**3),
+        ("2^3^2", 512),
+        ("-2^2", -4),
+        ("2*-3", -6),
+        ("1 - 2 - 3", -4),
+        ("8/4/2", 1),
+        ("2**0.5", math.sqrt(2)),
+        ("max(1, m, 2)", 3),
+        ("floor(2.5)+ceil(2.5)", 5),
+        ("log(exp(2))+sqrt(4)", 4),
+        ("1e-3*1E3", 1),
+        ("m < 4 and Delta == 0.5", True),
+        ("m >= 4", False),
+        ("inf", math.inf),
+    ],
+)
+def test_formulas(text: str, expected: float) -> None:
+    assert parse(text, {"m", "Delta"})({"m": 3, "Delta": 0.5}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1+", "ends too early"),
+        ("(1", "'\\)' is missing"),
+        ("1 2", "'2' is left over"),
+        ("__import__('os')", "cannot be read"),
+        ("m.real", "cannot be read"),
+        ("open", "'open' is not known; known are ceil, exp, floor"),
+        ("1" * 300, "at most 200 characters"),
+        ("(" * 199, "more than 40 brackets"),
+        ("-" * 199, "ends too early"),
+        ("__import__", "'__import__' is not known"),
+    ],
+)
+def test_what_is_no_formula_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(text, {"m"})
+
+
+@pytest.mark.parametrize("text", ["1/0", "log(0)", "(0-1)^0.5", "10^400", "inf-inf", "K^1e9"])
+def test_a_formula_without_a_value_says_where(text: str) -> None:
+    grid = grid_of({"grid": [{"K": [5], "epsilon": 0.1, "target_epsilon": text}]})
+    with pytest.raises(InvalidInput, match=r"^grid\[0\]\.target_epsilon = .* expected a formula with a value"):
+        list(grid.requests())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"k": 3}, r"^k = 3 is not valid: expected another name: one of K, epsilon"),
+        ({"K": "eleven"}, r"^K = 'eleven' .*'eleven' is not known"),
+        ({"K": []}, r"^K = \[\] .*at least one value"),
+        ({"K": True}, r"^K = True"),
+        ({"K": 5.5}, r"^K = 5.5 .*whole number.*At K = 5.5"),
+        ({"K": [5, {"from": 1}]}, r"^K\[1\] = "),
+        ({"m": {"from": 1, "to": 5}}, r"^m = .*exactly one of step, factor and points"),
+        ({"m": {"from": 1, "to": 5, "step": 0}}, r"^m\.step = 0 .*above 0"),
+        ({"m": {"from": 1, "to": 5, "step": 1e-9}}, r"^m\.step = 1e-09 .*at most 1000000 values"),
+        ({"m": {"from": 5, "to": 1, "step": 1}}, r"^m\.to = 1 .*at least 5"),
+        ({"m": {"from": 0, "to": 1, "factor": 2}}, r"^m\.from = 0 .*above 0"),
+        ({"m": {"from": 1, "to": 5, "factor": 1}}, r"^m\.factor = 1 .*above 1"),
+        ({"m": {"from": 1, "to": 5, "points": 1}}, r"^m\.points = 1 .*2 to"),
+        ({"m": {"from": 1, "to": 5, "stop": 1}}, r"^m\.stop = 1 .*one of from, to"),
+        ({"m": {"to": 5, "step": 1}}, r"^m\.from is missing"),
+        ({"m": {"from": 1, "to": math.inf, "step": 1}}, r"^m\.to = inf .*finite"),
+        ({"m": {"from": 1, "to": 5, "step": 1, "spacing": "geometric"}}, r"^m\.spacing = 'geometric'"),
+        ({"m": "delta", "delta": "m/100"}, r"^GRID = .* circle"),
+        ({"m": [1, 0]}, r"^m = 0 .*At K = 5, epsilon = 0.1, m = 0"),
+        ({"target_epsilon": 1}, r"^m = 2 .*exactly one of m and target_epsilon"),
+        ({"affected": [1, 9]}, r"^affected = 9 .*at most K = 5"),
+        ({"objective": ["rectangular", "quadratic"]}, r"^objective = 'quadratic'"),
+        ({"objective": "histogram(1,2,3)"}, r"histogram"),
+        ({"shape": "convex"}, r"^shape = 'convex'"),
+        ({"where": "m <"}, r"^where = 'm <' .*ends too early"),
+        ({"where": 3}, r"^where = 3 .*a condition"),
+        ({"grid": 3}, r"^grid = 3"),
+        ({"grid": [{"Kay": 3}]}, r"^grid\[0\]\.Kay = 3"),
+        ({"grid": [{}, {"m": [1, {}]}]}, r"^grid\[1\]\.m\[1\] = \{\}"),
+    ],
+)
+def test_what_is_not_accepted_is_refused_with_its_place(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        list(grid_of({**SMALL, **change}).requests())
+
+
+@pytest.mark.parametrize("name", ["K", "epsilon", "m"])
+def test_what_is_needed_is_asked_for(name: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^{name} is missing"):
+        grid_of({key: value for key, value in SMALL.items() if key != name})
+
+
+def test_a_link_is_the_formula_that_it_spells() -> None:
+    grid = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2], "delta": "1-(1-Delta)^m"})
+    default = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2]})
+    assert [r.key for r in grid.requests()] == [r.key for r in default.requests()]
+    linked = grid_of({"K": "2*affected+1", "affected": [1, 2], "epsilon": math.inf, "target_epsilon": 0.3, "delta": 0})
+    assert [(r.problem.K, r.problem.affected) for r in linked.requests()] == [(3, 1), (5, 2)]
+
+
+def test_every_combination_for_which_the_condition_holds() -> None:
+    grid = grid_of({"K": [3, 5, 7], "epsilon": [0.1, 0.2], "m": [1, 2, 3], "where": "m < (K+1)/2"})
+    expected = [(K, e, m) for K in (3, 5, 7) for e in (0.1, 0.2) for m in (1, 2, 3) if m < (K + 1) / 2]
+    assert [(r.problem.K, r.problem.voter.epsilon, r.problem.m) for r in grid.requests()] == expected
+
+
+def test_neighbours_differ_in_their_target_only() -> None:
+    grid = grid_of({"delta": [0, 1e-3], "m": [1, 2], "K": [3, 5], "epsilon": [0.1], "Delta": [0, 1e-5]})
+    kin = [(r.problem.K, r.problem.voter) for r in grid.requests()]
+    assert len(kin) == 16
+    assert len({*kin}) == 1 + sum(a != b for a, b in itertools.pairwise(kin)) == 4
+
+
+def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
+    toml, plain = tmp_path / "grid.toml", tmp_path / "grid.json"
+    toml.write_text("K = [3, 5]\nepsilon = inf\naffected = 1\ntarget_epsilon = { from = 0.1, to = 0.3, step = 0.1 }\n")
+    plain.write_text(
+        json.dumps(
+            {"K": [3, 5], "epsilon": "inf", "affected": 1, "target_epsilon": {"from": 0.1, "to": 0.3, "step": 0.1}}
+        )
+    )
+    keys = [[r.key for r in read_grid(path).requests()] for path in (toml, plain)]
+    assert keys[0] == keys[1]
+    assert len({*keys[0]}) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("grid.toml", "K = [", "a file in TOML"),
+        ("grid.json", "{", "a file in JSON"),
+        ("grid.json", "[1]", "a table of quantities"),
+        ("grid.toml", "K = \xff", "can be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InvalidInput, match=said):
+        read_grid(path)
+    with pytest.raises(InvalidInput, match="can be read"):
+        read_grid(tmp_path / "none.toml")
+
+
+def test_the_grids_that_are_ready() -> None:
+    paper = [*read_grid(EXAMPLES / "paper.toml").requests()]
+    assert {r.problem.K for r in paper} == {11, 35, 101}
+    settings = [
+        *((11, m, 0.1, 1e-5) for m in (1, 3, 5, 7)),  # Figure 2
+        *((11, m, 0.1, 0) for m in (1, 3, 5, 7, 9, 11)),  # Figures 7 and 9
+        *((101, m, 0.1, 0) for m in (10, 20, 30, 40, 60, 80)),  # Figure 8
+        *((11, m, epsilon, 1e-4) for m in (1, 3, 5, 7) for epsilon in (0.0892, 0.0852)),  # Tables 1, 6, 8, 10
+    ]
+    wanted = {
+        Request(Problem.from_allowance(K=K, m=m, epsilon=epsilon, Delta=Delta)) for K, m, epsilon, Delta in settings
+    }
+    assert wanted <= {*paper}
+    composed = [r.problem for r in paper if r.problem.target.delta > 0.05]  # Figure 6, and Table 3's numbers
+    assert {(each.K, each.voter.epsilon, each.voter.delta) for each in composed} == {(35, 0.1, 1e-5)}
+    printed = {(6.4521, 0.1001), (7.5742, 0.1001), (8.2708, 0.1001), (9.8823, 0.1002)}
+    assert {(round(each.m or 0, 4), round(each.target.delta, 4)) for each in composed} == printed
+    pate = [*read_grid(EXAMPLES / "pate.toml").requests()]
+    assert {r.problem.affected for r in pate} == {1, 2, 3, 4, 5}
+    assert {r.problem.voter.epsilon for r in pate} == {math.inf}
+    assert len({r.key for r in pate}) == len(pate) == 960
+
+
+# ------------------------------------------------------------------------------------------------ plans
+
+
+def cost(request: Request) -> float:
+    return request.problem.K / 100
+
+
+def row(key: str, core: int = 1) -> Row:
+    return Row(key, core, "{}", "")
+
+
+def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
+    grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), MemoryStore()
+    keys = [r.key for r in grid.requests()]
+    store.put(row(keys[0]))
+    store.put(row(keys[1], core=99))  # of another version: to be solved
+    plan = make_plan(grid.requests(), store, cost)
+    assert (plan.problems, plan.kept, plan.missing, plan.repeated) == (3, 1, 2, 0)
+    assert plan.seconds == pytest.approx(0.1)
+    assert len([*store.rows()]) == 2
+    assert sum(store.jobs.counts().values()) == 0
+    twice = make_plan([*grid.requests(), *grid.requests()], store, cost)
+    assert (twice.missing, twice.repeated) == (2, 2)
+
+
+def test_dear_ones_go_first_and_cheap_ones_together() -> None:
+    grid = grid_of({**SMALL, "K": [3, 5, 201, 51], "m": {"from": 1, "to": 1.9, "step": 0.1}})
+    plan = make_plan(grid.requests(), MemoryStore(), cost)
+    seconds = [batch.seconds for batch in plan.batches]
+    assert seconds == sorted(seconds, reverse=True)
+    assert len(plan.batches[0].requests) == 1
+    assert all(len(batch.requests) <= MOST for batch in plan.batches)
+    assert max(len(batch.requests) for batch in plan.batches) > 5
+
+
+def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
+    grid = grid_of({"K": 51, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
+    requests = [*grid.requests()]
+    assert pays(tuple(requests[:GROUP]))
+    whole = make_plan(requests, MemoryStore(), cost)
+    leads = {r: batch.lead for batch in whole.batches for r in batch.requests}
+    assert {len(batch.requests) for batch in whole.batches} == {12, 6}
+    assert all(batch.requests[0] == batch.lead for batch in whole.batches)
+    store = MemoryStore()
+    for i in (1, 6, 7, 20):
+        store.put(row(requests[i].key))
+    for batch in make_plan(requests, store, cost).batches:
+        assert {leads[r] for r in batch.requests} == {batch.lead}
+
+
+def test_cheap_searches_start_by_themselves() -> None:
+    for problem in ({"K": 51, "Delta": 0}, {"K": 11, "Delta": 1e-5}, {"K": 401, "Delta": 1e-5}):
+        grid = grid_of({"epsilon": 0.1, "m": [1, 2, 3, 4], **problem})
+        assert {batch.lead for batch in make_plan(grid.requests(), MemoryStore(), cost).batches} == {None}

@@ -1,0 +1,577 @@
+"""Kept answers: their key, what is believed of a row, and what a lookup does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import postgres
+from support.paths import DATA
+
+import solver_cache.key
+import solver_cache.solve
+from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
+from darrm_opt.design.objective import Objective, shared
+from darrm_opt.design.program import Status
+from darrm_opt.design.scenarios import over_scenarios
+from darrm_opt.design.solver import solve
+from darrm_opt.record import solution_record
+from solver_cache import (
+    CachedSolution,
+    CacheError,
+    Finding,
+    MemoryStore,
+    Request,
+    Row,
+    Store,
+    cache_url,
+    cached_solve,
+    check,
+    examine,
+    inspect,
+    keep,
+    open_store,
+    recall,
+)
+from solver_cache.key import canonical_json, digest
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+REQUEST = Request(PROBLEM)
+ANSWERS = json.loads((DATA / "cached_answers.json").read_text(encoding="utf-8"))
+
+
+def kept_row(request: Request = REQUEST) -> Row:
+    """Return the row that a solve of ``request`` leaves."""
+    store = MemoryStore()
+    assert cached_solve(request.problem, request.objective, request.shape, store=store).kept
+    row = store.get(request.key)
+    assert row is not None
+    return row
+
+
+GOOD = kept_row()
+
+
+def rehashed(row: Row, record: str) -> Row:
+    """Return the row with another record, its hash made to fit: what someone who can write would do."""
+    return replace(row, record=record, digest=digest(record))
+
+
+def edited(change: Callable[[dict[str, Any]], None], row: Row = GOOD) -> Row:
+    record = json.loads(row.record)
+    change(record)
+    return rehashed(row, canonical_json(record))
+
+
+def problem_of(case: dict[str, Any]) -> Problem:
+    numbers = dict(case["problem"])
+    return Problem.from_allowance(**{**numbers, "epsilon": float(numbers["epsilon"])})
+
+
+# ------------------------------------------------------------------------------------------------ the key
+
+
+@pytest.mark.parametrize("case", ANSWERS["answers"], ids=lambda case: str(case["objective"]))
+def test_an_answer_that_changes_needs_another_core_version(case: dict[str, Any]) -> None:
+    """If this fails for good reason, raise CORE and write the new answers: else old caches serve the old ones."""
+    assert ANSWERS["core"] == solver_cache.CORE
+    found = cached_solve(problem_of(case), case["objective"], case["shape"], store=MemoryStore()).solution
+    assert found.gamma == pytest.approx(case["gamma"], abs=1e-6)
+    assert found.utility == pytest.approx(case["utility"], abs=1e-9)
+
+
+@pytest.mark.parametrize("case", ANSWERS["answers"], ids=lambda case: str(case["objective"]))
+def test_keys_stay_what_they_are(case: dict[str, Any]) -> None:
+    assert Request(problem_of(case), case["objective"], case["shape"]).key == case["key"]
+
+
+def test_numbers_that_differ_by_floating_noise_have_one_key() -> None:
+    keys = {
+        Request(Problem.from_allowance(K=11, m=3, epsilon=0.1)).key,
+        Request(Problem.from_allowance(K=11, m=None, epsilon=0.1, target_epsilon=0.3, affected=11)).key,
+        Request(Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1))).key,
+        Request(Problem(K=11, voter=Privacy(0.30000000000000004 / 3), target=Privacy(0.3, -0.0))).key,
+    }
+    assert len(keys) == 1
+
+
+def test_every_spelling_of_an_objective_has_one_key() -> None:
+    texts: list[Objective | str] = ["shared(2,5)", " shared( 2.0 , b=5 ) agreement", shared(2, 5)]
+    assert len({Request(PROBLEM, text).key for text in texts}) == 1
+
+
+def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    voter, target = Privacy(0.1, 1e-5), Privacy(0.3, 3e-5)
+    requests = [
+        Request(Problem(11, voter, target)),
+        Request(Problem(12, voter, target)),
+        Request(Problem(11, Privacy(0.100001, 1e-5), target)),
+        Request(Problem(11, Privacy(0.1, 1.00001e-5), target)),
+        Request(Problem(11, voter, Privacy(0.300001, 3e-5))),
+        Request(Problem(11, voter, Privacy(0.3, 3.00001e-5))),
+        Request(Problem(11, voter, target, affected=10)),
+        Request(Problem(11, voter, target), "uniform"),
+        Request(Problem(11, voter, target), "rectangular agreement"),
+        Request(Problem(11, voter, target), "rectangular(tau=51)"),
+        Request(Problem(11, voter, target), shape="monotone"),
+    ]
+    keys = {request.key for request in requests}
+    monkeypatch.setattr(solver_cache.key, "CORE", 2)
+    keys.add(requests[0].key)
+    monkeypatch.setattr(solver_cache.key, "FORMAT", 2)
+    keys.add(requests[0].key)
+    assert len(keys) == len(requests) + 2
+    assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
+
+
+def test_infinity_has_a_key() -> None:
+    request = Request(Problem(5, Privacy(math.inf), Privacy(0.5), affected=1))
+    assert request.key != REQUEST.key
+
+
+def test_a_key_draws_no_scenarios() -> None:
+    problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # to draw these, and weigh them, would take hours
+    request = Request(problem, "expected_error(scenarios=10000)")
+    assert request.key != Request(problem, "expected_error(scenarios=9999)").key
+    with pytest.raises(InvalidInput, match=r"scenarios = '3 voters' is not valid: expected K = 11 probabilities"):
+        Request(PROBLEM, over_scenarios(np.array([[0.1, 0.2, 0.9]])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("no problem",), r"problem = 'no problem' is not valid: expected a Problem\."),
+        ((PROBLEM, "rectangle"), "objective = 'rectangle' is not valid"),
+        ((PROBLEM, "histogram(1,2,3)"), r"counts = .* is not valid: expected K\+1 = 12 counts"),
+        ((PROBLEM, "uniform", "round"), "shape = 'round' is not valid: expected 'free' or 'monotone'"),
+        ((PROBLEM, "uniform", ["free"]), r"shape = \['free'\] is not valid"),
+    ],
+)
+def test_what_cannot_be_asked_has_no_key(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        Request(*arguments)
+
+
+# ------------------------------------------------------------------------------------- what is believed of a row
+
+
+def test_nothing_is_a_miss() -> None:
+    assert examine(None, REQUEST) == solver_cache.Found("miss")
+
+
+def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
+    found = examine(GOOD, REQUEST)
+    assert found.decision == "hit"
+    assert found.reason == ""
+    assert found.solution is not None
+    assert found.solution.gamma.tolist() == json.loads(GOOD.record)["gamma"]
+    assert found.solution.certificate == verify(PROBLEM, found.solution.gamma)
+    assert found.solution.problem == PROBLEM
+    assert inspect(GOOD) == found
+
+
+def scaled_gamma(record: dict[str, Any]) -> None:
+    record["gamma"] = [min(1.0, value * (1 + 1e-6)) for value in record["gamma"]]
+
+
+def uneven_gamma(record: dict[str, Any]) -> None:
+    record["gamma"][0] = math.nextafter(record["gamma"][0], 0)
+
+
+def quieter_gamma(record: dict[str, Any]) -> None:
+    record["gamma"] = [value / 2 for value in record["gamma"]]  # private, but not the answer
+
+
+def setter(*path: str, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(record: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            record = record[name]
+        record[path[-1]] = to
+
+    return change
+
+
+def without(*path: str) -> Callable[[dict[str, Any]], None]:
+    def change(record: dict[str, Any]) -> None:
+        for name in path[:-1]:
+            record = record[name]
+        del record[path[-1]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (scaled_gamma, r"gamma is not private: with voters .*, the release needs δ larger"),
+        (uneven_gamma, r"gamma\[0\] = gamma\[11\]"),
+        (quieter_gamma, "its certificate does not fit its gamma: bound is"),
+        (setter("gamma", to=[1.0] * 12), "gamma is not private"),
+        (setter("gamma", to=[0.5] * 11), r"K\+1 = 12 numbers"),
+        (setter("gamma", to="0.5"), "its record cannot be read"),
+        (setter("gamma", to=None), "its record cannot be read"),
+        (setter("gamma", to=[[0.5]] * 12), "a flat list"),
+        (setter("utility", to=0.95), "its utility is 0.9"),
+        (setter("utility", to=1), "its utility is 0.9"),
+        (setter("upper_bound", to=0.5), "its upper bound 0.5 is not between its utility 0.9"),
+        (setter("upper_bound", to=2.0), "its upper bound 2.0 is not between"),
+        (setter("upper_bound", to="inf"), "upper_bound = 'inf' is not valid: expected a number"),
+        (setter("certificate", "margin", to=0.25), "its certificate does not fit its gamma: margin is"),
+        (setter("certificate", "margin", to=[]), r"margin = \[\] is not valid: expected a number"),
+        (setter("certificate", "bound", to=0.1), "its certificate does not fit its gamma: bound is"),
+        (setter("certificate", "limit", to=0.9), "its certificate does not fit its gamma: limit is"),
+        (setter("certificate", "method", to="faith"), "its certificate does not fit its gamma: method is"),
+        (without("certificate", "worst_corners"), "its record cannot be read"),
+        (setter("certificate", to=[]), "its record cannot be read"),
+        (setter("problem", "K", to=12), "its record cannot be read"),
+        (setter("problem", "epsilon", to=0.05), "it answers another question"),
+        (setter("problem", "Delta", to=0.0), "it answers another question"),
+        (setter("problem", "target_epsilon", to=0.3), "it answers another question"),
+        (setter("problem", "delta", to=0.5), "it answers another question"),
+        (setter("problem", "affected", to=10), "it answers another question"),
+        (setter("problem", to=None), "its record cannot be read"),
+        (setter("objective", to="uniform"), "it answers another question"),
+        (setter("objective", to="nonsense"), "its record cannot be read: objective = 'nonsense'"),
+        (setter("shape", to="monotone"), "it answers another question"),
+        (setter("shape", to={}), "shape = {} is not valid"),
+        (setter("status", to="time limit"), "its status is 'time limit', which solving again may better"),
+        (setter("status", to="perfect"), "its record cannot be read"),
+        (setter("method", to=7), "method = 7 is not valid: expected a text"),
+        (setter("statistics", "rows", to=True), "rows = True is not valid"),
+        (setter("statistics", "seconds", to=[1.0]), r"seconds = \[1\.0\] is not valid: expected seconds by phase"),
+        (without("backend"), "The record lacks this field"),
+    ],
+)
+def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[Any], None], reason: str) -> None:
+    found = examine(edited(change), REQUEST)
+    assert found.decision == "damaged"
+    assert found.solution is None
+    with pytest.raises(ValueError, match=reason):
+        raise ValueError(found.reason)
+
+
+def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)  # its free optimum is not monotone
+    free = kept_row(Request(problem))
+    found = examine(edited(setter("shape", to="monotone"), free), Request(problem, shape="monotone"))
+    assert (found.decision, found.reason) == ("damaged", "its gamma is not monotone")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (edited(setter("format", to=0)), "its record has format 0, this reads 1"),
+        (edited(without("format")), "its record has format None, this reads 1"),
+        (replace(GOOD, core=0), "it was written for version 0 of the answers, this is 1"),
+        (replace(GOOD, core=2), "it was written for version 2 of the answers, this is 1"),
+    ],
+)
+def test_another_version_is_stale(row: Row, reason: str) -> None:
+    found = examine(row, REQUEST)
+    assert (found.decision, found.reason) == ("stale", reason)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_record_cut_short_is_damaged(share: float, hashed: bool) -> None:
+    short = GOOD.record[: int(share * len(GOOD.record))]
+    row = rehashed(GOOD, short) if hashed else replace(GOOD, record=short)
+    found = examine(row, REQUEST)
+    assert found.decision == "damaged"
+    assert ("its text is not JSON" if hashed else "its text does not fit its SHA-256") in found.reason
+
+
+@pytest.mark.parametrize("record", ["null", "[]", "7", '"text"', "[" * 100_000, "NaN", '{"format": 1}', "1" * 5000])
+def test_any_other_json_is_damaged(record: str) -> None:
+    assert examine(rehashed(GOOD, record), REQUEST).decision == "damaged"
+
+
+def test_a_wrong_hash_is_damaged() -> None:
+    found = examine(replace(GOOD, digest=digest("something else")), REQUEST)
+    assert (found.decision, found.reason) == ("damaged", "its text does not fit its SHA-256")
+
+
+def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for name, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from leaves(child, (*path, name))
+
+
+PATHS = [path for path in leaves(json.loads(GOOD.record)) if path]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(PATHS), VALUES)
+def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], value: Any) -> None:
+    record = json.loads(GOOD.record)
+    node = record
+    for name in path[:-1]:
+        node = node[name]
+    node[path[-1]] = value
+    found = examine(rehashed(GOOD, json.dumps(record)), REQUEST)
+    if found.decision == "hit":
+        assert found.solution is not None
+        assert found.solution.problem == PROBLEM
+        assert verify(PROBLEM, found.solution.gamma).margin >= 0
+        json.dumps(solution_record(found.solution), allow_nan=False)
+
+
+@given(st.integers(0, len(GOOD.record) - 1), st.characters(codec="utf-8"))
+def test_any_changed_letter_is_found(place: int, letter: str) -> None:
+    record = GOOD.record[:place] + letter + GOOD.record[place + 1 :]
+    assert examine(replace(GOOD, record=record), REQUEST).decision == ("hit" if record == GOOD.record else "damaged")
+
+
+# ------------------------------------------------------------------------------------------- lookup, solve, keep
+
+
+URLS: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory",
+    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
+    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
+}
+
+
+@pytest.fixture(params=URLS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(URLS[request.param](tmp_path))) as opened:
+        yield opened
+
+
+def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:
+    first = cached_solve(PROBLEM, store=store)
+    second = cached_solve(PROBLEM, store=store, method="enumerate", backend="cvxpy")
+    assert (first.found, first.hit, first.kept, first.trouble) == ("miss", False, True, "")
+    assert (second.found, second.hit, second.kept, second.trouble) == ("hit", True, True, "")
+    assert second.solution.gamma.tobytes() == first.solution.gamma.tobytes()
+    assert second.solution == replace(first.solution, certificate=second.solution.certificate)
+    assert store.tally.counts == {"hit": 1, "miss": 1, "damaged": 0, "stale": 0}
+    assert list(check(store)) == []
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(11, Privacy(math.inf), Privacy(0.2676, 0.0003), affected=1),
+        Problem(7, Privacy(0.0, 0.1), Privacy(0.0, 0.05)),
+        Problem(8, Privacy(1 / 3, 1e-7), Privacy(1 / 7, 1e-9)),
+        Problem(1, Privacy(1.0), Privacy(1e-300)),
+    ],
+)
+def test_extreme_problems_are_kept_too(problem: Problem, store: Store) -> None:
+    first, second = (cached_solve(problem, "shared(0.5,0.5)", "monotone", store=store) for _ in range(2))
+    assert (first.found, second.found) == ("miss", "hit")
+    assert second.solution.gamma.tobytes() == first.solution.gamma.tobytes()
+    assert second.solution.warnings == first.solution.warnings
+
+
+@pytest.mark.parametrize(
+    ("bad", "decision"),
+    [(edited(scaled_gamma), "damaged"), (replace(GOOD, record="{"), "damaged"), (replace(GOOD, core=0), "stale")],
+)
+def test_a_bad_row_is_reported_and_replaced(
+    store: Store, bad: Row, decision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put(bad)
+    assert [finding.key for finding in check(store)] == [REQUEST.key]
+    with caplog.at_level(logging.WARNING, logger="solver_cache"):
+        answer = cached_solve(PROBLEM, store=store)
+    assert (answer.found, answer.hit, answer.kept) == (decision, False, True)
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"{store.url}: row {REQUEST.key} is {decision} and counts as a miss: ")
+    assert store.get(REQUEST.key) != bad
+    assert cached_solve(PROBLEM, store=store).hit
+    assert list(check(store)) == []
+    assert store.tally.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
+
+
+def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(store: Store) -> None:
+    """Solving again would end there again, however long it takes."""
+    problem = Problem.from_allowance(131, 3, 0.1, 0.49)
+    first, second = cached_solve(problem, store=store), cached_solve(problem, store=store)
+    assert (first.kept, first.solution.status, first.found) == (True, Status.SEARCH_LIMIT, "miss")
+    assert (second.found, solution_record(second.solution)) == ("hit", solution_record(first.solution))
+
+
+def test_an_answer_cut_short_is_given_but_not_kept(store: Store) -> None:
+    answer = cached_solve(PROBLEM, store=store, time_limit=1e-9)
+    assert answer.solution.status.value == "time limit"
+    assert (answer.found, answer.kept) == ("miss", False)
+    assert verify(PROBLEM, answer.solution.gamma).margin >= 0
+    assert store.get(REQUEST.key) is None
+    assert cached_solve(PROBLEM, store=store).kept
+
+
+def test_a_solve_that_is_interrupted_leaves_nothing(store: Store) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached_solve(PROBLEM, store=store, progress=interrupt)
+    assert list(store.rows()) == []
+
+
+def test_recall_solves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recall(REQUEST, store) is None
+    kept = cached_solve(PROBLEM, store=store).solution
+    monkeypatch.setattr(solver_cache.solve, "solve", None)
+    recalled = recall(REQUEST, store)
+    assert recalled is not None
+    assert recalled.gamma.tobytes() == kept.gamma.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ({"method": "guess"}, "method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'"),
+        ({"backend": "abacus"}, "backend = 'abacus' is not valid: expected one of highs, gurobi, cvxpy"),
+        ({"time_limit": 0.0}, "time_limit = 0.0 is not valid: expected None, or seconds above 0"),
+        ({"time_limit": math.nan}, "time_limit = nan is not valid"),
+        ({"shape": "round"}, "shape = 'round' is not valid"),
+        ({"objective": "histogram(1,2)"}, "counts = .* is not valid"),
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_bad_choices_are_refused_whether_or_not_the_answer_is_kept(
+    choice: dict[str, Any], text: str, kept: bool
+) -> None:
+    store = MemoryStore()
+    if kept:
+        store.put(GOOD)
+    with pytest.raises(InvalidInput, match=text):
+        cached_solve(PROBLEM, store=store, **choice)
+
+
+def test_a_missing_solver_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gurobipy", None)
+    with pytest.raises(BackendUnavailable, match="gurobi"):
+        cached_solve(PROBLEM, backend="gurobi", store=store)
+    assert list(store.rows()) == []
+
+
+class FullStore(MemoryStore):
+    """A store on a disk with no room left."""
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — whatever it is
+        raise CacheError(self.url, "database or disk is full", "Make room there.")
+
+
+def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    answer = cached_solve(PROBLEM, store=FullStore())
+    assert not answer.kept
+    assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
+    assert "is not kept: The cache at memory cannot be used" in caplog.text
+    assert answer.solution.certificate.margin >= 0
+
+
+class CrowdedStore(MemoryStore):
+    """A store where another process is always faster by a hair."""
+
+    def __init__(self, theirs: Row) -> None:
+        super().__init__()
+        self.theirs = theirs
+
+    def get(self, key: str) -> Row | None:  # noqa: ARG002 — nothing is there yet when one looks
+        return None
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:  # noqa: ARG002 — they were first
+        return self.theirs
+
+
+def test_of_two_who_solve_at_once_both_give_the_first_answer() -> None:
+    theirs = edited(setter("backend", to="gurobi"))
+    answer = cached_solve(PROBLEM, store=CrowdedStore(theirs))
+    assert (answer.solution.backend, answer.found, answer.kept) == ("gurobi", "miss", True)
+
+
+def test_a_bad_row_that_another_put_first_is_not_given() -> None:
+    answer = cached_solve(PROBLEM, store=CrowdedStore(edited(scaled_gamma)))
+    assert not answer.kept
+    assert verify(PROBLEM, answer.solution.gamma).margin >= 0
+
+
+def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boastful(*arguments: Any, **options: Any) -> Any:
+        return replace(solve(*arguments, **options), utility=0.99)
+
+    monkeypatch.setattr(solver_cache.solve, "solve", boastful)
+    store = MemoryStore()
+    answer = cached_solve(PROBLEM, store=store)
+    assert not answer.kept
+    assert answer.trouble.startswith("it does not pass its own check: its utility is 0.9")
+    assert list(store.rows()) == []
+
+
+def test_check_lists_what_is_wrong_row_by_row() -> None:
+    store = MemoryStore()
+    store.put(GOOD)
+    other = Request(PROBLEM, "uniform")
+    store.put(replace(GOOD, key="0" * 64))
+    store.put(replace(kept_row(other), digest=""))
+    assert list(check(store)) == sorted(
+        [
+            Finding("0" * 64, "damaged: it is kept under the key of another question"),
+            Finding(other.key, "damaged: its text does not fit its SHA-256"),
+        ],
+        key=lambda finding: finding.key,
+    )
+
+
+def test_the_place_is_the_users_cache_unless_it_is_set() -> None:
+    assert cache_url({"DARRM_CACHE_URL": "postgresql+psycopg://host/name"}) == "postgresql+psycopg://host/name"
+    assert cache_url({}) == cache_url({"DARRM_CACHE_URL": "  "})
+    assert cache_url({}).startswith("sqlite:////")
+    assert cache_url({}).endswith("/darrm-opt/cache.sqlite")
+
+
+def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
+    mine = solve(PROBLEM)
+    answer = keep(mine, store)
+    assert (answer.found, answer.kept, answer.trouble) == ("miss", True, "")
+    assert keep(replace(mine, backend="gurobi"), store).solution.backend == mine.backend  # the first one stands
+    assert keep(mine, store).found == "hit"
+    assert set(store.tally.counts.values()) == {0}
+    assert cached_solve(PROBLEM, store=store).hit
+
+
+@pytest.mark.parametrize(("bad", "decision"), [(edited(scaled_gamma), "damaged"), (replace(GOOD, core=0), "stale")])
+def test_what_was_solved_elsewhere_takes_the_place_of_a_bad_row(store: Store, bad: Row, decision: str) -> None:
+    store.put(bad)
+    answer = keep(solve(PROBLEM), store)
+    assert (answer.found, answer.kept) == (decision, True)
+    assert cached_solve(PROBLEM, store=store).hit
+
+
+def test_what_was_cut_short_elsewhere_is_not_kept(store: Store) -> None:
+    answer = keep(solve(PROBLEM, time_limit=1e-9), store)
+    assert (answer.found, answer.kept) == ("miss", False)
+    assert list(store.rows()) == []
+
+
+def test_what_cannot_be_kept_is_given_back() -> None:
+    answer = keep(solve(PROBLEM), FullStore())
+    assert not answer.kept
+    assert "database or disk is full" in answer.trouble
+
+
+def test_a_cached_solution_is_a_frozen_noun() -> None:
+    answer = cached_solve(PROBLEM, store=MemoryStore())
+    assert isinstance(answer, CachedSolution)
+    with pytest.raises(AttributeError):
+        answer.kept = False  # type: ignore[misc]  # the point
+    with pytest.raises(NotPrivate):
+        verify(PROBLEM, np.minimum(1.0, answer.solution.gamma * (1 + 1e-6)))

@@ -1,0 +1,382 @@
+"""The cache in a SQLite file: made once, shared by processes, damaged, killed in the middle, or not possible at all."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from sqlalchemy.dialects import postgresql
+from support.paths import ROOT
+
+import solver_cache.connecting
+from darrm_opt import Problem, verify
+from solver_cache import CacheError, Request, Row, Store, cached_solve, check, examine, open_store
+from solver_cache.inserting import insert_new
+from solver_cache.key import digest
+from solver_cache.schema import MIGRATIONS, SOLUTIONS
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+REQUEST = Request(PROBLEM)
+
+
+@contextmanager
+def python(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a script in another process that has said "ready"; it goes on when its input gets a line."""
+    command = [sys.executable, "-c", script, *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line == "ready\n", line + process.communicate(timeout=60)[1]
+            yield process
+        finally:
+            process.kill()
+
+
+def go(*processes: subprocess.Popen[str]) -> list[str]:
+    """Let waiting processes go on at once; return what they print until they end, which must be well."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), told
+    return [out for out, _ in told]
+
+
+# ---------------------------------------------------------------------------------------- places that cannot be
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("nonsense", r"'nonsense' cannot be used: this is not a database URL\. Set DARRM_CACHE_URL to sqlite:///FILE"),
+        ("sqlite://", r"it names no file\. For a cache in memory set DARRM_CACHE_URL to 'memory'"),
+        ("sqlite:///:memory:", "it names no file"),
+        ("sqlite:///file:here?mode=ro&uri=true", r"SQLite's own file: notation is not supported"),
+        (
+            "mysql://someone:secret@host/name",
+            r"mysql://someone:\*\*\*@host/name cannot be used: mysql is not supported",
+        ),
+        ("postgresql+nodriver://host/name", "cannot be used"),
+    ],
+)
+def test_a_url_that_names_no_store(url: str, text: str) -> None:
+    with pytest.raises(CacheError, match=text) as caught:
+        open_store(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(CacheError, match=r"its driver is not installed .*Install it \(for PostgreSQL: psycopg\)"):
+        open_store("postgresql+psycopg://someone:secret@host/name")
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    before = sorted(tmp_path.rglob("*"))
+    url = f"sqlite:///{tmp_path / 'file' / 'cache.sqlite'}"
+    with pytest.raises(CacheError, match=r"it cannot be made or written \(.*\)\. Set DARRM_CACHE_URL to") as caught:
+        open_store(url)
+    assert caught.value.url == url
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="unable to open database file"):
+        open_store(f"sqlite:///{tmp_path}")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    path.write_bytes(b"these are my notes\n" * 500)
+    with pytest.raises(CacheError, match=r"file is not a database\. Its file is damaged; .* move it away"):
+        open_store(f"sqlite:///{path}")
+    assert path.read_bytes() == b"these are my notes\n" * 500
+
+
+def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    open_store(url).close()
+
+    def connected(connection: sqlite3.Connection, record: object) -> None:
+        real(connection, record)
+        connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
+
+    real = solver_cache.connecting._connected
+    monkeypatch.setattr(solver_cache.connecting, "_connected", connected)
+    with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Append \?mode=ro to its URL"):
+        open_store(url)
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
+        store.put(Row("a", 1, "small", digest("small")))
+        with store._database.engine.connect() as connection:  # type: ignore[attr-defined]  # the database's own limit
+            connection.exec_driver_sql("PRAGMA max_page_count = 8")
+        with pytest.raises(CacheError, match=r"database or disk is full\. Make room there"):
+            store.put(Row("b", 1, "x" * 1_000_000, ""))
+        assert [row.key for row in store.rows()] == ["a"]
+
+
+def test_a_relative_place_and_a_home_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for url, path in (("sqlite:///here.sqlite", "here.sqlite"), ("sqlite:///~/there.sqlite", "home/there.sqlite")):
+        with closing(open_store(url)) as store:
+            assert store.url == f"sqlite:///{tmp_path / path}"
+        assert (tmp_path / path).exists()
+
+
+# ------------------------------------------------------------------------------------------------- the schema
+
+
+def test_a_new_file_has_the_schema_and_wal(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    open_store(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path)) as plain:
+        assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert plain.execute("SELECT version FROM darrm_schema").fetchall() == [(len(MIGRATIONS),)]
+
+
+def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    open_store(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute("UPDATE darrm_schema SET version = 99")
+    with pytest.raises(CacheError, match=r"its schema has version 99, this program knows \d+\. Upgrade darrm-opt"):
+        open_store(f"sqlite:///{path}")
+
+
+def test_a_making_that_was_cut_short_is_completed(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with closing(sqlite3.connect(path)) as plain:
+        plain.execute("PRAGMA journal_mode = WAL")  # and then the process died
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        assert list(store.rows()) == []
+
+
+def test_the_insert_is_spelt_for_each_database() -> None:
+    compiled = str(insert_new("postgresql", SOLUTIONS, key="a", core=1).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    assert compiled.startswith("INSERT INTO darrm_solutions (key, core) VALUES")
+    assert compiled.endswith("ON CONFLICT DO NOTHING")
+
+
+# ------------------------------------------------------------------------------------------------ many processes
+
+
+def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cache.sqlite"
+    opened: list[Store] = []
+    waiting = threading.Thread(target=lambda: opened.append(open_store(f"sqlite:///{path}")))
+    with FileLock(f"{path}.lock"):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        assert not path.exists()
+        monkeypatch.setattr(solver_cache.connecting, "OPENING_SECONDS", 0.1)
+        with pytest.raises(
+            CacheError,
+            match=r"another process has held .*\.lock for 0\.1 s\. Wait if it migrates .* end that process\.",
+        ):
+            open_store(f"sqlite:///{path}")
+    waiting.join(60)
+    opened[0].close()
+    assert path.exists()
+
+
+OPENER = """
+import sys, time
+from solver_cache import Row, open_store
+print("ready", flush=True)
+sys.stdin.readline()
+start = time.time() // 1 + 2
+for number in range(20):
+    while time.time() < start + number * 0.05:  # all at the same instant, again and again
+        pass
+    store = open_store(f"sqlite:///{sys.argv[1]}/new/{number}.sqlite")
+    store.put(Row(sys.argv[2], 1, "{}", ""))
+    store.close()
+"""
+
+
+def test_processes_that_make_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        go(*(stack.enter_context(python(OPENER, str(tmp_path), key)) for key in "abc"))
+    for number in range(20):
+        with closing(open_store(f"sqlite:///{tmp_path}/new/{number}.sqlite")) as store:
+            assert [row.key for row in store.rows()] == ["a", "b", "c"]
+
+
+SOLVER = """
+import json, sys
+from darrm_opt import Problem
+from solver_cache import cached_solve, open_store
+store = open_store(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+answers = []
+for K in range(3, 21):
+    answer = cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), backend=sys.argv[2], store=store)
+    answers.append((answer.solution.gamma.tolist(), answer.solution.backend, answer.kept))
+print(json.dumps(answers))
+"""
+
+
+def test_two_processes_that_write_the_same_keys_both_succeed_and_agree(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    with python(SOLVER, url, "highs") as a, python(SOLVER, url, "highs") as b:
+        first, second = (json.loads(out) for out in go(a, b))
+    assert first == second
+    assert all(kept for *_, kept in first)
+    with closing(open_store(url)) as store:
+        assert list(check(store)) == []
+        assert len(list(store.rows())) == 18
+
+
+WRITER = """
+import sys
+from solver_cache import Row, open_store
+from solver_cache.key import digest
+store = open_store(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+old = store.get("same")
+number = 0
+while True:
+    text = f"{number} " * 20_000
+    new = Row("same", number, text, digest(text))
+    old = store.put(new, replacing=old)
+    store.put(Row(f"{sys.argv[2]}-{number:06}", number, text, digest(text)))
+    number += 1
+"""
+
+
+def test_a_writer_that_is_killed_leaves_no_half_written_row(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    for delay in (0.005, 0.02, 0.1, 0.3):
+        with python(WRITER, url, str(delay)) as process:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            process.wait(timeout=60)
+        with closing(open_store(url)) as store:
+            assert store.faults() == []
+            assert all(row.digest == digest(row.record) for row in store.rows())
+    with closing(open_store(url)) as store:
+        assert len(list(store.rows())) > 1
+
+
+INTERRUPTED = """
+import sys, time
+from darrm_opt import Problem
+from solver_cache import cached_solve, open_store
+store = open_store(sys.argv[1])
+def watch(progress):
+    print("ready", flush=True)
+    time.sleep(60)
+cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store, progress=watch)
+"""
+
+
+def test_ctrl_c_during_a_solve_leaves_nothing_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
+    with python(INTERRUPTED, url) as process:
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode != 0
+        assert told.strip().endswith("KeyboardInterrupt")
+    with closing(open_store(url)) as store:
+        assert list(store.rows()) == []
+        assert cached_solve(PROBLEM, store=store).kept
+
+
+# --------------------------------------------------------------------------------------------------- damaged files
+
+
+def test_a_truncated_file_never_gives_a_wrong_answer(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.sqlite"
+    with closing(open_store(f"sqlite:///{whole}")) as store:
+        for K in range(3, 30):
+            assert cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), store=store).kept
+        assert cached_solve(PROBLEM, store=store).kept
+    content = whole.read_bytes()
+    assert len(content) > 50_000
+    outcomes: set[str] = set()
+    for kept in [0, 10, 100, 4096, 8192, 20_000, len(content) // 2, len(content) - 4096, len(content) - 1]:
+        path = tmp_path / f"{kept}.sqlite"
+        path.write_bytes(content[:kept])
+        try:
+            with closing(open_store(f"sqlite:///{path}")) as store:
+                answer = cached_solve(PROBLEM, store=store)
+        except CacheError as err:
+            outcomes.add(err.advice)
+        else:
+            assert verify(PROBLEM, answer.solution.gamma).margin >= 0
+            outcomes.add(answer.found)
+    refused = "Its file is damaged; it is only a cache: move it away, and answers are solved again."
+    assert refused in outcomes
+    assert outcomes <= {refused, "hit", "miss", "damaged"}
+
+
+def test_bytes_overwritten_within_the_file_never_give_a_wrong_answer(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        row = store.get(REQUEST.key) or (cached_solve(PROBLEM, store=store), store.get(REQUEST.key))[1]
+    assert row is not None
+    content = path.read_bytes()
+    place = content.index(b'"gamma":[') + 12
+    for bad in (b"7", b"\xff", b"\x00"):
+        path.write_bytes(content[:place] + bad + content[place + 1 :])
+        with closing(open_store(f"sqlite:///{path}")) as store:
+            answer = cached_solve(PROBLEM, store=store)
+            assert (answer.found, answer.kept) == ("damaged", True)
+            assert examine(store.get(REQUEST.key), REQUEST).decision == "hit"
+
+
+@pytest.mark.parametrize("value", ["NULL", "7", "x'00ff'", "'text'", "1e999"])
+@pytest.mark.parametrize("column", ["core", "record", "digest"])
+def test_a_column_of_any_type_is_a_bad_row_and_is_replaced(tmp_path: Path, column: str, value: str) -> None:
+    path = tmp_path / "cache.sqlite"
+    url = f"sqlite:///{path}"
+    with closing(open_store(url)) as store:
+        cached_solve(PROBLEM, store=store)
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute("CREATE TABLE loose AS SELECT * FROM darrm_solutions")
+        plain.execute("DROP TABLE darrm_solutions")
+        names = ", ".join(line[1] for line in plain.execute("PRAGMA table_info(loose)"))
+        plain.execute(f"CREATE TABLE darrm_solutions ({names}, PRIMARY KEY (key))")
+        plain.execute("INSERT INTO darrm_solutions SELECT * FROM loose")
+        plain.execute(f"UPDATE darrm_solutions SET {column} = {value}")  # noqa: S608 — values of this test
+    with closing(open_store(url)) as store:
+        answer = cached_solve(PROBLEM, store=store)
+        assert answer.found in {"damaged", "stale"}
+        assert answer.kept
+        assert cached_solve(PROBLEM, store=store).hit
+
+
+def test_a_database_that_lost_its_table_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        with closing(sqlite3.connect(path)) as plain, plain:
+            plain.execute("DROP TABLE darrm_solutions")
+        with pytest.raises(CacheError, match="no such table: darrm_solutions") as caught:
+            cached_solve(PROBLEM, store=store)
+    assert str(path) in str(caught.value)

@@ -1,0 +1,168 @@
+"""A store on a disk that is full, in a file that is damaged anywhere: clear messages, and never a wrong answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from darrm_opt import Problem, verify
+from solver_cache import CacheError, Request, cached_solve, check, nearest, open_store
+from solver_cache.errors import DAMAGED
+
+PROBLEMS = [Problem.from_allowance(K=K, m=2, epsilon=0.1) for K in range(3, 30)]
+
+FILLING = """
+import json, resource, sys
+from pathlib import Path
+from darrm_opt import Problem, verify
+from solver_cache import CacheError, Row, cached_solve, check, open_store
+from solver_cache.key import digest
+folder, how = Path(sys.argv[1]), sys.argv[2]
+url = f"sqlite:///{folder / 'cache.sqlite'}"
+store = open_store(url)
+problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+other = Problem.from_allowance(K=9, m=3, epsilon=0.1)
+cached_solve(problem, store=store)
+if how == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+told = {"refused": ""}
+for number in range(2_000):
+    text = f"{number} " * 1_000
+    try:
+        store.put(Row(f"{number:04}", 1, text, digest(text)))
+    except CacheError as err:
+        told["refused"] = str(err)
+        break
+told["kept"] = number
+answer = cached_solve(other, store=store)
+told["other"] = [answer.kept, answer.trouble, verify(other, answer.solution.gamma).margin >= 0]
+told["read"] = cached_solve(problem, store=store).found
+told["job"] = ""
+try:
+    for number in range(2_000):
+        store.jobs.submit(f"{number}", "gamma", "x" * 1_000)
+except CacheError as err:
+    told["job"] = str(err)
+told["probe"] = "one page more was written"
+try:
+    store.probe()
+except CacheError as err:
+    told["probe"] = str(err)
+if how == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+else:
+    (folder / "ballast").unlink()
+told["afterwards"] = cached_solve(other, store=store).kept
+told["rows"] = len(list(store.rows()))
+told["faults"] = store.faults()
+store.close()
+store = open_store(url)
+told["reopened"] = [cached_solve(each, store=store).found for each in (problem, other)]
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("how", ["limit", "disk"])
+def test_a_disk_that_is_full_costs_what_is_not_kept_and_nothing_else(how: str, tmp_path: Path) -> None:
+    """With the system's limit on the size of files, and on a real file system with no room left."""
+    command = [sys.executable, "-c", FILLING, str(tmp_path), how]
+    if how == "disk":
+        enter = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c"]
+        mounted = f"mount -t tmpfs -o size=700k tmpfs '{tmp_path}'"
+        if subprocess.run([*enter, mounted], capture_output=True, check=False).returncode and "CI" not in os.environ:
+            pytest.skip("this machine lets nobody mount in a namespace")
+        ballast = f"head -c 300000 /dev/zero > '{tmp_path}/ballast'"
+        command = [*enter, f"{mounted} && {ballast} && '{sys.executable}' -c \"$0\" '{tmp_path}' {how}", FILLING]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert "Make room there." in told["refused"]
+    assert told["kept"] >= 5
+    kept, trouble, private = told["other"]
+    assert private
+    assert kept or "Make room there." in trouble
+    assert told["read"] == "hit"
+    assert "Make room there." in told["job"]
+    assert "Make room there." in told["probe"] or told["probe"] == "one page more was written"  # which may just fit
+    assert told["afterwards"] is True
+    assert told["rows"] >= told["kept"]
+    assert told["faults"] == []
+    assert told["reopened"] == ["hit", "hit"]
+
+
+# --------------------------------------------------------------------------------------------------- damaged files
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return the bytes of a file with answers and jobs."""
+    path = tmp_path_factory.mktemp("whole") / "cache.sqlite"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        for problem in PROBLEMS:
+            assert cached_solve(problem, store=store).kept
+            store.jobs.submit(Request(problem).key, "gamma", "{}")
+    return path.read_bytes()
+
+
+def used(path: Path) -> Counter[str]:
+    """Use a file in every way; return what came of it. Anything but an answer or a clear refusal passes through."""
+    seen: Counter[str] = Counter()
+    for url in (f"sqlite:///{path}?mode=ro", f"sqlite:///{path}"):
+        try:
+            with closing(open_store(url)) as store:
+                for problem in PROBLEMS[::9]:
+                    answer = cached_solve(problem, store=store)
+                    assert verify(problem, answer.solution.gamma).margin >= 0
+                    seen[answer.found] += 1
+                    near = nearest(Request(problem), store)
+                    if near is not None:
+                        assert verify(problem, near.solution.gamma).margin >= 0
+                        seen["near"] += 1
+                for use in (
+                    lambda store=store: list(check(store)),
+                    lambda store=store: store.stats(),
+                    lambda store=store: store.probe(),
+                    lambda store=store: store.jobs.list(),
+                    lambda store=store: store.jobs.claim("me", 60),
+                    lambda store=store: store.jobs.prune(1e18),
+                ):
+                    try:
+                        use()
+                    except CacheError as err:
+                        seen[f"refused: {err.advice}"] += 1
+        except CacheError as err:
+            seen[f"refused: {err.advice}"] += 1
+    return seen
+
+
+def test_bytes_overwritten_anywhere_never_give_a_wrong_answer(content: bytes, tmp_path: Path) -> None:
+    rng, seen = random.Random(7), Counter[str]()
+    for number in range(30):
+        length = rng.choice([1, 16, 512, 4096])
+        place = rng.randrange(len(content) - length) if number % 5 else rng.randrange(8192)  # the schema is there
+        path = tmp_path / f"{number}.sqlite"
+        path.write_bytes(content[:place] + rng.randbytes(length) + content[place + length :])
+        seen += used(path)
+    assert seen["hit"] > 30
+    assert seen[f"refused: {DAMAGED}"] > 0
+    path = tmp_path / "all.sqlite"
+    path.write_bytes(content.replace(b'"gamma":[', b'"gamma":{'))
+    assert used(path)["damaged"] == 2 * len(PROBLEMS[::9])  # for reading only, and then for writing
+
+
+def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path: Path) -> None:
+    rng, seen = random.Random(8), Counter[str]()
+    for number in range(15):
+        path = tmp_path / f"{number}.sqlite"
+        path.write_bytes(content[: rng.randrange(len(content))])
+        seen += used(path)
+    assert seen[f"refused: {DAMAGED}"] > 5

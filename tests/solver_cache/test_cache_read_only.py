@@ -1,0 +1,235 @@
+"""Tables that are shipped: opened for reading only, nothing is written, on no file system and in no database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support import postgres
+from support.paths import DATA, ROOT
+
+from darrm_opt import Problem
+from solver_cache import CacheError, ReadOnlyCache, Row, cached_solve, check, open_store
+from solver_cache.key import digest
+from solver_cache.memory_jobs import MemoryJobs
+from solver_cache.schema import MIGRATIONS
+
+KEPT = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+OTHER = Problem.from_allowance(K=9, m=2, epsilon=0.1)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return what is in a folder, to the nanosecond and the letter."""
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.iterdir())}
+
+
+def tight(path: Path) -> str:
+    """Make a table, alone in its folder; return the URL to read it."""
+    path.parent.mkdir(exist_ok=True)
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        assert cached_solve(KEPT, store=store).kept
+    Path(f"{path}.lock").unlink(missing_ok=True)
+    return f"sqlite:///{path}?mode=ro"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL for reading a place that has one answer."""
+    if request.param == "sqlite":
+        return tight(tmp_path / "tables" / "cache.sqlite")
+    place = postgres.server().url(postgres.server().new())
+    with closing(open_store(place)) as store:
+        assert cached_solve(KEPT, store=store).kept
+    return f"{place}&mode=ro"
+
+
+def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with closing(open_store(url)) as store:
+        assert store.url.endswith("mode=ro")
+        assert cached_solve(KEPT, store=store).hit
+        with caplog.at_level(logging.WARNING):
+            answer = cached_solve(OTHER, store=store)
+        assert caplog.records == []
+        assert (answer.found, answer.kept) == ("miss", False)
+        assert answer.trouble.endswith("it is opened for reading only. Take ?mode=ro off its URL to write to it.")
+        with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
+            store.put(Row("a", 1, "{}", ""))
+        with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
+            store.settle("me", [])
+        assert list(check(store)) == []
+        assert len(list(store.rows())) == 1
+
+
+def test_its_jobs_are_kept_in_memory(url: str) -> None:
+    with closing(open_store(url)) as store:
+        assert isinstance(store.jobs, MemoryJobs)
+        assert store.jobs.submit("a", "gamma", "{}").state == "queued"
+
+
+def test_a_bad_row_is_a_miss_and_stays(tmp_path: Path) -> None:
+    url = tight(tmp_path / "tables" / "cache.sqlite")
+    with closing(sqlite3.connect(tmp_path / "tables" / "cache.sqlite")) as plain, plain:
+        plain.execute("UPDATE darrm_solutions SET digest = 'x'")
+    with closing(open_store(url)) as store:
+        answer = cached_solve(KEPT, store=store)
+        assert (answer.found, answer.kept) == ("damaged", False)
+        assert len(list(check(store))) == 1
+
+
+def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    url = tight(folder / "cache.sqlite")
+    before = snapshot(folder)
+    assert list(before) == ["cache.sqlite"]
+    with closing(open_store(url)) as store:
+        assert cached_solve(KEPT, store=store).hit
+        assert not cached_solve(OTHER, store=store).kept
+        assert snapshot(folder) == before
+    assert snapshot(folder) == before
+
+
+def test_a_file_that_is_being_written_is_read_as_it_grows(tmp_path: Path) -> None:
+    path = tmp_path / "tables" / "cache.sqlite"
+    url = tight(path)
+    with closing(open_store(f"sqlite:///{path}")) as writer:
+        writer.put(Row("a", 1, "{}", digest("{}")))
+        with closing(open_store(url)) as reader:
+            assert reader.get("a") is not None
+            writer.put(Row("b", 1, "{}", digest("{}")))
+            assert reader.get("b") is not None
+
+
+def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match=r"there is no such file\. Give the file that holds the answers\."):
+        open_store(f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}?mode=ro")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CacheError, match="does not exist"):
+        open_store(postgres.server().url("nowhere") + "&mode=ro")
+
+
+def test_a_mode_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(
+        CacheError, match=r"its mode is neither rw nor ro\. Append \?mode=ro to read only, or nothing\."
+    ):
+        open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=memory")
+    open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}?mode=rw").close()
+
+
+OLD = rf"its schema has version 1, this program reads {len(MIGRATIONS)}\. Bring it, .* by `darrm cache migrate --url URL`\."
+
+
+def test_an_older_table_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    shutil.copy(DATA / "store_schema_1.sqlite", path)
+    with pytest.raises(CacheError, match=OLD):
+        open_store(f"sqlite:///{path}?mode=ro")
+    assert [each.name for each in tmp_path.iterdir()] == ["cache.sqlite"]
+    open_store(f"sqlite:///{path}").close()
+    open_store(f"sqlite:///{path}?mode=ro").close()
+
+
+def test_an_older_database_says_what_to_do() -> None:
+    name = postgres.server().new()
+    postgres.server().sql(name, (DATA / "store_schema_1.postgresql.sql").read_text(encoding="utf-8"))
+    with pytest.raises(CacheError, match=OLD):
+        open_store(postgres.server().url(name) + "&mode=ro")
+    assert postgres.server().sql(name, "SELECT version FROM public.darrm_schema") == "1"
+
+
+def test_a_file_without_a_schema_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "empty.sqlite"
+    path.touch()
+    with pytest.raises(CacheError, match="its schema has version 0"):
+        open_store(f"sqlite:///{path}?mode=ro")
+    assert path.read_bytes() == b""
+
+
+def test_a_role_that_may_only_read_is_told_how(tmp_path: Path) -> None:  # noqa: ARG001 — its own surroundings
+    server = postgres.server()
+    name = server.new()
+    with closing(open_store(server.url(name))) as store:
+        assert cached_solve(KEPT, store=store).kept
+    server.sql(name, f"CREATE ROLE reader_{name} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_{name}")
+    url = server.url(name, f"reader_{name}")
+    with pytest.raises(CacheError, match=r"permission denied.*Append \?mode=ro to its URL to read what is there\."):
+        open_store(url)
+    with closing(open_store(f"{url}&mode=ro")) as store:
+        assert cached_solve(KEPT, store=store).hit
+
+
+READER = """
+import json, os, sys
+from darrm_opt import Problem
+from solver_cache import CacheError, cached_solve, open_store
+if sys.argv[2] != "-":
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:  # loads all that is needed: the other user may not be able to
+        store = open_store(f"sqlite:///{folder}/cache.sqlite")
+        cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store)
+        store.close()
+    os.setuid(int(sys.argv[2]))
+outcomes = []
+for url in (f"sqlite:///{sys.argv[1]}", f"sqlite:///{sys.argv[1]}?mode=ro"):
+    try:
+        store = open_store(url)
+        outcomes.append(cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store).found)
+        store.close()
+    except CacheError as err:
+        outcomes.append(str(err))
+print(json.dumps(outcomes))
+"""
+
+
+def outcomes(*command: str) -> list[str]:
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert told.returncode == 0, told.stderr
+    found: list[str] = json.loads(told.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    """Return a folder in which everybody may read; pytest's own are closed to others, again and again."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "tables"
+
+
+def test_a_file_and_a_folder_of_another_owner(readable: Path) -> None:
+    """As a user who may read it and nothing else: root becomes one, others take their own rights away."""
+    tight(readable / "cache.sqlite")
+    (readable / "cache.sqlite").chmod(0o444)
+    readable.chmod(0o555)
+    try:
+        who = "65534" if os.geteuid() == 0 else "-"
+        writing, reading = outcomes(sys.executable, "-c", READER, str(readable / "cache.sqlite"), who)
+    finally:
+        readable.chmod(0o755)
+    assert "cannot be used" in writing
+    assert reading == "hit"
+    assert [path.name for path in readable.iterdir()] == ["cache.sqlite"]
+
+
+def test_a_read_only_file_system(tmp_path: Path) -> None:
+    """A real one: the folder is mounted read-only in a mount namespace of its own."""
+    folder = tmp_path / "tables"
+    tight(folder / "cache.sqlite")
+    enter = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c"]
+    mounted = f"mount --bind '{folder}' '{folder}' && mount -o remount,bind,ro '{folder}'"
+    if subprocess.run([*enter, mounted], capture_output=True, check=False).returncode and "CI" not in os.environ:
+        pytest.skip("this machine lets nobody mount in a namespace")
+    command = f"{mounted} && '{sys.executable}' -c \"$0\" '{folder / 'cache.sqlite'}' -"
+    writing, reading = outcomes(*enter, command, READER)
+    assert "cannot be used" in writing
+    assert reading == "hit"
+    assert [path.name for path in folder.iterdir()] == ["cache.sqlite"]

@@ -1,0 +1,577 @@
+"""What every place for jobs must do, whatever it is made of. A new one adds a line to PLACES."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import postgres
+
+from darrm_opt import InvalidInput
+from solver_cache import CacheError, Job, Jobs, Store, open_jobs, open_store
+from solver_cache.jobs import LONGEST_LEASE, STATES
+from solver_cache.memory_jobs import MemoryJobs
+
+PLACES: dict[str, Callable[[Path], str]] = {
+    "off": lambda _: "off",
+    "memory": lambda _: "memory",
+    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
+    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
+}
+DATABASES = ("sqlite", "postgresql")
+LONG, SHORT = 600.0, 0.001
+
+
+@pytest.fixture(params=PLACES)
+def jobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jobs]:
+    with closing(open_store(PLACES[request.param](tmp_path))) as store:
+        yield open_jobs(store)
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return PLACES[request.param](tmp_path)
+
+
+def submitted(jobs: Jobs, *names: str, kind: str = "gamma") -> None:
+    for name in names:
+        jobs.submit(name, kind, "{}")
+        time.sleep(SHORT)  # the order is by a clock
+
+
+def claimed(jobs: Jobs, owner: str = "me", lease: float = LONG) -> str | None:
+    job = jobs.claim(owner, lease)
+    return None if job is None else job.id
+
+
+# -------------------------------------------------------------------------------------------------- submitting
+
+
+def test_a_submitted_job_waits(jobs: Jobs) -> None:
+    before = time.time()
+    job = jobs.submit("a", "gamma", '{"K":11}')
+    assert job == Job("a", "gamma", '{"K":11}', "queued", 0, "", 0.0, "", "", "", job.created, job.created)
+    assert before - 60 < job.created < time.time() + 60
+    assert not job.over
+    assert jobs.get("a") == job
+    assert jobs.get("A") is None
+
+
+def test_text_comes_back_to_the_letter(jobs: Jobs) -> None:
+    text = "γ = ½ · '\"; --\n\t\u2028 😀" + "0.1" * 100_000
+    assert jobs.submit("a", "gamma", text).request == text
+    jobs.claim("me", LONG)
+    assert jobs.renew("a", "me", LONG, text)
+    assert jobs.finish("a", "me", text)
+    job = jobs.get("a")
+    assert job is not None
+    assert (job.request, job.progress, job.result) == (text, text, text)
+
+
+def test_a_job_is_submitted_once(jobs: Jobs) -> None:
+    first = jobs.submit("a", "gamma", "first")
+    assert jobs.submit("a", "gamma", "second") == first
+    running = jobs.claim("me", LONG)
+    assert jobs.submit("a", "gamma", "second") == running
+    jobs.finish("a", "me", "result")
+    done = jobs.submit("a", "gamma", "second")
+    assert (done.state, done.request, done.result) == ("done", "first", "result")
+
+
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+def test_what_came_to_nothing_can_be_submitted_again(jobs: Jobs, ending: str) -> None:
+    jobs.submit("a", "gamma", "first")
+    jobs.claim("me", LONG)
+    jobs.renew("a", "me", LONG, "half")
+    assert jobs.fail("a", "me", "why") if ending == "failed" else jobs.cancel("a")
+    over = jobs.get("a")
+    assert over is not None
+    assert (over.state, over.reason, over.over) == (ending, "why" if ending == "failed" else "", True)
+    again = jobs.submit("a", "gamma", "second")
+    assert replace(again, created=0, updated=0) == Job("a", "gamma", "second", "queued", 0, "", 0.0, "", "", "", 0, 0)
+    assert again.created >= over.created
+    assert claimed(jobs) == "a"
+
+
+def test_a_result_that_is_of_no_use_any_more_can_be_asked_for_afresh(jobs: Jobs) -> None:
+    jobs.submit("a", "gamma", "first")
+    assert jobs.submit("a", "gamma", "second", afresh=True).request == "first"
+    running = jobs.claim("me", LONG)
+    assert jobs.submit("a", "gamma", "second", afresh=True) == running
+    jobs.finish("a", "me", "result")
+    again = jobs.submit("a", "gamma", "second", afresh=True)
+    assert (again.state, again.request, again.result, again.attempts) == ("queued", "second", "", 0)
+
+
+# ---------------------------------------------------------------------------------------------------- claiming
+
+
+def test_a_claim_takes_what_has_waited_longest(jobs: Jobs) -> None:
+    submitted(jobs, "b", "a", "c")
+    assert [claimed(jobs) for _ in range(4)] == ["b", "a", "c", None]
+
+
+def test_a_claimed_job_runs_until_its_lease_ends(jobs: Jobs) -> None:
+    submitted(jobs, "a")
+    job = jobs.claim("me", LONG)
+    assert job == jobs.get("a")
+    assert job is not None
+    assert (job.state, job.owner, job.attempts) == ("running", "me", 1)
+    assert job.lease_until == pytest.approx(job.updated + LONG, abs=1e-3)
+    assert jobs.claim("you", LONG) is None
+
+
+def test_a_lease_that_ran_out_is_taken_over(jobs: Jobs) -> None:
+    submitted(jobs, "new", "old")
+    assert jobs.claim("me", SHORT, ids=["old"])
+    time.sleep(0.05)
+    job = jobs.claim("you", LONG)
+    assert job is not None
+    assert (job.id, job.owner, job.attempts) == ("old", "you", 2)  # before the one that waits longer
+    assert not jobs.renew("old", "me", LONG)
+    assert not jobs.finish("old", "me", "mine")
+    assert not jobs.fail("old", "me", "mine")
+    assert not jobs.release("old", "me")
+    assert jobs.get("old") == job
+    assert jobs.finish("old", "you", "yours")
+
+
+def test_a_lease_that_ran_out_is_renewed_if_nobody_took_the_job(jobs: Jobs) -> None:
+    submitted(jobs, "a")
+    jobs.claim("me", SHORT)
+    time.sleep(0.05)
+    assert jobs.renew("a", "me", LONG, "half")
+    assert jobs.claim("you", LONG) is None
+    job = jobs.get("a")
+    assert job is not None
+    assert job.progress == "half"
+    assert jobs.renew("a", "me", LONG)
+    assert jobs.get("a").progress == "half"  # type: ignore[union-attr]  # it was there a moment ago
+
+
+def test_a_claim_can_be_for_some_jobs_only(jobs: Jobs) -> None:
+    submitted(jobs, "a", "b", "c")
+    submitted(jobs, "table", kind="grid")
+    assert jobs.claim("me", LONG, ids=[]) is None
+    assert jobs.claim("me", LONG, ids=["d"]) is None
+    assert jobs.claim("me", LONG, ids=["b"], kind="grid") is None
+    assert jobs.claim("me", LONG, ids=["d", "b"]).id == "b"  # type: ignore[union-attr]  # None fails as well
+    assert jobs.claim("me", LONG, ids=["b"]) is None
+    assert jobs.claim("me", LONG, kind="grid").id == "table"  # type: ignore[union-attr]
+    assert jobs.claim("me", LONG, kind="grid") is None
+
+
+def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
+    submitted(jobs, "a", "b")
+    jobs.claim("me", LONG)
+    assert jobs.release("a", "me")
+    job = jobs.get("a")
+    assert job is not None
+    assert (job.state, job.owner, job.attempts, job.lease_until) == ("queued", "", 0, 0.0)
+    assert not jobs.finish("a", "me", "late")
+    assert claimed(jobs, "you") == "a"
+
+
+@pytest.mark.parametrize("lease", [0, -1.0, float("nan"), float("inf"), LONGEST_LEASE + 1])
+def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
+    submitted(jobs, "a")
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid: expected seconds above 0, at most 3600"):
+        jobs.claim("me", lease)
+    with pytest.raises(InvalidInput, match="lease_seconds"):
+        jobs.renew("a", "me", lease)
+    with pytest.raises(InvalidInput, match="owner = '' is not valid: expected a name that is not empty"):
+        jobs.claim("", LONG)
+    assert claimed(jobs) == "a"
+
+
+def test_threads_never_get_one_job_twice(jobs: Jobs) -> None:
+    names = {f"{number:02}" for number in range(40)}
+    for name in names:
+        jobs.submit(name, "gamma", "{}")
+    barrier = threading.Barrier(8)
+    taken: list[tuple[str, str]] = []
+
+    def work(owner: str) -> None:
+        barrier.wait()
+        while job := jobs.claim(owner, LONG):
+            taken.append((job.id, owner))
+            assert jobs.finish(job.id, owner, owner)
+
+    run(*(lambda owner=f"{number}": work(owner) for number in range(8)))
+    assert sorted(name for name, _ in taken) == sorted(names)
+    assert {job.id: job.result for job in jobs.list("done")} == dict(taken)
+
+
+def test_threads_that_submit_one_job_make_one(jobs: Jobs) -> None:
+    barrier = threading.Barrier(8)
+    seen: list[Job] = []
+
+    def submit(number: int) -> None:
+        barrier.wait()
+        seen.append(jobs.submit("a", "gamma", f"from {number}"))
+
+    run(*(lambda number=number: submit(number) for number in range(8)))
+    assert len(seen) == 8
+    assert set(seen) == {jobs.get("a")}
+    assert [claimed(jobs), claimed(jobs)] == ["a", None]
+
+
+def run(*works: Callable[[], None]) -> None:
+    """Run functions at the same time; fail if one does."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as err:  # noqa: BLE001 — told in the main thread
+            failures.append(err)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+
+
+# ----------------------------------------------------------------------------------------------- many at once
+
+
+def asked(*names: str) -> dict[str, str]:
+    return {name: f"asked of {name}" for name in names}
+
+
+def test_jobs_that_are_taken_are_submitted_and_claimed(jobs: Jobs) -> None:
+    before = time.time()
+    assert jobs.take("me", LONG, "grid", asked("b", "a")) == {"a": "taken", "b": "taken"}
+    job = jobs.get("a")
+    assert job is not None
+    assert (job.kind, job.request, job.state, job.owner, job.attempts) == ("grid", "asked of a", "running", "me", 1)
+    assert (job.progress, job.reason, job.result) == ("", "", "")
+    assert job.lease_until == pytest.approx(job.updated + LONG, abs=1e-3)
+    assert before - 60 < job.created < time.time() + 60
+    assert claimed(jobs, "you") is None
+    assert jobs.take("me", LONG, "grid", {}) == {}
+
+
+def test_what_is_taken_is_what_can_be_had(jobs: Jobs) -> None:
+    submitted(jobs, "waits", "theirs", "abandoned", "done", "failed", "cancelled", "mine")
+    assert jobs.claim("you", LONG, ids=["theirs"])
+    assert jobs.claim("you", SHORT, ids=["abandoned"])
+    for name in ("done", "failed", "mine"):
+        assert jobs.claim("me", LONG, ids=[name])
+    assert jobs.finish("done", "me", "result")
+    assert jobs.fail("failed", "me", "why")
+    assert jobs.cancel("cancelled")
+    time.sleep(0.05)
+    names = ("waits", "theirs", "abandoned", "done", "failed", "cancelled", "mine", "new")
+    taken = jobs.take("me", LONG, "grid", asked(*names))
+    assert taken == {**dict.fromkeys(names, "taken"), "theirs": "held", "done": "done"}
+    found = {name: jobs.get(name) for name in names}
+    assert {name: job.attempts for name, job in found.items() if job} == {
+        **dict.fromkeys(names, 1),
+        "abandoned": 2,  # with its owner lost
+        "mine": 1,  # held all the time
+    }
+    assert {name: job.request for name, job in found.items() if job} == {
+        **dict.fromkeys(names, "{}"),
+        **asked("failed", "cancelled", "new"),  # as new
+    }
+    assert [job.owner for name, job in found.items() if job and taken[name] == "taken"] == 6 * ["me"]
+    assert (found["theirs"].owner, found["failed"].reason) == ("you", "")  # type: ignore[union-attr]  # it is there
+    assert found["done"].result == "result"  # type: ignore[union-attr]
+    assert jobs.take("you", LONG, "grid", asked("new")) == {"new": "held"}
+
+
+def test_what_is_done_is_taken_afresh(jobs: Jobs) -> None:
+    jobs.take("me", LONG, "grid", asked("done", "theirs"))
+    assert jobs.finish("done", "me", "result")
+    assert jobs.take("you", LONG, "grid", {"done": "second"}, afresh=True) == {"done": "taken"}
+    job = jobs.get("done")
+    assert job is not None
+    assert (job.state, job.owner, job.request, job.result, job.attempts) == ("running", "you", "second", "", 1)
+    assert jobs.take("you", LONG, "grid", asked("theirs"), afresh=True) == {"theirs": "held"}
+
+
+def test_many_claims_are_renewed_at_once(jobs: Jobs) -> None:
+    jobs.take("me", SHORT, "grid", asked("a", "b", "done"))
+    jobs.finish("done", "me", "")
+    jobs.take("you", LONG, "grid", asked("theirs"))
+    time.sleep(0.05)
+    assert jobs.renew_all(["a", "b", "done", "theirs", "none"], "me", LONG) == {"a", "b"}
+    assert jobs.take("you", LONG, "grid", asked("a", "b")) == {"a": "held", "b": "held"}
+    assert jobs.get("theirs").owner == "you"  # type: ignore[union-attr]
+    assert jobs.renew_all([], "me", LONG) == set()
+
+
+def test_many_claims_are_let_go_at_once(jobs: Jobs) -> None:
+    submitted(jobs, "a", "b")
+    jobs.take("me", LONG, "grid", asked("b", "a", "done"))
+    jobs.finish("done", "me", "")
+    jobs.take("you", LONG, "grid", asked("theirs"))
+    assert jobs.release_all(["a", "b", "done", "theirs", "none"], "me") == {"a", "b"}
+    job = jobs.get("a")
+    assert job is not None
+    assert (job.state, job.owner, job.attempts, job.lease_until) == ("queued", "", 0, 0.0)
+    assert [claimed(jobs), claimed(jobs), claimed(jobs)] == ["a", "b", None]  # in their old places
+    assert jobs.release_all([], "me") == set()
+
+
+@pytest.mark.parametrize("lease", [0, float("nan"), LONGEST_LEASE + 1])
+def test_the_lease_of_many_has_a_length(jobs: Jobs, lease: float) -> None:
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
+        jobs.take("me", lease, "grid", asked("a"))
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
+        jobs.renew_all(["a"], "me", lease)
+    with pytest.raises(InvalidInput, match="owner = '' is not valid"):
+        jobs.take("", LONG, "grid", asked("a"))
+    assert jobs.get("a") is None
+
+
+def test_however_many_are_taken(jobs: Jobs) -> None:
+    names = [f"{number:04}" for number in range(1201)]
+    assert jobs.take("me", LONG, "grid", asked(*names)) == dict.fromkeys(names, "taken")
+    assert jobs.renew_all(names, "me", LONG) == {*names}
+    assert jobs.release_all(names, "me") == {*names}
+    assert jobs.counts()["queued"] == 1201
+
+
+def test_threads_that_take_the_same_jobs_in_other_orders_share_them(jobs: Jobs) -> None:
+    names = [f"{number:02}" for number in range(60)]
+    barrier = threading.Barrier(4)
+    taken: dict[str, list[str]] = {}
+
+    def work(owner: str) -> None:
+        barrier.wait()
+        order = names if int(owner) % 2 else names[::-1]
+        mine = []
+        for start in range(0, 60, 20):
+            became = jobs.take(owner, LONG, "grid", asked(*order[start : start + 20]))
+            mine += [name for name, what in became.items() if what == "taken"]
+            jobs.renew_all(mine, owner, LONG)
+        taken[owner] = mine
+
+    run(*(lambda owner=f"{number}": work(owner) for number in range(4)))
+    assert sorted(name for mine in taken.values() for name in mine) == names
+    assert {job.id: job.owner for job in jobs.list()} == {name: who for who, mine in taken.items() for name in mine}
+
+
+# ---------------------------------------------------------------------------------------- ending and cancelling
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_what_is_not_over_can_be_cancelled(jobs: Jobs, state: str) -> None:
+    submitted(jobs, "a")
+    if state == "running":
+        jobs.claim("me", LONG)
+    job = jobs.cancel("a")
+    assert job is not None
+    assert (job.state, job.owner, job.lease_until) == ("cancelled", "", 0.0)
+    assert not jobs.renew("a", "me", LONG)
+    assert not jobs.finish("a", "me", "late")
+    assert claimed(jobs) is None
+    assert jobs.get("a") == job
+
+
+def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
+    submitted(jobs, "a", "b")
+    for name in "ab":
+        jobs.claim("me", LONG, ids=[name])
+    assert jobs.finish("a", "me", "result")
+    assert jobs.fail("b", "me", "a reason\0 with a null")
+    before = [jobs.get(name) for name in "ab"]
+    assert [jobs.cancel(name) for name in "ab"] == before
+    assert not jobs.finish("a", "me", "again")
+    assert not jobs.fail("a", "me", "again")
+    assert not jobs.release("a", "me")
+    assert [jobs.get(name) for name in "ab"] == before
+    assert claimed(jobs) is None
+
+
+def test_what_is_not_there_is_none(jobs: Jobs) -> None:
+    assert jobs.get("a") is None
+    assert jobs.cancel("a") is None
+    assert not jobs.renew("a", "me", LONG)
+    assert not jobs.finish("a", "me", "")
+    assert jobs.prune(time.time()) == 0
+    assert list(jobs.list()) == []
+    assert jobs.counts() == dict.fromkeys(STATES, 0)
+
+
+# ------------------------------------------------------------------------------------------ listing and pruning
+
+
+def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
+    submitted(jobs, "b", "a", "c", "d", "e")
+    jobs.claim("me", LONG, ids=["a"])
+    jobs.finish("a", "me", "")
+    assert [job.id for job in jobs.list()] == ["e", "d", "c", "a", "b"]
+    assert [job.id for job in jobs.list(limit=2)] == ["e", "d"]
+    assert [job.id for job in jobs.list(limit=2, after="d")] == ["c", "a"]
+    assert [job.id for job in jobs.list("queued", limit=2, after="d")] == ["c", "b"]
+    assert [job.id for job in jobs.list("done")] == ["a"]
+    assert list(jobs.list(after="b")) == []
+    assert jobs.counts() == {"queued": 4, "running": 0, "done": 1, "failed": 0, "cancelled": 0}
+
+
+def test_a_list_that_cannot_be(jobs: Jobs) -> None:
+    with pytest.raises(InvalidInput, match=r"after = 'gone' is not valid: .* Start from the first page again\."):
+        jobs.list(after="gone")
+    with pytest.raises(InvalidInput, match="state = 'lost' is not valid: expected one of queued, running, done"):
+        jobs.list("lost")  # type: ignore[arg-type]  # what a route may be given
+    with pytest.raises(InvalidInput, match="limit = 0 is not valid: expected a whole number, at least 1"):
+        jobs.list(limit=0)
+
+
+def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
+    submitted(jobs, "done", "failed", "cancelled", "queued", "running")
+    for name in ("done", "failed", "running"):
+        jobs.claim("me", LONG, ids=[name])
+    jobs.finish("done", "me", "")
+    jobs.fail("failed", "me", "")
+    jobs.cancel("cancelled")
+    assert jobs.prune(time.time() - 3600) == 0
+    assert jobs.prune(time.time() + 3600) == 3
+    assert sorted(job.id for job in jobs.list()) == ["queued", "running"]
+
+
+def test_pruning_goes_through_however_many(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver_cache.database_jobs.PRUNED", 3)
+    for number in range(10):
+        jobs.submit(f"{number}", "gamma", "{}")
+        jobs.cancel(f"{number}")
+    assert jobs.prune(time.time() + 3600) == 10
+
+
+# -------------------------------------------------------------------------------------------- clocks that jump
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def jumping(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Jobs, Clock]]:
+    clock = Clock()
+    if request.param == "memory":
+        yield MemoryJobs(clock), clock
+        return
+    monkeypatch.setattr("solver_cache.server_time.time.time", clock)
+    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
+        yield store.jobs, clock
+
+
+@pytest.mark.parametrize("jump", [LONG + 1, 1e9])
+def test_a_clock_that_jumps_ahead_costs_one_solve_too_many(jumping: tuple[Jobs, Clock], jump: float) -> None:
+    jobs, clock = jumping
+    submitted(jobs, "a")
+    jobs.claim("me", LONG)
+    clock.now += jump
+    assert claimed(jobs, "you") == "a"
+    assert not jobs.finish("a", "me", "mine")
+    assert jobs.finish("a", "you", "yours")
+
+
+@pytest.mark.parametrize("jump", [-1e5, -999_999.0])
+def test_a_clock_that_is_set_back_does_not_make_a_dead_owners_job_wait(
+    jumping: tuple[Jobs, Clock], jump: float
+) -> None:
+    jobs, clock = jumping
+    submitted(jobs, "a", "b")
+    jobs.claim("me", LONG)
+    clock.now += jump
+    assert [claimed(jobs, "you") for _ in range(3)] == ["a", "b", None]
+
+
+def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, Clock]) -> None:
+    jobs, clock = jumping
+    submitted(jobs, "a")
+    jobs.claim("me", LONG)
+    clock.now -= 60
+    assert claimed(jobs, "you") is None
+    assert jobs.renew("a", "me", LONG)
+    clock.now += LONG + 1
+    assert claimed(jobs, "you") == "a"
+
+
+# --------------------------------------------------------------------------------- what a database does beyond
+
+
+def test_jobs_outlive_the_store_and_are_shared(url: str) -> None:
+    with closing(open_store(url)) as store:
+        store.jobs.submit("a", "gamma", "{}")
+        taken = store.jobs.claim("me", LONG)
+    with ExitStack() as stack:
+        one, other = (stack.enter_context(closing(open_store(url))).jobs for _ in range(2))
+        assert one.get("a") == taken
+        other.cancel("a")
+        assert not one.renew("a", "me", LONG)
+
+
+def test_stores_that_claim_at_once_never_get_one_job_twice(url: str) -> None:
+    names = [f"{number:02}" for number in range(40)]
+    taken: list[str] = []
+    with ExitStack() as stack:
+        stores: list[Store] = [stack.enter_context(closing(open_store(url))) for _ in range(4)]
+        for name in names:
+            stores[0].jobs.submit(name, "gamma", "{}")
+
+        def work(store: Store, owner: str) -> None:
+            misses = 0
+            while misses < 3:  # a claim may find its job locked by another, and come back with nothing
+                job = store.jobs.claim(owner, LONG)
+                misses = 0 if job else misses + 1
+                taken.extend([job.id] if job else [])
+
+        run(*(lambda store=store, owner=f"{n}": work(store, owner) for n, store in enumerate(stores)))
+        while (job := stores[0].jobs.claim("last", LONG)) is not None:
+            taken.append(job.id)
+    assert sorted(taken) == names
+
+
+def test_a_claim_looks_up_an_index(url: str) -> None:
+    """However many jobs there are: no scan, no sort."""
+    with closing(open_store(url)) as store:
+        database = store._database  # type: ignore[attr-defined]
+        told: list[str] = []
+        with database.writing() as connection:
+            if database.dialect == "postgresql":
+                connection.exec_driver_sql(
+                    "INSERT INTO darrm_jobs SELECT n::text, 'gamma', '', (ARRAY['queued','done','running'])[1 + n %% 3], 0, "
+                    "'', n, '', '', '', n, n FROM generate_series(1, 30000) n"
+                )
+                connection.exec_driver_sql("ANALYZE darrm_jobs")
+        for kind in (None, "gamma"):
+            with database.writing() as connection:
+                explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
+                for query in store.jobs.free(None, kind):  # type: ignore[attr-defined]
+                    text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
+                    told += [" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + text)]
+        plan = "\n".join(told)
+        assert "darrm_jobs_queue" in plan
+        assert "darrm_jobs_leases" in plan
+        assert "Seq Scan" not in plan
+        assert "SCAN" not in plan
+        assert "TEMP B-TREE" not in plan
+
+
+def test_a_place_that_is_lost_is_a_cache_error(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
+        with store._database.writing() as connection:  # type: ignore[attr-defined]
+            connection.exec_driver_sql("DROP TABLE darrm_jobs")
+        for use in (store.jobs.list, store.jobs.counts, lambda: store.jobs.claim("me", LONG)):
+            with pytest.raises(CacheError, match="no such table: darrm_jobs"):
+                use()

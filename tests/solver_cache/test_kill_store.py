@@ -1,0 +1,58 @@
+"""The campaign of kills in short: whoever dies in the middle, what was acknowledged is there.
+
+The long form, and what came of it: docs/faults.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from campaigns.kill_store import looked_at, resumed
+from support.paths import TESTS
+
+from darrm_opt import Problem
+from solver_cache import Request, Row, cached_solve, open_store
+from solver_cache.key import digest
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_killed_writers_lose_nothing_that_was_acknowledged(kind: str) -> None:
+    # In a process of its own, which forks: pytest's may have threads by now.
+    told = subprocess.run(
+        [sys.executable, "-m", "campaigns.kill_store", "--kills", "8", "--kind", kind, "--json"],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    tally = json.loads(told.stdout)[kind]
+    assert tally["lost"] == []
+    assert tally["kills"] == 8
+
+
+def test_the_judge_sees_what_is_lost(tmp_path: Path) -> None:
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
+    key = Request(problem).key
+    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
+        cached_solve(problem, store=store)
+        store.put(Row("bad", 1, "{}", digest("{}")))
+        for name in ("done", "other"):
+            store.jobs.submit(name, "gamma", "{}")
+            store.jobs.claim("me", 60, ids=[name])
+            store.jobs.finish(name, "me", key)
+        store.jobs.submit("left", "gamma", "{}")
+        good = ["opened", "submitted done", f"kept {key}", f"done done {key}", "submitted left"]
+        seen = looked_at(store, good, kills=2)
+        assert (seen.kills, seen.early, seen.kept, seen.done, seen.resumed, seen.lost) == (2, 1, 1, 1, 1, [])
+        assert resumed(store.jobs) == 0
+        for lie in ("kept gone", "kept bad", "submitted gone", "wrong something", "submitted other\ndone other x"):
+            assert len(looked_at(store, lie.splitlines(), kills=1).lost) == 1

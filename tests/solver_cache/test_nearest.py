@@ -1,0 +1,341 @@
+"""The nearest valid answer: the best that is kept among those whose guarantee implies the one that is asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import postgres
+
+from darrm_opt import Privacy, Problem, Solution, verify
+from darrm_opt.record import problem_record, solution_from_record
+from solver_cache import MemoryStore, Nearest, NoStore, Request, Row, Store, cached_solve, nearest, open_store, recall
+from solver_cache.asked import asked_in, columns_of
+from solver_cache.database import stricter
+from solver_cache.key import canonical_json, digest
+
+K = 7
+VOTERS = [Privacy(0.1), Privacy(0.2), Privacy(0.2, 1e-4), Privacy(math.inf)]
+TARGETS = [Privacy(0.2), Privacy(0.3, 1e-3), Privacy(0.5), Privacy(0.5, 1e-3)]
+AFFECTED = [1, 3, 7]
+
+
+def grid() -> list[Request]:
+    """Return what is kept: some combinations, not all, so that the nearest is often not near."""
+    combinations = [
+        Request(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]  # literals, in a product
+        for (voter, target, affected), objective, shape in product(
+            product(VOTERS, TARGETS, AFFECTED), ["rectangular", "uniform"], ["free", "monotone"]
+        )
+        if not (voter.epsilon == math.inf and affected == K)
+    ]
+    return combinations[::3]
+
+
+def grid_rows() -> list[Row]:
+    store = MemoryStore()
+    for request in grid():
+        assert cached_solve(request.problem, request.objective, request.shape, store=store).kept
+    return list(store.rows())
+
+
+ROWS = grid_rows()
+KEPT: list[Solution] = [solution_from_record(json.loads(row.record)) for row in ROWS]
+
+ASKED = [
+    Request(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]
+    for voter, target, affected in product(
+        [Privacy(0.05), Privacy(0.2), Privacy(0.15, 1e-5), Privacy(0.2, 2e-4), Privacy(1.0)],
+        [Privacy(0.1), Privacy(0.25), Privacy(0.3, 1e-3), Privacy(0.7, 0.01)],
+        [1, 2, 7],
+    )
+    for objective, shape in [("rectangular", "free"), ("uniform", "monotone")]
+]
+
+PLACES: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory",
+    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
+    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
+}
+
+
+@pytest.fixture(params=PLACES, scope="module")
+def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with closing(open_store(PLACES[request.param](tmp_path_factory.mktemp("full")))) as store:
+        for row in ROWS:
+            store.put(row)
+        yield store
+
+
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(PLACES[request.param](tmp_path))) as opened:
+        yield opened
+
+
+def implies(kept: Solution, asked: Request) -> bool:
+    """Say it again, from the solutions: the oracle."""
+    mine, theirs = kept.problem, asked.problem
+    return (
+        str(kept.objective) == str(asked.objective)
+        and (kept.shape == "monotone" or asked.shape == "free")
+        and mine.voter.epsilon >= theirs.voter.epsilon
+        and mine.voter.delta >= theirs.voter.delta
+        and mine.affected >= theirs.affected
+        and mine.target.epsilon <= theirs.target.epsilon
+        and mine.target.delta <= theirs.target.delta
+    )
+
+
+def found(request: Request, store: Store) -> Nearest:
+    answer = nearest(request, store)
+    assert answer is not None
+    return answer
+
+
+def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store) -> None:
+    exact = inexact = nothing = 0
+    for request in ASKED:
+        best = max((kept.utility for kept in KEPT if implies(kept, request)), default=None)
+        answer = nearest(request, full)
+        if best is None:
+            assert answer is None
+            nothing += 1
+            continue
+        assert answer is not None
+        solution = answer.solution
+        assert solution.utility == pytest.approx(best, abs=1e-9)
+        assert (solution.problem, solution.objective, solution.shape) == (
+            request.problem,
+            request.objective,
+            request.shape,
+        )
+        assert solution.certificate == verify(request.problem, solution.gamma)
+        assert solution.certificate.margin >= 0
+        exact, inexact = exact + answer.exact, inexact + (not answer.exact)
+    assert min(inexact, nothing) >= 10, (exact, inexact, nothing)
+
+
+def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
+    for kept, row in zip(KEPT[::7], ROWS[::7], strict=True):
+        request = Request(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
+        answer = found(request, full)
+        assert answer.solution.utility == pytest.approx(kept.utility, abs=1e-9)
+        if answer.key == row.key:  # else another is as good
+            assert answer.exact
+            assert answer.solution.gamma.tobytes() == kept.gamma.tobytes()
+            assert (answer.solution.status, answer.solution.upper_bound) == (kept.status, kept.upper_bound)
+            assert answer.label == "This is the answer to this very question."
+
+
+def test_it_says_what_it_was_designed_for(store: Store) -> None:
+    designed = Problem(11, Privacy(0.2, 1e-4), Privacy(0.5))
+    kept = cached_solve(designed, shape="monotone", store=store).solution
+    asked = Problem(11, Privacy(0.1), Privacy(0.6, 1e-3), affected=5)
+    answer = found(Request(asked), store)
+    assert (answer.designed_for, answer.designed_shape, answer.exact) == (designed, "monotone", False)
+    assert answer.label == (
+        "Not solved for this question: it was designed for a stricter one (epsilon = 0.2, Delta = 0.0001, "
+        "affected = 11, target_epsilon = 0.5, delta = 0, shape = monotone). It is private as asked; its utility may be "
+        "below the best."
+    )
+    assert answer.solution.gamma.tobytes() == kept.gamma.tobytes()
+    assert answer.solution.certificate.margin > kept.certificate.margin
+    assert (answer.solution.upper_bound, answer.solution.status.value) == (1.0, "nearest")
+    record = json.loads(json.dumps(answer.record, allow_nan=False))
+    assert record["problem"] == problem_record(asked)
+    assert record["nearest"] == {
+        "exact": False,
+        "designed_for": problem_record(designed),
+        "designed_shape": "monotone",
+        "id": Request(designed, shape="monotone").key,
+        "label": answer.label,
+    }
+    assert recall(Request(asked), store) is None  # it is not kept as the answer to what was asked
+
+
+def test_nothing_is_near_where_nothing_is_kept(store: Store) -> None:
+    assert nearest(ASKED[0], store) is None
+    assert nearest(ASKED[0], NoStore()) is None
+    cached_solve(Problem(9, Privacy(0.2), Privacy(0.1)), store=store)
+    assert nearest(ASKED[0], store) is None  # another number of voters
+
+
+# --------------------------------------------------------------------------------------------------- bad rows
+
+DESIGNED = Request(Problem(K, Privacy(0.25), Privacy(0.3)))
+WANTED = Request(Problem(K, Privacy(0.2), Privacy(0.35)))
+WORSE = Request(Problem(K, Privacy(0.4), Privacy(0.2)))
+
+
+def kept_row(request: Request) -> Row:
+    store = MemoryStore()
+    cached_solve(request.problem, request.objective, request.shape, store=store)
+    [row] = store.rows()
+    return row
+
+
+def edited(**values: Any) -> Row:
+    row = kept_row(DESIGNED)
+    record = json.loads(row.record)
+    for path, value in values.items():
+        *names, last = path.split("__")
+        at = record
+        for name in names:
+            at = at[name]
+        at[last] = value
+    text = canonical_json(record)
+    return replace(row, record=text, digest=digest(text))
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.* where it is private as asked, not 1.0"),
+        (edited(utility=0.99), "its utility is 0.* where it is private as asked, not 0.99"),
+        (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
+        (edited(status="time limit"), "which solving again may better"),
+        (edited(problem__epsilon=0.3), "it is kept under the key of another question"),
+        (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is kept under the key of"),
+    ],
+)
+def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    store.put(bad)
+    store.put(kept_row(WORSE))
+    with caplog.at_level(logging.WARNING):
+        answer = found(WANTED, store)
+    assert answer.designed_for == WORSE.problem
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"{store.url}: row {bad.key} is passed over: ")
+    with pytest.raises(ValueError, match=reason):
+        raise ValueError(message)
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path: Path) -> None:
+    with closing(open_store(PLACES[name](tmp_path))) as store:
+        for request in (DESIGNED, WORSE):
+            store.put(kept_row(request))
+        with store._database.writing() as connection:  # type: ignore[attr-defined]
+            connection.exec_driver_sql("UPDATE darrm_solutions SET voter_epsilon = 9, target_epsilon = 0")
+        easier = Request(Problem(K, Privacy(0.3), Privacy(0.25)))  # DESIGNED does not answer it; WORSE does
+        assert found(easier, store).designed_for == WORSE.problem
+        assert nearest(Request(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
+
+
+def test_a_store_full_of_bad_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["solver_cache.nearest"], "TRIES", 6)
+    for number in range(10):
+        store.put(replace(edited(), key=f"{number}"))
+    assert nearest(WANTED, store) is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *("", "null", "[]", "7", "NaN", "[" * 100_000, "1" * 5000, '{"problem": 1}', "\ud800", canonical_json({})),
+        edited(problem__K=2**40).record,
+        edited(problem__K=True).record,
+        edited(problem__affected=0.5).record,
+        edited(problem__epsilon="infinite").record,
+        edited(problem__delta=None).record,
+        edited(objective="rect\0angular").record,
+        edited(objective="\ud800").record,
+        edited(shape=["free"]).record,
+        edited(utility="1").record,
+        edited(utility=10**400).record,
+    ],
+)
+def test_a_record_that_does_not_say_what_was_asked_fills_no_column(record: str) -> None:
+    assert asked_in(record) is None
+    assert set(columns_of(record).values()) == {None}
+
+
+def test_columns_are_those_of_the_record() -> None:
+    request = Request(Problem(11, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone")
+    row = kept_row(request)
+    asked = asked_in(row.record)
+    assert asked is not None
+    assert asked.answers(request)
+    assert columns_of(row.record) == {
+        "voters": 11,
+        "voter_epsilon": math.inf,
+        "voter_delta": 0.0,
+        "affected": 2,
+        "target_epsilon": 0.5,
+        "target_delta": 1e-3,
+        "objective": "uniform(lower=0.6)",
+        "shape": "monotone",
+        "utility": json.loads(row.record)["utility"],
+    }
+
+
+# ------------------------------------------------------------------------------------------- found without a scan
+
+
+@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
+    with closing(open_store(PLACES[name](tmp_path))) as store:
+        row = kept_row(DESIGNED)
+        store.put(row)
+        database = store._database  # type: ignore[attr-defined]
+        with database.writing() as connection:
+            numbers = (
+                "generate_series(1, 5000) n"
+                if name == "postgresql"
+                else "(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5000) SELECT n FROM n) n"
+            )
+            columns = (
+                "core, record, digest, created, voter_epsilon, voter_delta, affected, target_epsilon, target_delta"
+            )
+            connection.exec_driver_sql(
+                f"INSERT INTO darrm_solutions (key, voters, utility, objective, shape, {columns}) SELECT "  # noqa: S608
+                f"'k' || n.n, 8, 0.0, objective, shape, {columns} FROM darrm_solutions, {numbers}"
+            )
+            connection.exec_driver_sql("ANALYZE")
+        explain = "EXPLAIN " if name == "postgresql" else "EXPLAIN QUERY PLAN "
+        query = str(stricter(WANTED).compile(database.engine, compile_kwargs={"literal_binds": True}))
+        with database.reading() as connection:
+            plan = "\n".join(" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + query))
+        assert "darrm_solutions_asked" in plan
+        assert "Sort" not in plan
+        assert "TEMP B-TREE" not in plan
+        assert "SCAN" not in plan
+        assert found(WANTED, store).key == row.key
+
+
+def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
+    request = Request(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone")
+    cached_solve(request.problem, store=store)  # free, and its optimum is not monotone
+    assert nearest(request, store) is None
+    monotone = cached_solve(request.problem, shape="monotone", store=store).solution
+    answer = found(request, store)
+    assert answer.solution.gamma.tobytes() == monotone.gamma.tobytes()
+    assert np.all(np.diff(answer.solution.gamma[6:]) >= 0)
+
+
+def test_what_comes_and_goes_is_found_and_not_found(store: Store) -> None:
+    """Also where rows were looked for before: what is sorted then is sorted again."""
+    rows = {shape: kept_row(Request(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
+    stale = replace(rows["free"], core=99)
+    assert list(store.stricter(WANTED)) == []
+    store.put(rows["monotone"])
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    store.put(stale)  # of another version
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    store.put(rows["free"], replacing=stale)
+    assert {*store.stricter(WANTED)} == {rows["free"], rows["monotone"]}
+    assert store.remove(rows["free"])
+    assert not store.remove(rows["free"])
+    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    assert list(store.stricter(Request(WANTED.problem, "uniform"))) == []

@@ -1,0 +1,214 @@
+"""The cache in PostgreSQL: connections that are lost, a server that is stopped and killed, what its messages say."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from support import postgres
+
+from darrm_opt import Problem, verify
+from solver_cache import CacheError, Row, Store, cached_solve, check, open_store
+from solver_cache.key import digest
+from solver_cache.schema import MIGRATIONS
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+
+
+@pytest.fixture
+def database() -> str:
+    return postgres.server().new()
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    with closing(open_store(postgres.server().url(database))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def running() -> Iterator[postgres.Postgres]:
+    """The server, which the test may stop; the tests after it have it back."""
+    server = postgres.server()
+    yield server
+    server.start()
+
+
+# ------------------------------------------------------------------------------------------------- what it says
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("postgresql+psycopg://me:tops3cret@127.0.0.1:1/name", "Connection refused"),
+        ("postgresql+psycopg://me@127.0.0.1:1/name?password=tops3cret", "Connection refused"),
+        ("postgresql+psycopg://me:tops3cret@127.0.0.1:1/name?sslmode=perhaps", "invalid sslmode value"),
+        ("postgresql+psycopg:/me:tops3cret@host/name", "this is not a database URL"),
+        ("postgresql+psycopg//me:tops3cret@host/name", "this is not a database URL"),
+        ("postgresql+psycopg://me:tops3cret@host:port/name", "this is not a database URL"),
+        ("host=here user=me password=tops3cret", "this is not a database URL"),
+        ("oracle://me:tops3cret@host/name", "oracle is not supported"),
+        ("oracle://me@host/name?password=tops3cret", "oracle is not supported"),
+    ],
+)
+def test_the_password_is_never_shown(url: str, text: str) -> None:
+    with pytest.raises(CacheError, match=text) as caught:
+        open_store(url)
+    assert "tops3cret" not in "".join(traceback.format_exception(caught.value))
+    assert "tops3cret" not in caught.value.url
+
+
+def test_an_open_store_shows_no_password(database: str) -> None:
+    with closing(open_store(postgres.server().url(database, "postgres:tops3cret"))) as store:
+        assert store.url.startswith("postgresql+psycopg://postgres:***@/")
+        assert "tops3cret" not in store.url
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "text"),
+    [
+        ("nowhere", "postgres", 'database "nowhere" does not exist'),
+        ("postgres", "nobody", 'role "nobody" does not exist'),
+    ],
+)
+def test_what_is_not_there_is_named(name: str, user: str, text: str) -> None:
+    with pytest.raises(CacheError, match=text):
+        open_store(postgres.server().url(name, user))
+
+
+def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("solver_cache.connecting.CONNECTING_SECONDS", 2)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(1)  # connections come about, and nobody ever says a word
+        with pytest.raises(CacheError, match="timeout"):
+            open_store(f"postgresql+psycopg://me@127.0.0.1:{deaf.getsockname()[1]}/name")
+
+
+# --------------------------------------------------------------------------------------------------- the schema
+
+
+def test_stores_that_make_the_schema_at_once_all_succeed(database: str) -> None:
+    url, barrier, opened = postgres.server().url(database), threading.Barrier(6), list[str]()
+
+    def make(number: int) -> None:
+        barrier.wait()
+        with closing(open_store(url)) as store:
+            opened.append(store.put(Row(f"{number}", 1, "{}", "")).key)
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(opened) == list("012345")
+    assert postgres.server().sql(database, "SELECT version FROM darrm_schema") == str(len(MIGRATIONS))
+
+
+def test_a_newer_schema_is_left_alone(database: str, store: Store) -> None:
+    postgres.server().sql(database, "UPDATE darrm_schema SET version = 99")
+    store.close()
+    with pytest.raises(CacheError, match=r"its schema has version 99, this program knows \d+\. Upgrade darrm-opt"):
+        open_store(postgres.server().url(database))
+
+
+# ------------------------------------------------------------------------------------------ connections that end
+
+
+def test_a_connection_that_was_cut_is_replaced_unnoticed(database: str, store: Store) -> None:
+    assert cached_solve(PROBLEM, store=store).kept
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    postgres.server().sql(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
+    assert cached_solve(PROBLEM, store=store).hit
+    assert store.jobs.submit("a", "gamma", "{}").state == "queued"
+
+
+def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
+    running: postgres.Postgres, store: Store
+) -> None:
+    assert cached_solve(PROBLEM, store=store).kept
+    store.jobs.submit("a", "gamma", "{}")
+    running.stop()
+    for use in (
+        lambda: store.get("a"),
+        lambda: store.put(Row("a", 1, "{}", "")),
+        lambda: list(store.rows()),
+        lambda: store.jobs.submit("a", "gamma", "{}"),
+        lambda: store.jobs.claim("me", 60),
+        lambda: store.jobs.finish("a", "me", "{}"),
+        lambda: open_store(store.url.replace("***", "secret")),
+    ):
+        with pytest.raises(CacheError, match=r"cannot be used: .*connection"):
+            use()
+    running.start()
+    assert cached_solve(PROBLEM, store=store).hit
+    assert store.jobs.claim("me", 60) is not None
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_a_server_that_goes_and_comes_back_under_load_loses_nothing_it_acknowledged(
+    running: postgres.Postgres, store: Store, ending: str
+) -> None:
+    acknowledged: list[str] = []
+    finished: list[str] = []
+    refused: list[CacheError] = []
+    unforeseen: list[BaseException] = []
+    enough = threading.Event()
+
+    def work(owner: str) -> None:
+        number = 0
+        while not enough.is_set():
+            name, number = f"{owner}-{number:05}", number + 1
+            text = name * 500
+            try:
+                acknowledged.append(store.put(Row(name, 1, text, digest(text))).key)
+                store.jobs.submit(name, "gamma", "{}")
+                job = store.jobs.claim(owner, 60, ids=[name])
+                if job is not None and store.jobs.finish(name, owner, name):
+                    finished.append(name)
+            except CacheError as err:
+                refused.append(err)
+                time.sleep(0.01)
+            except BaseException as err:  # noqa: BLE001 — told in the main thread
+                unforeseen.append(err)
+
+    threads = [threading.Thread(target=work, args=(f"{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(2):
+            seen, failed = len(finished), len(refused)
+            wait_for(lambda seen=seen: len(finished) > seen + 20)
+            running.stop() if ending == "stop" else running.kill()
+            wait_for(lambda failed=failed: len(refused) > failed)
+            running.start()
+        seen = len(finished)
+        wait_for(lambda: len(finished) > seen + 20)
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join(60)
+    assert unforeseen == []
+    kept = {row.key: row for row in store.rows()}
+    assert set(acknowledged) <= set(kept)
+    assert all(row.digest == digest(row.record) for row in kept.values())
+    for name in finished:
+        job = store.jobs.get(name)
+        assert job is not None
+        assert (job.state, job.result) == ("done", name)
+    assert verify(PROBLEM, cached_solve(PROBLEM, store=store).solution.gamma).margin >= 0
+    assert {finding.key for finding in check(store)} == set(kept)  # none of these is an answer, and all are seen
+
+
+def wait_for(what: object, seconds: float = 60) -> None:
+    """Wait until something is true; that it becomes true is the test, when is not."""
+    assert callable(what)
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

@@ -1,0 +1,304 @@
+"""Tables as files: there and back to the byte, and what was changed on the way is refused with its row and the reason."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from support.darrm_runner import run
+
+from api.client import DarrmClient, NotKept
+from darrm_opt import InvalidInput, Privacy, Problem, verify
+from solver_cache import MemoryStore, Request, Row, cached_solve, inspect, open_store
+from solver_cache.key import canonical_json, digest
+from solver_cache.tables.check import COLUMNS, TableError, columns_of
+from solver_cache.tables.formats import FORMATS, format_of, read_table, write_table
+from solver_cache.tables.importing import Imported, exportable, import_rows
+
+PROBLEMS = [
+    *(Problem.from_allowance(K=K, m=m, epsilon=0.1, Delta=1e-5) for K in (5, 6) for m in (1, 2)),
+    Problem(11, Privacy(float("inf")), Privacy(0.3, 1e-4), affected=2),
+    Problem(7, Privacy(0.0, 1e-3), Privacy(0.1, 1e-2)),
+]
+NAMES = [*FORMATS]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    store = MemoryStore()
+    for problem in PROBLEMS:
+        for objective, shape in (("rectangular", "free"), ("shared(1,1) agreement", "monotone")):
+            cached_solve(problem, objective, shape, store=store)  # type: ignore[arg-type]
+    return [*store.rows()]
+
+
+def imported(path: Path, name: str | None = None) -> tuple[MemoryStore, list[Imported]]:
+    store = MemoryStore()
+    return store, [*import_rows(read_table(path, name), store)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_and_back_is_the_same_to_the_byte(tmp_path: Path, name: str, rows: list[Row]) -> None:
+    first, second = tmp_path / f"first.{name}", tmp_path / f"second.{name}"
+    assert write_table(first, rows) == len(rows) == 12
+    store, became = imported(first)
+    assert {one.became for one in became} == {"new"}
+    assert [*store.rows()] == rows
+    write_table(second, store.rows())
+    assert first.read_bytes() == second.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}  # nothing is left beside
+    assert {one.became for one in import_rows(read_table(first), store)} == {"known"}
+
+
+def test_every_format_says_the_same(tmp_path: Path, rows: list[Row]) -> None:
+    for name in NAMES:
+        write_table(tmp_path / f"table.{name}", rows)
+        assert [entry.row for entry in read_table(tmp_path / f"table.{name}")] == rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_table(tmp_path: Path, name: str) -> None:
+    assert write_table(tmp_path / "empty", [], name) == 0
+    assert [*read_table(tmp_path / "empty", name)] == []
+
+
+def test_other_programs_can_read_them(tmp_path: Path, rows: list[Row]) -> None:
+    write_table(tmp_path / "table.parquet", rows)
+    write_table(tmp_path / "table.sqlite", rows)
+    table = pq.read_table(tmp_path / "table.parquet")
+    assert table.column_names == [*COLUMNS]
+    record = json.loads(rows[0].record)
+    assert table.column("gamma")[0].as_py() == record["gamma"]
+    assert table.column("margin")[0].as_py() == record["certificate"]["margin"]
+    with sqlite3.connect(tmp_path / "table.sqlite") as file:
+        K, gamma = file.execute("SELECT K, gamma FROM darrm_answers WHERE id = ?", (rows[0].key,)).fetchone()
+    file.close()
+    assert (K, json.loads(gamma)) == (record["problem"]["K"], record["gamma"])
+    store = open_store(f"sqlite:///{tmp_path / 'table.sqlite'}?mode=ro")  # it is a store as well
+    assert store.get(rows[0].key) == rows[0]
+    store.close()
+
+
+# ------------------------------------------------------------------------------------------- what was changed
+
+
+def forged(row: Row, change: Callable[[dict[str, Any]], None]) -> Row:
+    """Return a row whose record was changed by one who knows how to hash."""
+    record = json.loads(row.record)
+    change(record)
+    text = canonical_json(record)
+    return replace(row, record=text, digest=digest(text))
+
+
+def nudged(values: list[float], at: int) -> None:
+    values[at] = values[-1 - at] = values[at] - 1e-6
+
+
+def raised(values: list[float]) -> None:
+    at = next(l for l, value in enumerate(values) if value < 0.99)
+    values[at] = values[-1 - at] = values[at] + 1e-3
+
+
+FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "gamma": (lambda r: nudged(r["gamma"], 1), "does not fit|utility is"),
+    "gamma, more": (lambda r: raised(r["gamma"]), "private"),
+    "gamma, one side": (lambda r: r["gamma"].__setitem__(0, 0.5), "cannot be read"),
+    "utility": (lambda r: r.__setitem__("utility", r["utility"] + 1e-6), "its utility is"),
+    "upper bound": (lambda r: r.__setitem__("upper_bound", 0.0), "its upper bound"),
+    "gap": (lambda r: r.__setitem__("gap", 0.5), "other things than follow"),
+    "margin": (lambda r: r["certificate"].__setitem__("margin", 0.5), "certificate does not fit"),
+    "method": (lambda r: r["certificate"].__setitem__("method", "ball"), "certificate does not fit"),
+    "bound": (lambda r: r["certificate"].__setitem__("bound", 0.0), "certificate does not fit"),
+    "m": (lambda r: r["problem"].__setitem__("m", 17.0), "other things than follow"),
+    "delta": (lambda r: r["problem"].__setitem__("delta", 0.5), "the key of another question"),
+    "K": (lambda r: r["problem"].__setitem__("K", 12), "cannot be read|another question"),
+    "objective": (
+        lambda r: r.__setitem__("objective", "uniform(0.5) tv"),
+        "the key of another question|cannot be read",
+    ),
+    "status": (lambda r: r.__setitem__("status", "time_limit"), "which solving again may better|cannot be read"),
+    "format": (lambda r: r.__setitem__("format", 99), "format"),
+}
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+@pytest.mark.parametrize("name", ["jsonl", "parquet"])
+def test_a_forged_row_is_refused_with_its_reason(tmp_path: Path, rows: list[Row], name: str, what: str) -> None:
+    change, said = FORGERIES[what]
+    at = next(i for i, row in enumerate(rows) if min(json.loads(row.record)["gamma"]) < 0.9)
+    mixed = [*rows[:at], forged(rows[at], change), *rows[at + 1 :]]
+    write_table(tmp_path / "table", mixed, name)
+    store, became = imported(tmp_path / "table", name)
+    refused = [one for one in became if one.became == "refused"]
+    assert [one.number for one in refused] == [at + 1]
+    assert re.search(said, refused[0].reason), refused[0].reason
+    assert [*store.rows()] == [*rows[:at], *rows[at + 1 :]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, rows: list[Row], name: str) -> None:
+    path, rng = tmp_path / f"table.{name}", random.Random(1)
+    write_table(path, rows)
+    whole, refused, unread = path.read_bytes(), 0, 0
+    for _ in range(60):
+        at, bit = rng.randrange(len(whole)), rng.randrange(8)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        try:
+            entries = [*read_table(path)]
+        except TableError:
+            unread += 1
+            continue
+        refused += any(entry.row is None for entry in entries)
+        for entry in entries:
+            assert entry.row is None or entry.row in rows or inspect(entry.row).decision != "hit"
+    assert unread + refused > {"sqlite": 10, "parquet": 25}.get(
+        name, 50
+    )  # else it hit what is empty, or for other readers
+
+
+@pytest.mark.parametrize("column", [name for name in COLUMNS if name not in {"id", "record", "core"}])
+def test_a_column_that_differs_from_the_record_is_refused(tmp_path: Path, rows: list[Row], column: str) -> None:
+    told = [columns_of(row) for row in rows[:3]]
+    value = told[1][column]
+    if isinstance(value, list):
+        other: Any = [*value[:-1], value[-1] + 2**-40]
+    elif isinstance(value, float | int):
+        other = value + 1
+    else:
+        other = "x" if value is not None else 1.0
+    told[1][column] = other
+    write_table(tmp_path / "good.parquet", rows[:3])
+    schema = pq.read_schema(tmp_path / "good.parquet")
+    pq.write_table(pa.Table.from_pylist(told, schema=schema), tmp_path / "bad.parquet")
+    _, became = imported(tmp_path / "bad.parquet")
+    assert [one.became for one in became] == ["new", "refused", "new"]
+    assert f"'{column}'" in became[1].reason or "SHA-256" in became[1].reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
+def test_a_table_that_was_cut_is_known(tmp_path: Path, rows: list[Row], name: str, share: float) -> None:
+    path = tmp_path / f"table.{name}"
+    write_table(path, rows)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(TableError):
+        [*read_table(path)]
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_lines_that_are_missing_or_moved_are_known(tmp_path: Path, rows: list[Row], name: str) -> None:
+    path = tmp_path / f"table.{name}"
+    write_table(path, rows)
+    lines = path.read_text().splitlines(keepends=True)
+    for changed in (lines[:3] + lines[4:], [*lines[:3], lines[4], lines[3], *lines[5:]], [*lines[:3], *lines[2:]]):
+        path.write_text("".join(changed))
+        with pytest.raises(TableError, match="was changed"):
+            [*read_table(path)]
+
+
+def test_a_table_of_another_version_is_refused(tmp_path: Path, rows: list[Row]) -> None:
+    path = tmp_path / "table.jsonl"
+    write_table(path, rows)
+    path.write_text(path.read_text().replace('"table":1', '"table":2', 1))
+    with pytest.raises(TableError, match="has version 2; this program reads 1"):
+        [*read_table(path)]
+    path.write_text("{}\n")
+    with pytest.raises(TableError, match="no table of darrm-opt"):
+        [*read_table(path)]
+
+
+def test_formats_are_found_by_name() -> None:
+    assert [format_of(f"a.{suffix}").name for suffix in ("pq", "CSV", "ndjson", "db")] == [
+        "parquet",
+        "csv",
+        "jsonl",
+        "sqlite",
+    ]
+    with pytest.raises(InvalidInput, match=r"whose name ends in \.parquet"):
+        format_of("table.txt")
+    with pytest.raises(InvalidInput, match="one of parquet, csv, jsonl, sqlite"):
+        format_of("table.csv", "xml")
+
+
+def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: Path) -> None:
+    write_table(tmp_path / "table.csv", rows)
+    store = MemoryStore()
+    store.put(replace(rows[0], digest="0" * 64))
+    assert [one.became for one in import_rows(read_table(tmp_path / "table.csv"), store)] == ["new"] * 12
+    assert [*store.rows()] == rows
+
+
+def test_what_is_of_another_version_is_not_exported(rows: list[Row]) -> None:
+    assert [*exportable([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
+
+
+# ------------------------------------------------------------------------------------- the client, the commands
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_client_reads_a_table_offline(tmp_path: Path, rows: list[Row], name: str) -> None:
+    path = tmp_path / f"a table.{name}"
+    write_table(path, rows)
+    with DarrmClient(path.as_uri()) as client:
+        for problem in PROBLEMS:
+            found = client.gamma(problem)
+            assert (found.exact, found.id) == (True, Request(problem).key)
+            assert found.certificate == verify(problem, found.gamma)
+        between = Problem.from_allowance(K=5, m=1.7, epsilon=0.1, Delta=1e-5)
+        near = client.gamma(between)
+        assert (near.exact, near.designed_for) == (False, PROBLEMS[0])
+        assert near.certificate == verify(between, near.gamma)
+        with pytest.raises(NotKept):
+            client.gamma(Problem.from_allowance(K=13, m=1, epsilon=0.1))
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_the_client_leaves_out_what_was_changed(tmp_path: Path, rows: list[Row], name: str) -> None:
+    path = tmp_path / f"table.{name}"
+    write_table(path, rows)
+    told = '""K"":11' if name == "csv" else '"K":11'
+    path.write_text(path.read_text().replace(told, told.replace("11", "12"), 1))
+    with DarrmClient(path.as_uri()) as client:
+        assert sum(job.state == "done" for job in client.jobs.list()) == len(rows) - 1
+    path.write_text(path.read_text()[:-200])
+    with pytest.raises(InvalidInput, match=r"was cut|cannot be read"):
+        DarrmClient(path.as_uri())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_export_and_import_from_the_command_line(tmp_path: Path, rows: list[Row], name: str) -> None:
+    here, there = (f"sqlite:///{tmp_path / place}.db" for place in ("here", "there"))
+    store = open_store(here)
+    for row in rows:
+        store.put(row)
+    store.close()
+    path, again = tmp_path / f"table.{name}", tmp_path / f"again.{name}"
+    told = run("export", "--output", str(path), "--url", here, "--json")
+    assert json.loads(told.stdout) == {"file": str(path), "format": name, "rows": 12, "left_out": 0}
+    told = run("import", str(path), "--url", there, "--json")
+    assert (told.exit_code, json.loads(told.stdout)["new"]) == (0, 12)
+    assert run("export", "--output", str(again), "--url", there).exit_code == 0
+    assert path.read_bytes() == again.read_bytes()
+
+
+def test_import_lists_what_it_refuses(tmp_path: Path, rows: list[Row]) -> None:
+    path, url = tmp_path / "table.jsonl", f"sqlite:///{tmp_path / 'store.db'}"
+    write_table(path, rows)
+    path.write_text(path.read_text().replace('"affected":2', '"affected":1', 1))
+    told = run("import", str(path), "--url", url)
+    assert told.exit_code == 5
+    assert "refused: its record does not fit its SHA-256" in told.stderr
+    assert told.stdout.strip() == "New: 11; known already: 0; refused: 1."
+    assert run("import", str(tmp_path / "none.csv")).exit_code == 2
+    assert run("export", "--output", str(tmp_path / "no" / "table.csv"), "--url", url).exit_code == 2
+    assert run("export", "--url", url).exit_code == 2

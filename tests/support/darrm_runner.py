@@ -1,0 +1,69 @@
+"""`darrm` in this process, for the many small cases, and as a process of its own, for the few that need one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.paths import ROOT
+
+from api.cli import main
+
+PROGRAM = [sys.executable, "-c", "from api.cli import main; main()"]
+"""What the console script does."""
+
+SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")
+"""A problem that is solved in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: str, given: str = "") -> Result:
+    """Run `darrm` here, through its entry point, with ``given`` on stdin."""
+    code: object = 0
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        patch.setattr(sys, "argv", ["darrm", *arguments])
+        patch.setattr(sys, "stdin", io.StringIO(given))
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Result(int(code), stdout.getvalue(), stderr.getvalue())
+
+
+def refused(*arguments: str, given: str = "") -> str:
+    """Return the one message with which `darrm` refuses bad input: exit code 2, nothing on stdout."""
+    result = run(*arguments, given=given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def start(*arguments: str, cwd: Path, program: Sequence[str] = PROGRAM, **settings: str) -> subprocess.Popen[str]:
+    """Start a program, `darrm` itself if none is named, in ``cwd``, with ``settings`` in its environment."""
+    ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
+    environment = {**os.environ, **ours, **settings}
+    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*program, *arguments], cwd=cwd, env=environment, text=True, encoding="utf-8", **streams)

@@ -1,0 +1,78 @@
+"""What documents show, and how it is run: fenced blocks, a shell in which ``darrm`` is this checkout's, a server."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.darrm_runner import PROGRAM, start
+from support.paths import ROOT
+
+HERE = "http://127.0.0.1:8000"
+"""Where the documents say that the service is."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; ``left_out`` is the reason that a comment above it gives for not running it."""
+
+    document: str
+    line: int
+    language: str
+    code: str
+    left_out: str
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def blocks_of(document: str, text: str) -> Iterator[Block]:
+    """Yield the blocks of a document."""
+    fence = re.compile(
+        r"(?:<!-- not run: (?P<reason>[^>]+?) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
+        re.MULTILINE | re.DOTALL,
+    )
+    for found in fence.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(document, line, found["language"], found["code"], found["reason"] or "")
+
+
+def session(name: str, blocks: list[Block]) -> str:
+    """Run a document's Python sessions as one, and return what does not come out as written."""
+    test = doctest.DocTestParser().get_doctest("".join(block.code for block in blocks), {}, name, name, 0)
+    assert test.examples, f"{name} has no session"
+    outcome: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    runner.run(test, out=outcome.append)
+    return "".join(outcome) if runner.failures else ""
+
+
+def shell_in(folder: Path) -> dict[str, str]:
+    """Return an environment in which ``darrm`` is this checkout's."""
+    command = folder / "bin" / "darrm"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{PROGRAM[-1]}' \"$@\"\n")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Run ``darrm serve`` at a free port; yield its address."""
+    patience = "60"  # on a busy machine a small solve may take seconds
+    process = start("serve", "--port", "0", "--json", cwd=folder, DARRM_PATIENCE=patience)
+    assert process.stdout is not None
+    with process:
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.kill()

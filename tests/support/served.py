@@ -1,0 +1,115 @@
+"""`darrm serve` as a process, for tests of what only a served program shows: connections, signals, workers, the log."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from support.darrm_runner import start
+
+LONGEST = 120.0
+"""No server outlives this [s]."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer over HTTP."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return the body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    """A running server.
+
+    Attributes:
+        process: of `darrm serve`.
+        url: where it listens.
+        log: what it wrote to stderr; whole once it has ended.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        place = urlsplit(self.url)
+        assert place.hostname is not None
+        assert place.port is not None
+        return place.hostname, place.port
+
+    def ask(
+        self, path: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
+    ) -> Answer:
+        """Ask once, on a connection of its own."""
+        connection = http.client.HTTPConnection(*self.address, timeout=300)
+        with contextlib.closing(connection):
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
+                connection.request(method, path, body, named, encode_chunked=isinstance(body, Iterator))
+            found = connection.getresponse()
+            told = {name.lower(): value for name, value in found.getheaders()}
+            return Answer(found.status, told, found.read())
+
+    def connect(self) -> socket.socket:
+        """Open a bare connection."""
+        return socket.create_connection(self.address, timeout=300)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal, wait for the end, return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=300)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the log of a server that has ended."""
+        return [json.loads(line) for line in self.log]
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
+    """Serve on loopback, at a free port; with settings such as ``DARRM_RATE="1"``."""
+    usual = {"DARRM_LOG_FORMAT": "json", "DARRM_PATIENCE": "60"}  # on a busy machine a small solve may take seconds
+    process = start("serve", "--port", "0", "--json", *arguments, cwd=folder, **{**usual, **settings})
+    killer = threading.Timer(LONGEST, process.kill)
+    killer.start()
+    assert process.stdout is not None
+    assert process.stderr is not None
+    served, stderr = Served(process, ""), process.stderr
+    reader = threading.Thread(target=lambda: served.log.extend(stderr))
+    reader.start()
+    try:
+        line = process.stdout.readline()
+        if not line:
+            process.wait()
+            reader.join()
+            raise AssertionError("".join(served.log))
+        served.url = json.loads(line)["url"]
+        yield served
+        if process.poll() is None:
+            served.end()
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        killer.cancel()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,158 @@
+"""`darrm serve` as a process of its own, and what a test asks of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from support.darrm_runner import PROGRAM
+from support.paths import ROOT
+
+from api.solver_handle import _BEGIN
+
+QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
+
+
+_NUMBERS = count(1)
+
+
+class Service:
+    """A server under way.
+
+    Args:
+        url: of its store.
+        cwd: where it runs, and its log goes.
+        port: where it listens; 0 for any.
+        settings: more of its environment.
+    """
+
+    def __init__(self, url: str, cwd: Path, port: int = 0, **settings: str) -> None:
+        own = {"PYTHONPATH": str(ROOT), "DARRM_CACHE_URL": url, **QUIET, **settings}
+        self.log = cwd / f"log-{next(_NUMBERS)}.txt"  # a pipe that nobody reads would fill, and hold the server up
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*PROGRAM, "serve", "--port", str(port), "--json"],
+                cwd=cwd,
+                env={**os.environ, **own},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text(encoding="utf-8")
+        self.url = json.loads(line)["url"]
+        self.client = httpx.Client(base_url=self.url, timeout=300)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it answers; for minutes, where the machine is busy with much else."""
+        end = time.monotonic() + 300
+        while True:
+            try:
+                if self.client.get("/healthz").status_code == 200:
+                    return
+            except httpx.TransportError:
+                assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    @property
+    def solvers(self) -> list[int]:
+        """Process ids of its solver processes, whichever worker they belong to."""
+        tree, found = children(), list[int]()
+        family = [self.process.pid]
+        for parent in family:  # grows while it is walked
+            family += tree.get(parent, [])
+        for pid in family[1:]:
+            if _BEGIN.encode() in _command(pid):
+                found.append(pid)
+        return found
+
+    def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:  # noqa: A002
+        """Return a job, once it is in one of these states."""
+        end = time.monotonic() + seconds
+        while True:
+            told: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
+            if not until or told["state"] in until:
+                return told
+            assert time.monotonic() < end, told
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a power cut does, with all its workers: none has time for anything."""
+        tree = children()
+        for pid in (self.process.pid, *tree.get(self.process.pid, [])):
+            if _BEGIN.encode() not in _command(pid):  # solver processes must end by themselves
+                os.kill(pid, signal.SIGKILL)
+        self.process.communicate()
+        self.client.close()
+
+    def stop(self) -> tuple[int, str]:
+        """End it in order; return its exit code and what it logged."""
+        self.client.close()
+        self.process.terminate()
+        self.process.communicate(timeout=300)
+        return self.process.returncode, self.log.read_text(encoding="utf-8")
+
+
+@contextmanager
+def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
+    """Open a server, and end it in order unless it has ended."""
+    opened = Service(url, cwd, 0, **settings)
+    try:
+        yield opened
+    finally:
+        if opened.process.poll() is None:
+            try:
+                opened.stop()
+            except subprocess.TimeoutExpired:
+                opened.kill()
+                raise
+        opened.client.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs (a zombie does not)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def gone(pids: list[int], seconds: float = 30) -> None:
+    """Wait until none of these processes runs."""
+    end = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def children() -> dict[int, list[int]]:
+    """Return the children of every process."""
+    tree: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            tree.setdefault(parent, []).append(int(entry.name))
+    return tree
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

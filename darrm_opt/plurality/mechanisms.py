@@ -38,6 +38,9 @@ THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
 NODES = 24
 """Gauss–Legendre nodes in a panel: exact to rounding for a bell curve over two standard deviations."""
 
+SMALLEST = 1e-200
+"""Below this a distribution function counts as this."""
+
 REACH = 12.0
 """Standard deviations (for Laplace: 3 times as many scales) after which a tail is cut off: below 1e-15."""
 
@@ -182,7 +185,7 @@ def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) 
     return CalibratedMechanism(name, rate, rule, certificate)
 
 
-def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float = 1e-12) -> float:
+def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float = 1e-10) -> float:
     """Return the rate, to a relative precision from below, up to which a mechanism is private, in floating point."""
     cells, target = problem.histograms, problem.strictest_target
     c = math.exp(target.epsilon)
@@ -235,13 +238,10 @@ def _noisy_maximum(
     counts = np.arange(K + 1)
     f = density(z[None, :] - rate * counts[:, None])  # by count: shape (K + 1, nodes)
     F = below(z[None, :] - rate * counts[:, None])
-    table = np.zeros(cells.values.size)
-    ends_of = np.append(cells.starts[1:], cells.values.size)
-    for start, end in zip(cells.starts.tolist(), ends_of.tolist(), strict=True):
-        places = [place for place in range(start, end) if cells.values[place] != ABSTENTION]
-        for place in places:
-            product = f[cells.values[place]] * dz
-            for other in places:
-                product = product * F[cells.values[other]] ** int(cells.multiplicities[other] - (other == place))
-            table[place] = float(product.sum())
+    # Φ is kept above 0 so that the product of all can be divided by one; where that matters f is 0 anyway.
+    votes, silent = np.maximum(cells.values, 0), cells.values == ABSTENTION
+    one = np.maximum(F, SMALLEST)[votes]
+    whole = np.multiply.reduceat(one ** np.where(silent, 0, cells.multiplicities)[:, None], cells.starts, axis=0)
+    table: Array = (whole[cells.owners] / one * f[votes]) @ dz
+    table[silent] = 0.0
     return table

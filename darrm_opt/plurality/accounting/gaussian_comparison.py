@@ -12,7 +12,8 @@ the power divergence of the release alone. With y = ln x, a = ½ + y/s and n_s t
     U(x; s + t) − U(x; s) = n_s(y)·J(s, t, a),   J = ½ ∫_0^t √(s/(s+r))·exp(½((a−½)²·s·r/(s+r) − r/4)) dr,
 
 so H(a) ≤ J(s, t, a) suffices for ½ ≤ a ≤ a*, and η covers what lies beyond. J grows with s and t, so t(s) falls with s: a value
-found at one s holds for every larger one. t = μ² and η = 0 always hold for a function of a Gaussian mechanism with shift μ.
+found at one s holds for every larger one. t = μ² and η = 0 always hold for a function of a Gaussian mechanism with shift μ;
+for other releases s_0 > 0 is given away at the start, since U grows with s.
 Proofs: docs/proofs.md, "What labels cost".
 """
 
@@ -32,6 +33,9 @@ GRID_RATIO = 1.05
 
 MIN_RELEASES = 2.0
 """Least s/μ² with an increment of its own; below, every release is charged as its noisy counts."""
+
+HEAD_STARTS = (4.0, 6.0, 9.0, 13.0)
+"""Values of s_0/μ² to begin with, of which the best is taken, where the first releases are no function of a Gaussian mechanism."""
 
 ORDER_INTERVALS = 400
 """Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
@@ -67,25 +71,37 @@ def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> Gaussia
         count: n ≥ 0.
         slack: η of one release [probability], > 0; tails of that size are not looked at.
 
+    Returns:
+        The least variance found; inf where the releases reveal too much for this method.
+
     Guarantees:
         Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too: increments
         fall with s, and s is never less than what this kind alone has added to it.
     """
+    if count == 0:
+        return GaussianCost(0.0, 0.0)
+    if release.within_gaussian:
+        return _accumulated(release, count, slack, 0.0)
+    return min((_accumulated(release, count, slack, start) for start in HEAD_STARTS), key=lambda cost: cost.variance)
+
+
+def _accumulated(release: PowerDivergence, count: int, slack: float, start: float) -> GaussianCost:
+    """Return s_n and the sum of the η from s_0 = start·μ²; from s_0 = 0 the first releases are charged as noisy counts."""
     unit = release.shift**2
-    position, spent, done, charged = 0, 0.0, 0, 0
-    increment, exact = unit, True
+    spent, position, done, charged = start * unit, 0, 0, 0
+    increment = math.inf if start else unit
     while done < count:
-        following = unit * MIN_RELEASES * GRID_RATIO**position
-        # Releases until s passes the next grid point: all of them with the increment of the point before.
-        steps = min(count - done, max(0, math.ceil((following - spent) / increment)))
-        if spent + steps * increment < following and done + steps < count:
-            steps += 1
-        spent = up(spent + steps * increment, 8)
-        done += steps
-        charged += 0 if exact else steps
-        increment = min(increment, _increment(release, following, slack))
-        exact = increment >= unit
-        position += 1
+        following = unit * (start or MIN_RELEASES) * GRID_RATIO**position
+        if spent < following:  # with the increment of the grid point before, until s passes this one
+            steps = min(count - done, math.ceil((following - spent) / increment))
+            spent = up(spent + steps * increment, 8)
+            done += steps
+            charged += steps if start or increment < unit else 0
+        if spent >= following:
+            increment = min(increment, _increment(release, following, slack))
+            position += 1
+        if increment == math.inf:
+            return GaussianCost(math.inf, 0.0)
     return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
 
 
@@ -122,7 +138,7 @@ def gaussian_increase(s: float, t: float, orders: Array) -> Array:
 
 
 def _increment(release: PowerDivergence, s: float, slack: float) -> float:
-    """Return a t ≤ μ² for which the one-step inequality holds at s and every larger s, rounded up."""
+    """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
     unit = release.shift**2
     orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
     needed = release.at(orders[1:]) * (1 + ROUNDING)
@@ -130,9 +146,9 @@ def _increment(release: PowerDivergence, s: float, slack: float) -> float:
     def holds(t: float) -> bool:
         return bool(np.all(needed <= gaussian_increase(s, t, orders[:-1])))
 
-    enough = unit
+    enough = unit if release.within_gaussian else 2 * unit
     if not holds(enough):
-        return unit  # the noisy counts need no such proof
+        return unit if release.within_gaussian else math.inf  # a function of noisy counts needs no such proof
     short = 0.0
     for _ in range(HALVINGS):
         middle = (short + enough) / 2

@@ -34,15 +34,18 @@ class PowerDivergence:
     Attributes:
         orders: orders a ≥ ½ with a bound of their own, increasing from ½, shape (n,), read-only.
         values: upper bounds on H_a at these orders, > 0, shape (n,), read-only.
-        shift: μ ≥ 0 such that the release is a function of a Gaussian mechanism with shift μ (or dominated by it): bounds
-            all orders, and the only bound above the last of ``orders``.
+        shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ: the only bound above the last of
+            ``orders``.
         method: how the bounds were proved.
+        within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every divergence
+            and not only H_a.
     """
 
     orders: Array
     values: Array
     shift: float
     method: str
+    within_gaussian: bool = True
 
     def __post_init__(self) -> None:
         counts = gaussian_divergence(self.shift, self.orders)
@@ -65,10 +68,10 @@ class PowerDivergence:
         return np.asarray(np.minimum(found * (1 + 16 * ULP * orders / (orders - 1)), counts))
 
 
-def gaussian_counts(shift: float) -> PowerDivergence:
+def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDivergence:
     """Return the power divergence of a Gaussian mechanism with shift μ > 0: noisy counts, not labels."""
     orders = np.array([0.5])
-    return PowerDivergence(orders, gaussian_divergence(shift, orders), shift, "Gaussian mechanism")
+    return PowerDivergence(orders, gaussian_divergence(shift, orders), shift, "noisy counts", within_gaussian)
 
 
 def gaussian_divergence(shift: float, orders: Array) -> Array:

@@ -15,6 +15,7 @@ triangle the family is bounded by one noisy bit and a little of the noisy counts
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -78,13 +79,14 @@ def label_divergence(sigma: float) -> PowerDivergence:
         At least the supremum over all counts, numbers of classes, and both orders of the neighbours, given that SciPy's
         ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.
     """
-    h = 1 / sigma
-    mu = math.sqrt(2) * h
-    orders = scaled_orders(mu)
+    mu = math.sqrt(2) / sigma * (1 + 4 * ULP)
     if sigma < MIN_SIGMA:
         return gaussian_counts(mu)
-    values = np.maximum(_inside(h, orders), _outside(h, orders))
-    return PowerDivergence(orders, values, mu * (1 + 4 * ULP), "three cells: boxes in two parameters")
+    orders = scaled_orders(mu)
+    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, orders)], axis=0)
+    return PowerDivergence(
+        orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
+    )
 
 
 def cell_probabilities(alpha: Array, beta: Array) -> Array:
@@ -105,36 +107,56 @@ def cell_probabilities(alpha: Array, beta: Array) -> Array:
     return np.stack([p_a, 1 - p_o - p_a, p_o], axis=1)
 
 
-def _inside(h: float, orders: Array) -> Array:
-    """Return upper bounds over the triangle α, β ≥ `MIN_MEAN`, α + β ≤ `MAX_SUM`."""
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Squares in the plane of (α, β): the i-th has its least corner at (least + i·side, least + j·side).
+
+    Attributes:
+        i, j: whole numbers, shape (n,).
+        side: length of a side.
+        bounds: upper bounds on H_a on each box, shape (n, orders).
+    """
+
+    i: IntArray
+    j: IntArray
+    side: float
+    bounds: Array
+
+
+def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
+    """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order."""
+    h = 1 / sigma
     tolerance = TOLERANCE * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
-    side = FIRST_BOX
-    i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * _min_mean(h)) / side),) * 2))
-    within = 2 * _min_mean(h) + (i + j) * side <= MAX_SUM
+    side, least = FIRST_BOX, least_mean(sigma)
+    i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
+    within = 2 * least + (i + j) * side <= MAX_SUM
     i, j = i[within], j[within]
-    largest, bound = np.zeros(orders.size), np.zeros(orders.size)
+    largest, found = np.zeros(orders.size), list[Boxes]()
     while True:
-        values, bounds = _boxes(i, j, side, h, orders)
+        values, bounds = _boxes(i, j, side, sigma, orders)
         largest = np.maximum(largest, values.max(axis=0))
         wide = np.any(bounds > largest * (1 + tolerance), axis=1)
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
-        bound = np.maximum(bound, bounds[~wide].max(axis=0, initial=0.0))
+        found.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))
         if not wide.any():
-            return np.asarray(bound)
+            return found
         side /= 2
         i, j = (np.concatenate([2 * each[wide] + half[axis] for half in CORNERS]) for axis, each in enumerate((i, j)))
 
 
-def _boxes(i: IntArray, j: IntArray, side: float, h: float, orders: Array) -> tuple[Array, Array]:
-    """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each.
+def least_mean(sigma: float) -> float:
+    """Return the least α and β inside the triangle."""
+    return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
 
-    Box (i, j) has its least α at the least mean + i·side, its least β at the least mean + j·side.
-    """
+
+def _boxes(i: IntArray, j: IntArray, side: float, sigma: float, orders: Array) -> tuple[Array, Array]:
+    """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each."""
+    h, least = 1 / sigma, least_mean(sigma)
     width = int(max(i.max(), j.max())) + 2
     corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
     at = dict(zip(CORNERS, places.reshape(len(CORNERS), -1), strict=True))
-    alpha, beta = (_min_mean(h) + side * each for each in np.divmod(corners, width))
+    alpha, beta = (least + side * each for each in np.divmod(corners, width))
     p, q = cell_probabilities(alpha, beta), cell_probabilities(alpha - h, beta + h)
     low, high = np.log(_below(q) / _above(p)), np.log(_above(q) / _below(p))
     points = np.zeros((corners.size, orders.size))
@@ -163,18 +185,15 @@ def _below(cells: Array) -> Array:
     return np.maximum(cells * (1 - _RELATIVE_ERROR) - _ABSOLUTE_ERROR, MIN_PROBABILITY)
 
 
-def _min_mean(h: float) -> float:
-    return MIN_MEAN + max(0.0, h - 0.5)
-
-
-def _outside(h: float, orders: Array) -> Array:
+def _outside(sigma: float, orders: Array) -> Array:
     """Return upper bounds over all (α, β) outside of the triangle."""
     from scipy.special import ndtr
 
+    h = 1 / sigma
     mu = math.sqrt(2) * h
     product = np.abs(orders * (orders - 1))
     single = bit_values(h, orders)
-    hidden = np.maximum(*(censored_divergence(_min_mean(h), shift, orders) for shift in (h, -h)))
+    hidden = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
     growth = np.where(orders > 1, 1 + product * hidden, 1.0)
     one_rare = growth * single + hidden
     third_rare = bit_values(mu, orders) + float(ndtr(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)

@@ -26,6 +26,7 @@ from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.accounting.gaussian_comparison import gaussian_cost
+from darrm_opt.plurality.accounting.lattice_cells import lattice_bit_divergence, lattice_label_divergence
 from darrm_opt.plurality.accounting.noisy_bit import bit_divergence
 from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.plurality.accounting.three_cells import label_divergence
@@ -35,7 +36,12 @@ from darrm_opt.rounding import ULP, up
 SLACK_SHARE = 0.01
 """Share of δ that the Gaussian comparison leaves for tails: it costs less than 0.1 % of ε."""
 
+MIN_DISCRETE_SIGMA = 1.0
+"""Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
+
 Kind = Literal["label", "check"]
+
+Noise = Literal["gaussian", "discrete"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class VoteReleases:
         kind: "label" or "check".
         sigma: standard deviation of the Gaussian noise on each count, or on the largest one, > 0 [votes].
         count: how many there may be at most, ≥ 0.
+        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as drawn
+            by `darrm_opt.ensembles.voting`, ties broken at random or in a fixed order.
 
     Raises:
         InvalidInput: a value is outside its range.
@@ -54,13 +62,18 @@ class VoteReleases:
     kind: Kind
     sigma: float
     count: int
+    noise: Noise = "gaussian"
 
     def __post_init__(self) -> None:
         if self.kind not in ("label", "check"):
             raise InvalidInput("kind", self.kind, "'label' or 'check'")
+        if self.noise not in ("gaussian", "discrete"):
+            raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
         sigma = real_number(self.sigma, "sigma", _SIGMA)
         if not 0 < sigma < math.inf:
             raise InvalidInput("sigma", self.sigma, _SIGMA)
+        if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
+            raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote where the noise is discrete")
         object.__setattr__(self, "sigma", sigma)
         whole_number(self.count, "count", "a whole number of releases, at least 0", least=0)
 
@@ -76,6 +89,14 @@ class VoteReleases:
             affected: votes r ≥ 1 that one record can move. For r > 1 and more than two classes a label is charged as its
                 noisy counts.
         """
+        if self.noise == "discrete":
+            if self.kind == "check":
+                return lattice_bit_divergence(self.sigma, affected, (0.0,))
+            if classes == 2:  # the difference of two counts: even or odd, in steps of two
+                return lattice_bit_divergence(self.sigma / math.sqrt(2), affected, (0.0, 0.5))
+            if affected == 1:
+                return lattice_label_divergence(self.sigma)
+            return gaussian_counts(self.shift(affected), within_gaussian=False)
         if self.kind == "check" or classes == 2:
             return bit_divergence(self.shift(affected))
         return label_divergence(self.sigma) if affected == 1 else gaussian_counts(self.shift(affected))
@@ -106,7 +127,7 @@ class VoteCost:
     Attributes:
         delta: δ of the whole transcript [probability].
         counts_renyi: noisy counts by Rényi divergences, tight conversion.
-        counts_gaussian: noisy counts as one Gaussian mechanism, exactly.
+        counts_gaussian: noisy counts as one Gaussian mechanism, exactly; inf where a noise is discrete.
         labels_renyi: labels and checks by Rényi divergences, tight conversion.
         labels_recursion: labels and checks by the adaptive recursion, bounded from above.
     """
@@ -138,7 +159,7 @@ def vote_cost(
         ε at ``delta`` by each account.
 
     Guarantees:
-        Each ε is sound for continuous Gaussian noise, every adaptive order of the releases, any counts and thresholds, for
+        Each ε is sound for every adaptive order of the releases, any counts and thresholds, for
         voters that are not private and neighbours of which one record moves at most r votes.
 
     Raises:
@@ -161,21 +182,25 @@ def vote_cost(
     variance = sum(each.count * each.shift(affected) ** 2 for each in made) * room
     divergences = [each.divergence(classes, affected) for each in made]
     renyi = np.sum([each.count * one.renyi(ORDERS) for each, one in zip(made, divergences, strict=True)], axis=0) * room
-    counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta)
-    labels_renyi = rdp_epsilon(renyi, delta)[0]
-    slack = SLACK_SHARE * delta / sum(each.count for each in made)
-    costs = [gaussian_cost(one, each.count, slack) for each, one in zip(made, divergences, strict=True)]
-    compared = sum(cost.variance for cost in costs) * room
-    left = delta - sum(cost.slack for cost in costs) * room
-    recursion = [
-        ProvedEpsilon(gaussian_epsilon(up(math.sqrt(compared), 2), left * (1 - ULP)), True, "Gaussian comparison"),
+    counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * room, delta)[0]
+    continuous = all(each.noise == "gaussian" for each in made)
+    counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf
+    labels_renyi = min(counts_renyi, rdp_epsilon(renyi, delta)[0])
+    accounts = [
+        _compared(made, divergences, delta),
         ProvedEpsilon(counts_gaussian, True, "noisy counts, one Gaussian mechanism"),
         ProvedEpsilon(labels_renyi, True, "Rényi divergences of labels and checks"),
     ]
-    return VoteCost(
-        delta,
-        rdp_epsilon(ORDERS * (variance / 2) * room, delta)[0],
-        counts_gaussian,
-        labels_renyi,
-        min(recursion, key=lambda each: each.epsilon),
-    )
+    least = min(accounts, key=lambda account: account.epsilon)
+    return VoteCost(delta, counts_renyi, counts_gaussian, labels_renyi, least)
+
+
+def _compared(made: Sequence[VoteReleases], divergences: Sequence[PowerDivergence], delta: float) -> ProvedEpsilon:
+    """Return ε by the Gaussian comparison; inf where it has none."""
+    slack = SLACK_SHARE * delta / sum(each.count for each in made)
+    costs = [gaussian_cost(one, each.count, slack) for each, one in zip(made, divergences, strict=True)]
+    room = 1 + 8 * len(made) * ULP
+    variance = sum(cost.variance for cost in costs) * room
+    left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
+    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
+    return ProvedEpsilon(epsilon, True, "Gaussian comparison")

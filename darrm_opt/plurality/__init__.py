@@ -1,0 +1,1 @@
+"""Votes among any number of classes."""

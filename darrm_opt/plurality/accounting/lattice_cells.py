@@ -189,7 +189,7 @@ def _divergences(p: Array, q: Array, orders: Array) -> Array:
             loss = np.log(q[rows, cell] / p[rows, cell])[:, np.newaxis]
             ends = [loss_term(loss + sign * 3 * MASS_ERROR, orders) for sign in (-1, 1)]
             found[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * np.maximum(*ends)
-    return found * (1 + MASS_ERROR)
+    return np.asarray(found * (1 + MASS_ERROR))
 
 
 def _censored(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:

@@ -82,7 +82,8 @@ def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, no
     """Return a bound on −∂²H_a along one coordinate, on each of several boxes.
 
     Args:
-        low, high: range of each cell's ℓ on the box, shape (boxes, cells).
+        low: least ℓ of each cell on the box, shape (boxes, cells).
+        high: largest ℓ of each cell on the box, shape (boxes, cells).
         largest_p: largest probability of each cell on the box and on the way to its neighbour, shape (boxes, cells).
         orders: a, shape (n,).
         norm: length of the shift times the 2-norm of the third derivative of the density, divided by the density.

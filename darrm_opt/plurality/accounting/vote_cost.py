@@ -111,13 +111,13 @@ class ProvedEpsilon:
 
     Attributes:
         epsilon: [nats].
-        proved: whether it is a guarantee.
         method: the account.
+        proved: whether it is a guarantee.
     """
 
     epsilon: float
-    proved: bool
     method: str
+    proved: bool = True
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def vote_cost(
     whole_number(affected, "affected", "a number of votes, at least 1")
     made = [each for each in releases if each.count]
     if not made:
-        return VoteCost(delta, 0.0, 0.0, 0.0, ProvedEpsilon(0.0, True, "nothing is released"))
+        return VoteCost(delta, 0.0, 0.0, 0.0, ProvedEpsilon(0.0, "nothing is released"))
     room = 1 + 8 * len(made) * ULP
     variance = sum(each.count * each.shift(affected) ** 2 for each in made) * room
     divergences = [each.divergence(classes, affected) for each in made]
@@ -188,8 +188,8 @@ def vote_cost(
     labels_renyi = min(counts_renyi, rdp_epsilon(renyi, delta)[0])
     accounts = [
         _compared(made, divergences, delta),
-        ProvedEpsilon(counts_gaussian, True, "noisy counts, one Gaussian mechanism"),
-        ProvedEpsilon(labels_renyi, True, "Rényi divergences of labels and checks"),
+        ProvedEpsilon(counts_gaussian, "noisy counts, one Gaussian mechanism"),
+        ProvedEpsilon(labels_renyi, "Rényi divergences of labels and checks"),
     ]
     least = min(accounts, key=lambda account: account.epsilon)
     return VoteCost(delta, counts_renyi, counts_gaussian, labels_renyi, least)
@@ -203,4 +203,4 @@ def _compared(made: Sequence[VoteReleases], divergences: Sequence[PowerDivergenc
     variance = sum(cost.variance for cost in costs) * room
     left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
     epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
-    return ProvedEpsilon(epsilon, True, "Gaussian comparison")
+    return ProvedEpsilon(epsilon, "Gaussian comparison")

@@ -9,10 +9,16 @@ solver          `solve_plurality`: the cutting-plane loop
 mechanisms      permute-and-flip, exponential, Laplace, GNMax, Confident-GNMax, calibrated for the label alone
 comparison      all of them on one footing
 record          rules as plain data
+accounting      what labels and checks cost over many releases
+samplers        `RuleMechanism`, `NoisyMaximum`: counts in, a class or ⊥ out, exactly
+log             the budget of a mechanism on a file
+votes           votes, checked and counted
+release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
+from darrm_opt.plurality.log import PluralityLog
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
 from darrm_opt.plurality.priors import (
     Dirichlet,
@@ -24,8 +30,11 @@ from darrm_opt.plurality.priors import (
     parse_prior,
 )
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
+from darrm_opt.plurality.release import PrivatePlurality
 from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
+from darrm_opt.plurality.votes import count_votes
 
 __all__ = [
     "ABSTENTION",
@@ -35,16 +44,22 @@ __all__ = [
     "Favoured",
     "FavouredBeta",
     "MechanismComparison",
+    "NoisyMaximum",
     "PastVotes",
     "PluralityCertificate",
+    "PluralityLog",
     "PluralityObjective",
     "PluralityPrior",
     "PluralityProblem",
     "PluralityRule",
     "PluralitySolution",
+    "PrivatePlurality",
+    "RuleMechanism",
+    "VoteMechanism",
     "calibrate_mechanism",
     "certify_rule",
     "compare_mechanisms",
+    "count_votes",
     "parse_prior",
     "partition_count",
     "solve_plurality",

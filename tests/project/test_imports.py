@@ -31,7 +31,7 @@ LAYERS = (
     {"design"},
     {"record"},
     {"accounting", "ensembles"},
-    {"mechanism", "planning", "learning"},
+    {"mechanism", "planning", "learning", "plurality"},
     {"figures"},
     {"paper"},
     {""},  # darrm_opt/__init__.py, which re-exports
@@ -47,6 +47,7 @@ FRAMEWORKS = {
 
 SOLVERS = {"highspy": "highs", "gurobipy": "gurobi", "cvxpy": "cvxpy"}
 BACKENDS = "darrm_opt.design.backends"
+PROGRAMS = {"highspy": {"darrm_opt.plurality.linear_program"}}  # sparse rows and equations, which the backends have not
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def test_the_core_and_the_cache_know_no_framework() -> None:
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_each_solver_has_one_file(solver: str) -> None:
     importers = {i.importer for i in all_imports() if top(i.imported) == solver}
-    assert importers == {f"{BACKENDS}.{SOLVERS[solver]}"}
+    assert importers == {f"{BACKENDS}.{SOLVERS[solver]}"} | PROGRAMS.get(solver, set())
 
 
 def test_the_solvers_listed_here_are_those_of_the_registry() -> None:

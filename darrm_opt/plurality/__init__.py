@@ -13,6 +13,7 @@ accounting      what labels and checks cost over many releases
 samplers        `RuleMechanism`, `NoisyMaximum`: counts in, a class or ⊥ out, exactly
 log             the budget of a mechanism on a file
 votes           votes, checked and counted
+sequence        many releases from one total
 release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
@@ -33,6 +34,7 @@ from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_
 from darrm_opt.plurality.release import PrivatePlurality
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.sequence import noise_for, release_target
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
 from darrm_opt.plurality.votes import count_votes
 
@@ -60,8 +62,10 @@ __all__ = [
     "certify_rule",
     "compare_mechanisms",
     "count_votes",
+    "noise_for",
     "parse_prior",
     "partition_count",
+    "release_target",
     "solve_plurality",
     "verify_rule",
 ]

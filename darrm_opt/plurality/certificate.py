@@ -123,9 +123,9 @@ def verify_rule(problem: PluralityProblem, rule: PluralityRule) -> PluralityCert
         NotPrivate: it is not private; the error names the vote counts and the outputs.
 
     >>> from darrm_opt import Privacy
-    >>> problem = PluralityProblem(3, 2, Privacy(1.0))
-    >>> verify_rule(problem, PluralityRule.of(problem, [0.0] * 4)).margin > 0
-    True
+    >>> problem = PluralityProblem(3, 2, Privacy(1.0, 0.25))
+    >>> round(verify_rule(problem, PluralityRule.of(problem, [0.0] * 4)).margin, 6)
+    0.25
     """
     found = excess(problem, rule)
     before, after, released = edge_text(problem, rule, found.edge)

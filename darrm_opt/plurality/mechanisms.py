@@ -108,12 +108,14 @@ class CalibratedMechanism:
     Attributes:
         name: one of `MECHANISMS`.
         rate: t [nats a vote]; for gnmax 1/σ [1/votes].
+        problem: for which it is private.
         rule: its probabilities as doubles, repaired.
         certificate: why that rule is private.
     """
 
     name: str
     rate: float
+    problem: PluralityProblem
     rule: PluralityRule
     certificate: PluralityCertificate
 
@@ -182,7 +184,7 @@ def calibrate_confident(problem: PluralityProblem, worth: Callable[[PluralityRul
 
 def _certified(problem: PluralityProblem, name: str, rate: float, table: Array) -> CalibratedMechanism:
     rule, certificate = certify_rule(problem, PluralityRule.normalised(problem, table))
-    return CalibratedMechanism(name, rate, rule, certificate)
+    return CalibratedMechanism(name, rate, problem, rule, certificate)
 
 
 def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], precision: float = 1e-10) -> float:

@@ -12,8 +12,8 @@ from darrm_opt.errors import InvalidInput
 VoteTable = NDArray[np.int64]
 
 
-def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return the votes of each class in each row, shape (N, C), or refuse them without showing them.
+def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
+    """Return votes as whole numbers of shape (N, K), or refuse them without showing them.
 
     Args:
         votes: class of each voter, whole numbers 0..C−1 (or floats equal to them), shape (N, K).
@@ -35,6 +35,15 @@ def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
         raise InvalidInput(
             "votes", f"{table.dtype}, not all classes", f"classes 0 to {classes - 1}", "They are not shown here."
         )
-    whole = table.astype(np.int64)
-    counts: VoteTable = np.stack([np.count_nonzero(whole == each, axis=1) for each in range(classes)], axis=1)
+    return table.astype(np.int64)
+
+
+def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
+    """Return the votes for each class in each row, shape (N, C); arguments and errors as `checked_classes`.
+
+    >>> count_votes([[0, 2, 2]], 3, 3).tolist()
+    [[1, 0, 2]]
+    """
+    table = checked_classes(votes, K, classes)
+    counts: VoteTable = np.stack([np.count_nonzero(table == each, axis=1) for each in range(classes)], axis=1)
     return counts

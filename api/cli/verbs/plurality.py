@@ -12,8 +12,11 @@ from api.cli.outcome import ExitCode, answer, end
 def plurality(
     K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT")] = None,
     classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT")] = None,
-    target_epsilon: Annotated[str | None, Option("--target-epsilon", "ε of the released class.", "NATS")] = None,
-    delta: Annotated[str, Option("--delta", "δ of the released class, in [0, 1).", "PROBABILITY")] = "0",
+    target_epsilon: Annotated[
+        str | None, Option("--target-epsilon", "ε of the released class (of all of them, with --queries).", "NATS")
+    ] = None,
+    delta: Annotated[str, Option("--delta", "δ likewise, in [0, 1).", "PROBABILITY")] = "0",
+    queries: Annotated[str, Option("--queries", "Releases that share the target.", "COUNT")] = "1",
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
         str, Option("--prior", "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).", "TEXT")
@@ -27,8 +30,16 @@ def plurality(
         str | None, Option("--time-limit", "Stop after this and report the gap.", "SECONDS", otherwise="none")
     ] = None,
     output: Annotated[
-        str | None, Option("--output", "Write the certified rule to this file, for `darrm plurality-label`.", "FILE")
+        str | None, Option("--output", "Write the certified rule to this file, for `darrm label`.", "FILE")
     ] = None,
+    mechanism: Annotated[
+        str,
+        Option(
+            "--mechanism",
+            "What is written: the optimum; another rule; or noise on the counts, whose account needs no table.",
+            "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
+        ),
+    ] = "optimal",
     *,
     json: AsJson = False,
 ) -> None:
@@ -39,20 +50,41 @@ def plurality(
     """
     from api.cli.files import check_writable, write_whole
     from api.cli.report import as_json, columns
+    from darrm_opt.errors import InvalidInput
     from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
-    from darrm_opt.plurality.record import plurality_record
+    from darrm_opt.plurality.mechanisms import MECHANISMS
+    from darrm_opt.plurality.record import plurality_record, rule_record
+    from darrm_opt.plurality.sequence import noise_for, release_target
     from darrm_opt.problem import Privacy, real_number
 
     check_writable(output, "output")
+    written = ("optimal", *MECHANISMS, "noise")
+    if mechanism not in written:
+        raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
     nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
+    total = Privacy(nats, number(delta))
+    if mechanism == "noise":
+        noisy = noise_for(total, number(queries), K=number(K), classes=number(classes), affected=number(affected))
+        if output is not None:
+            write_whole(output, as_json(noisy.record()).encode())
+        spent = noisy.epsilon(number(queries), total.delta)
+        found_noise = {**noisy.record(), "queries": number(queries), "epsilon": spent, "delta": total.delta}
+        answer(
+            as_json(found_noise)
+            if json
+            else f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
+        )
+        return
     problem = PluralityProblem(
-        number(K), number(classes), Privacy(nats, number(delta)), number(affected), abstention=abstention
+        number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention
     )
     objective = PluralityObjective(parse_prior(prior), ties, number(price))  # type: ignore[arg-type]  # checked there
     found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
-        write_whole(output, as_json(plurality_record(solution)).encode())
+        chosen = found.mechanisms.get(mechanism)
+        record = plurality_record(solution) if chosen is None else rule_record(chosen.problem, chosen.rule)
+        write_whole(output, as_json(record).encode())
     if json:
         answer(as_json(found.as_dict()))
     else:

@@ -34,7 +34,7 @@ from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_
 from darrm_opt.plurality.release import PrivatePlurality
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
-from darrm_opt.plurality.sequence import noise_for, release_target
+from darrm_opt.plurality.sequence import PluralityPlan, noise_for, plurality_plan, release_target
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
 from darrm_opt.plurality.votes import count_votes
 
@@ -51,6 +51,7 @@ __all__ = [
     "PluralityCertificate",
     "PluralityLog",
     "PluralityObjective",
+    "PluralityPlan",
     "PluralityPrior",
     "PluralityProblem",
     "PluralityRule",
@@ -65,6 +66,7 @@ __all__ = [
     "noise_for",
     "parse_prior",
     "partition_count",
+    "plurality_plan",
     "release_target",
     "solve_plurality",
     "verify_rule",

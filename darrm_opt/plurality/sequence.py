@@ -5,9 +5,16 @@ The counts of votes are fixed by the data, so releases compose without any assum
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 from darrm_opt.accounting import epsilon_each
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.samplers import NoisyMaximum
+from darrm_opt.plurality.mechanisms import gnmax_table
+from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
+from darrm_opt.plurality.problem import PluralityProblem, partition_count
+from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
 
 STEP = 1.002
@@ -15,6 +22,80 @@ STEP = 1.002
 
 MAX_STEPS = 400
 """Steps after which the search gives up; one or two are usual."""
+
+MAX_RULE_PARTITIONS = 600
+"""Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
+
+
+@dataclass(frozen=True)
+class PluralityPlan:
+    """What will be released, and at what price.
+
+    Attributes:
+        mechanism: a certified rule, or noise on the counts.
+        queries: releases allowed.
+        total: (ε, δ) that all of them together cost at most.
+        utility: expected worth of a release, of the continuous Gaussian where the noise is discrete; None where there are
+            too many partitions to say.
+        why: in words.
+    """
+
+    mechanism: VoteMechanism
+    queries: int
+    total: Privacy
+    utility: float | None
+    why: str
+
+
+@lru_cache(maxsize=32)
+def plurality_plan(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    *,
+    affected: int = 1,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+) -> PluralityPlan:
+    """Return the better of an optimal rule for each release and noise on the counts for all of them.
+
+    Args:
+        K: voters.
+        classes: C ≥ 2.
+        total: (ε, δ) of all releases.
+        queries: Q ≥ 1 releases.
+        affected: votes that one record can move.
+        objective: what a release is worth, as for `solve_plurality`.
+
+    Guarantees:
+        All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
+
+    Raises:
+        InvalidInput: a number is outside its range; with δ = 0 and too many partitions there is neither.
+
+    >>> plurality_plan(11, 3, Privacy(1.0, 1e-5), 1).why[:12]
+    'optimal rule'
+    """
+    goal, found = as_objective(objective), []
+    few = partition_count(K, classes) <= MAX_RULE_PARTITIONS
+    if few:
+        problem = PluralityProblem(K, classes, release_target(total, queries), affected)
+        solution = solve_plurality(problem, goal)
+        each = f"({problem.target.epsilon:.4g}, {problem.target.delta:.4g})"
+        why = f"optimal rule, {each}-DP a release, so that {queries} of them fit in the total by optimal composition"
+        rule = RuleMechanism(problem, solution.rule)
+        found.append(PluralityPlan(rule, queries, total, solution.utility, why))
+    if total.delta > 0 and (queries > 1 or not few):
+        noisy, worth = noise_for(total, queries, K=K, classes=classes, affected=affected), None
+        if few:
+            cells = PluralityProblem(K, classes, total, affected).histograms
+            weights, constant = goal.weights(cells)
+            worth = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
+        why = f"GNMax, σ = {noisy.sigma:.4g} votes: the account of {queries} labels, not of counts, fits in the total"
+        found.append(PluralityPlan(noisy, queries, total, worth, why))
+    if not found:
+        raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
+    return max(found, key=lambda plan: -1.0 if plan.utility is None else plan.utility)
 
 
 def release_target(total: Privacy, queries: int) -> Privacy:
@@ -31,8 +112,8 @@ def release_target(total: Privacy, queries: int) -> Privacy:
         InvalidInput: a number is outside its range.
 
     >>> each = release_target(Privacy(2.0, 1e-5), 50)
-    >>> 0.04 < each.epsilon < 0.1, each.delta
-    (True, 1e-07)
+    >>> 0.04 < each.epsilon < 0.1, 50 * each.delta <= 1e-5
+    (True, True)
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if queries == 1:

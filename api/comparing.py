@@ -17,7 +17,7 @@ def compared(found: Comparison) -> dict[str, Any]:
         "queries": found.queries,
         "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
         "objective": found.objective,
-        "draw": None if found.bags is None else _draw(found.bags, found.problem.K),
+        "draw": None if found.bags is None else drawn(found.bags, found.problem.K),
         "rows": [
             {
                 "name": row.name,
@@ -35,7 +35,8 @@ def compared(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _draw(bags: Bags, K: int) -> dict[str, Any]:
+def drawn(bags: Bags, K: int) -> dict[str, Any]:
+    """Return how the voters' subsamples are drawn, as plain data."""
     return {
         "n": bags.n,
         "subsample_size": bags.subsample_size,

@@ -47,6 +47,8 @@ def composed(
     for name in ("optimal", "pld", "profile", "bits"):
         refusal = total.refused.get(name)
         answer[name] = _refused(refusal) if refusal is not None else _plain(total.totals[name])
+    if total.epsilon_at_least not in (None, float("inf")):
+        answer["bits"]["epsilon_at_least"] = total.epsilon_at_least
     answer["best"] = _told(lambda: total.best)
     if answer["best"]["epsilon"] is not None:
         answer["best"]["method"] = total.method

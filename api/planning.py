@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from api.comparing import drawn
 from api.solver_process import Report
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, problem_record
@@ -21,9 +22,10 @@ MOST_COUNTED = 1000
 """Queries beyond which a plan takes no longer."""
 
 
-def expected_seconds(of_a_solve: float, queries: int) -> float:
-    """Return about how long a plan takes [s], from how long one solve does."""
-    return DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MOST_COUNTED)
+def expected_seconds(of_a_solve: float, queries: int, time_limit: float | None = None) -> float:
+    """Return about how long a plan takes [s], from how long one solve does; with a limit, little longer than that."""
+    seconds = DESIGNS * of_a_solve + QUERY_SECONDS * min(queries, MOST_COUNTED)
+    return seconds if time_limit is None else min(seconds, time_limit + of_a_solve)
 
 
 def advice(argument: dict[str, Any], report: Report) -> dict[str, Any]:
@@ -42,6 +44,8 @@ def advice(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             argument["prior"],
             fresh=argument["fresh"],
             least_accuracy=argument["least_accuracy"],
+            **argument.get("draw", {}),
+            time_limit=argument.get("time_limit"),
         )
     )
 
@@ -53,6 +57,7 @@ def planned(found: Plan) -> dict[str, Any]:
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
         "fresh": asked.fresh,
+        "draw": None if asked.bags is None else drawn(asked.bags, asked.K),
         "queries": asked.queries,
         "total": _privacy(asked.total),
         "prior": str(asked.objective),

@@ -2,9 +2,11 @@
 
     subsampling          γ_Sub(l) = |2q(l) − 1|, the majority of m voters drawn without replacement
     double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters, private at the price of m
+    subsampling_mixture  a coin between γ_Sub of two numbers of voters, so that there is one for every mean number
     randomized_response  γ_const: the same γ for every l, from the privacy of the plain majority
+    permute_and_flip, exponential_mechanism  the selection mechanisms of that name between two classes
 
-The last needs (τε, λ), the privacy of the plain majority: `plain_majority` by composition over the
+γ_const needs (τε, λ), the privacy of the plain majority: `plain_majority` by composition over the
 voters, `plain_majority_sharp` about twice better and proved for Δ = 0.
 
 For even K a tie is a fair coin whatever γ(K/2) is; it is stored as 0.
@@ -19,8 +21,8 @@ from collections.abc import Callable
 import numpy as np
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import down, multiple_up, quotient_down
 
 Composition = Callable[[float, float, int], Privacy]
@@ -69,6 +71,93 @@ def subsampling(K: int, m: int) -> NoiseFunction:
     scores = list(itertools.accumulate(turned, initial=-samples))
     upper = [quotient_down(score, samples) for score in scores[K // 2 + 1 :]]
     return NoiseFunction.from_upper_half(np.array(upper), K)
+
+
+def subsampling_mixture(K: int, voters: float) -> NoiseFunction:
+    """Return a mixture of γ_Sub: a coin that does not look at the votes decides how many voters are drawn.
+
+    Args:
+        K: number of voters, ≥ 1.
+        voters: mean number of voters drawn, > 0, at most the largest odd number up to K. Up to 1, one voter or none (a fair
+            coin is released); beyond, one of the two nearest odd numbers, as an even one is worth the odd one below it.
+
+    Returns:
+        γ, increasing in ``voters``; γ_Sub where that is an odd number.
+
+    Raises:
+        InvalidInput: K is not a whole number ≥ 1, or ``voters`` is outside its range.
+
+    Source: Lemma 3.1 of the paper, mixed.
+
+    >>> subsampling_mixture(3, 2.0).values.round(3).tolist()
+    [1.0, 0.667, 0.667, 1.0]
+    """
+    K = whole_number(K, "K", _VOTERS)
+    most = K - 1 + K % 2
+    mean = real_number(voters, "voters", f"a mean number of voters above 0, at most {most}")
+    if not 0 < mean <= most:
+        raise InvalidInput("voters", voters, f"a mean number of voters above 0, at most {most}")
+    if mean <= 1:
+        return NoiseFunction(subsampling(K, 1).values * mean)
+    fewer = min(2 * int((mean - 1) / 2) + 1, max(1, most - 2))
+    share = (mean - fewer) / 2
+    mixed = (1 - share) * subsampling(K, fewer).values + share * subsampling(K, min(fewer + 2, most)).values
+    return NoiseFunction(np.minimum(mixed, 1.0))
+
+
+def exponential_mechanism(K: int, rate: float) -> NoiseFunction:
+    """Return the γ of the exponential mechanism: either class with probability ∝ e^(rate·votes).
+
+    Args:
+        K: number of voters, ≥ 1.
+        rate: > 0 [1/votes].
+
+    Returns:
+        γ(l) = tanh(rate·|2l − K|/2).
+
+    Raises:
+        InvalidInput: K is not a whole number ≥ 1, or the rate is not a positive finite number.
+
+    Source: McSherry, Talwar 2007, between two classes: the leader by d votes wins with probability 1/(1 + e^(−rate·d)).
+
+    >>> exponential_mechanism(3, 1.0).values.round(3).tolist()
+    [0.905, 0.462, 0.462, 0.905]
+    """
+    return _of_lead(K, rate, lambda lead: np.tanh(lead / 2))
+
+
+def permute_and_flip(K: int, rate: float) -> NoiseFunction:
+    """Return the γ of permute-and-flip: in random order, take a class with probability e^(−rate·its lag), until one is taken.
+
+    Between two classes this is the vote whose *difference* gets Laplace noise of scale 1/rate, or geometric noise with
+    ties broken by a coin: the class behind by d votes wins with probability e^(−rate·d)/2 in all three.
+
+    Args:
+        K: number of voters, ≥ 1.
+        rate: > 0 [1/votes].
+
+    Returns:
+        γ(l) = 1 − e^(−rate·|2l − K|).
+
+    Raises:
+        InvalidInput: K is not a whole number ≥ 1, or the rate is not a positive finite number.
+
+    Source: McKenna, Sheldon 2020, between two classes.
+
+    >>> permute_and_flip(3, 1.0).values.round(3).tolist()
+    [0.95, 0.632, 0.632, 0.95]
+    """
+    return _of_lead(K, rate, lambda lead: -np.expm1(-lead))
+
+
+def _of_lead(K: int, rate: float, law: Callable[[Array], Array]) -> NoiseFunction:
+    K = whole_number(K, "K", _VOTERS)
+    accepted = "a positive finite number [1/votes]"
+    each = real_number(rate, "rate", accepted)
+    if not 0 < each < math.inf:
+        raise InvalidInput("rate", rate, accepted)
+    leads = np.arange(2 - K % 2, K + 1, 2, dtype=np.float64)
+    return NoiseFunction.from_upper_half(np.clip(law(each * leads), 0.0, 1.0), K)
 
 
 def double_subsampling(K: int, m: int) -> NoiseFunction:

@@ -57,6 +57,18 @@ def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> f
     return float(exact.quantize(grid, rounding=toward))
 
 
+def grid_step(value: float) -> float:
+    """Return an upper bound on the distance from a grid point to the next: what `grid_point` may have moved a value by."""
+    if value == 0:
+        return 0.0  # only 0 becomes 0
+    return float(Decimal(1).scaleb(Decimal(repr(value)).adjusted() - GRID_DIGITS + 1)) * (1 + 2.0**-50)
+
+
+def delta_step(delta: float) -> float:
+    """Return an upper bound on what `grid_delta` may have moved a δ by."""
+    return grid_step(delta) if delta < DELTA_GRID_FROM else float(DELTA_GRID) * (1 + 2.0**-50)
+
+
 def delta_noise(delta: float) -> float:
     """Return the noise that is forgiven at a δ of the grid [probability]."""
     return DELTA_NOISE if delta >= DELTA_GRID_FROM else EPSILON_NOISE * delta

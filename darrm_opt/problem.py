@@ -6,7 +6,7 @@ one record can influence at most ``affected`` voters.
 Numbers are canonical (`darrm_opt.grid`): 3·0.1 and 0.3 are one problem, and what is between two points of the grid moves to
 the side of the stronger guarantee: voters less private, release more private. What the design proves, it proves for
 `Problem.strictest`, the far end of the noise that was forgiven, so no input that rounds to a problem is promised more than
-was proved.
+was proved. How good an answer can be it proves for `Problem.loosest`, so no input that rounds to a problem has a better one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,22 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.grid import DELTA_GRID, DOWN, EPSILON_NOISE, LARGEST_DELTA, UP, delta_noise, grid_delta, grid_point
+from darrm_opt.grid import (
+    DELTA_GRID,
+    DOWN,
+    EPSILON_NOISE,
+    LARGEST_DELTA,
+    UP,
+    delta_noise,
+    delta_step,
+    grid_delta,
+    grid_point,
+    grid_step,
+)
 
 LARGEST_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -45,6 +57,16 @@ class Privacy:
         object.__setattr__(self, "delta", _probability(self.delta, "delta"))
 
 
+class AllVoters(int):
+    """Number of affected voters where it is all of them: the number K, which remembers that it stands for "all".
+
+    So ``dataclasses.replace(problem, K=13)`` asks for all 13, not for the 11 of before: a weaker promise must be asked for
+    in so many words (``replace(problem, K=13, affected=11)``).
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, init=False)
 class Problem:
     """Design the private majority of K voters.
@@ -57,7 +79,8 @@ class Problem:
         affected: how many voters one record can influence, 1..K; None means all K.
 
     Guarantees:
-        Frozen; equal and equally hashed when the same up to floating noise; every number canonical.
+        Frozen; equal and equally hashed when the same up to floating noise; every number canonical. Where all voters are
+        affected, ``dataclasses.replace`` with another K affects all of those.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
@@ -77,7 +100,9 @@ class Problem:
         K = whole_number(K, "K", _WHOLE)
         voter = _canonical_voter(voter)
         target = _canonical_target(target)
-        affected = K if affected is None else whole_number(affected, "affected", "None (all voters) or a whole number")
+        if affected is None or isinstance(affected, AllVoters):
+            affected = AllVoters(K)
+        affected = whole_number(affected, "affected", "None (all voters) or a whole number")
         if affected > K:
             raise InvalidInput(
                 "affected",
@@ -88,7 +113,7 @@ class Problem:
         object.__setattr__(self, "K", K)
         object.__setattr__(self, "voter", voter)
         object.__setattr__(self, "target", target)
-        object.__setattr__(self, "affected", affected)
+        object.__setattr__(self, "affected", AllVoters(K) if affected == K else affected)
 
     @classmethod
     def from_allowance(
@@ -149,6 +174,15 @@ class Problem:
         return _strictest(self)
 
     @property
+    def loosest(self) -> Problem:
+        """The easiest problem, beyond those whose numbers round to this one: what an upper bound must cover.
+
+        Its voters are more private and its target less private than any input that became this problem, so no γ that is
+        private for one of them beats a bound for it. A number that is exactly 0 stays 0.
+        """
+        return _loosest(self)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the person who asked should reconsider, in sentences; usually empty."""
         if self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon):
@@ -168,23 +202,30 @@ def a_problem(value: Any) -> Problem:
 
 
 def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
-    """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text."""
+    """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text. An array without axes is its number."""
+    value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(argument, value, accepted)
     return int(value)
 
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value`` as a float; refuse booleans, NaN and text."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text."""
+    value = _number_of(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
         raise InvalidInput(argument, value, accepted)
     try:
         number = float(value)
-    except OverflowError as err:  # a whole number beyond every double
+    except (OverflowError, ValueError) as err:  # a whole number beyond every double; a signalling NaN
         raise InvalidInput(argument, value, accepted) from err
     if math.isnan(number):
         raise InvalidInput(argument, value, accepted)
     return number
+
+
+def _number_of(value: Any) -> Any:
+    """Return what an array without axes holds; anything else as it is."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _epsilon(value: Any, argument: str) -> float:
@@ -269,21 +310,28 @@ def _protects(target_epsilon: float) -> float:
 def _strictest(problem: Problem) -> Problem:
     """Move each number by twice the noise that the grid forgives (twice covers the rounding of this very step)."""
     voter, target = problem.voter, problem.target
-    strict = object.__new__(Problem)  # not canonicalised again: the point is to sit beside the grid
-    object.__setattr__(strict, "K", problem.K)
-    object.__setattr__(strict, "affected", problem.affected)
-    object.__setattr__(
-        strict,
-        "voter",
-        voter
-        if voter.epsilon == math.inf
-        else Privacy(
-            voter.epsilon * (1 + 2 * EPSILON_NOISE), min(voter.delta + 2 * delta_noise(voter.delta), LARGEST_DELTA)
-        ),
-    )
-    object.__setattr__(
-        strict,
-        "target",
-        Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), max(target.delta - 2 * delta_noise(target.delta), 0.0)),
-    )
-    return strict
+    if voter.epsilon != math.inf:
+        Delta = min(voter.delta + 2 * delta_noise(voter.delta), LARGEST_DELTA)
+        voter = Privacy(voter.epsilon * (1 + 2 * EPSILON_NOISE), Delta)
+    delta = max(target.delta - 2 * delta_noise(target.delta), 0.0)
+    return _beside_the_grid(problem, voter, Privacy(target.epsilon * (1 - 2 * EPSILON_NOISE), delta))
+
+
+def _loosest(problem: Problem) -> Problem:
+    """Move each number the other way: by twice the noise and by the step of the grid that rounding may have taken."""
+    voter, target = problem.voter, problem.target
+    if voter.epsilon != math.inf:
+        epsilon = voter.epsilon * (1 - 2 * EPSILON_NOISE) - grid_step(voter.epsilon)
+        Delta = max(voter.delta - 2 * delta_noise(voter.delta) - delta_step(voter.delta), 0.0) if voter.delta else 0.0
+        voter = Privacy(max(epsilon, 0.0), Delta)
+    epsilon = target.epsilon * (1 + 2 * EPSILON_NOISE) + grid_step(target.epsilon)
+    delta = target.delta + 2 * delta_noise(target.delta) + delta_step(target.delta) if target.delta else 0.0
+    return _beside_the_grid(problem, voter, Privacy(epsilon, min(delta, LARGEST_DELTA)))
+
+
+def _beside_the_grid(problem: Problem, voter: Privacy, target: Privacy) -> Problem:
+    """Return the problem with these numbers as they are: they are not canonicalised again, as they lie off the grid."""
+    beside = object.__new__(Problem)
+    for name, value in (("K", problem.K), ("affected", problem.affected), ("voter", voter), ("target", target)):
+        object.__setattr__(beside, name, value)
+    return beside

@@ -29,7 +29,7 @@ async def plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
     plain(request)
     check_voters(asked.K, desk.settings)
     question = await desk.apart(asked.question)
-    check_work(planning.expected_seconds(estimate(question).seconds, asked.queries), desk.settings)
+    check_work(planning.expected_seconds(estimate(question).seconds, asked.queries, asked.time_limit), desk.settings)
     found = await performed(
         request,
         desk,
@@ -42,6 +42,8 @@ async def plan(asked: PlanRequest, request: Request, desk: AtDesk) -> Response:
             "prior": asked.prior,
             "fresh": asked.fresh,
             "least_accuracy": asked.least_accuracy,
+            "draw": asked.draw(),
+            "time_limit": asked.time_limit,
         },
     )
     return jsoned(PlanAnswer.model_validate(found))

@@ -131,6 +131,10 @@ class AccountAnswer(Answer):
 
     epsilon: FiniteFloat | None = Field(description="Total ε [nats]; null where the account refuses.")
     delta: FiniteFloat | None = Field(description="At this total δ [probability]; null where the account refuses.")
+    epsilon_at_least: FiniteFloat | None = Field(
+        default=None,
+        description="With bits: an ε that some adversary attains at the total δ [nats]; no account can be below it.",
+    )
     refused: str | None = Field(default=None, description="Why the account gives no number.")
     method: str | None = Field(default=None, description="Which account is the best.")
 

@@ -138,7 +138,7 @@ class WayAnswer(Answer):
 
     name: str = Field(
         description="Which way: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
-        "double_subsampling, gnmax, saa, dpbag, majority."
+        "double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
     )
     knob: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")

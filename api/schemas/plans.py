@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.examples import PLAN_EXAMPLE
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
-from api.schemas.comparison import VotersAnswer
+from api.schemas.comparison import DrawAnswer, VotersAnswer
 from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
 from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
 from darrm_opt.design.objective import Objective
@@ -60,6 +60,31 @@ class PlanRequest(Asked):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
+    n: Annotated[
+        int | None,
+        described("Records, where each voter is a model trained on a random subsample of them [records].", minimum=2),
+    ] = None
+    subsample_size: Annotated[int | None, described("Records drawn for one model, with `n` [records].", minimum=1)] = (
+        None
+    )
+    replacement: Annotated[
+        bool, Field(description="With `n`: whether a record can be drawn twice within a subsample.")
+    ] = True
+    sampling: Annotated[
+        Literal["independent", "disjoint"],
+        Field(description="With `n`, without replacement: how the subsamples are drawn."),
+    ] = "independent"
+    time_limit: Annotated[
+        FiniteFloat | None,
+        described(
+            "About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0
+        ),
+    ] = None
+
+    def draw(self) -> dict[str, Any]:
+        """Return how subsamples are drawn, as keyword arguments of `darrm_opt.planning.plan`."""
+        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
+
     def question(self) -> Request:
         """Return a design for these voters, with the total as its target.
 
@@ -73,6 +98,8 @@ class PlanRequest(Asked):
         probability(self.total_delta, "total_delta")
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InvalidInput("time_limit", self.time_limit, "seconds above 0")
         chosen = goal(self.prior, "prior")
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
@@ -90,7 +117,7 @@ class OptionAnswer(Answer):
 
     way: str = Field(
         description="Which way: majority, fewer_voters, optimal (γ_opt of one target), optimal_sequence (γ_opt of all queries at "
-        "once), gnmax, saa, subsampling, randomized_response."
+        "once), gnmax, permute_and_flip, exponential_mechanism, saa, subsampling, randomized_response."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
     accuracy: FiniteFloat | None = Field(
@@ -126,6 +153,9 @@ class PlanAnswer(Answer):
 
     voters: VotersAnswer
     fresh: bool = Field(description="Whether every answer was taken to have fresh randomness.")
+    draw: DrawAnswer | None = Field(
+        default=None, description="How the voters' subsamples are drawn; null where nothing was said of it."
+    )
     queries: int = Field(description="Answers wanted [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all answers together.")
     prior: str = Field(description="How votes fall.")

@@ -10,6 +10,7 @@
 * `high_probability`, `on_average`, …: what privacy promises about generalisation;
 * `largest_allowance`: the target of one release with which γ_opt does most for Q releases within a total;
   `design_sequence`: a γ made for all Q of them;
+* `FRESH`, `models_together`: what many releases may suppose of voters that were trained once;
 * `Ledger`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
 
 `reproduction` holds printed theorems that are false; nothing here uses it.
@@ -22,6 +23,7 @@ from darrm_opt.accounting.calibrate import epsilon_each, most_queries
 from darrm_opt.accounting.closed import closed, closed_best_slack, closed_terms, loss_tail, repaired
 from darrm_opt.accounting.composition import general, simple
 from darrm_opt.accounting.federated import as_replace_one, federated
+from darrm_opt.accounting.freshness import FRESH, models_together
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon, sampled
 from darrm_opt.accounting.generalisation import (
     HighProbability,
@@ -49,6 +51,7 @@ from darrm_opt.accounting.total import ReleaseTotal, best, best_sequence, exact_
 from darrm_opt.accounting.training import NoisyTraining
 
 __all__ = [
+    "FRESH",
     "Allowance",
     "BelowLeakFloor",
     "BitRegion",
@@ -92,6 +95,7 @@ __all__ = [
     "leak_floor",
     "loss_tail",
     "mirrored",
+    "models_together",
     "most_queries",
     "multi_database",
     "on_average",

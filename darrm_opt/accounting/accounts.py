@@ -17,13 +17,15 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
+from darrm_opt.accounting.bit_attack import POINTS as ATTACK_POINTS
+from darrm_opt.accounting.bit_attack import attained_epsilon
 from darrm_opt.accounting.bits import MOST_WORK, POINTS, compose_bits_any_order
 from darrm_opt.accounting.closed import closed_best_slack
 from darrm_opt.accounting.loss_distribution import Pld
 from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.pld import pld, pld_from_profile, pld_sequence
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence import optimal_sequence, total_loss
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import float_above
@@ -34,8 +36,11 @@ BITS_WORK = MOST_WORK / 10
 LEAST_POINTS = 1001
 """Coarsest grid of `bits`: below it the recursion is refused."""
 
-Counts = Counter[Release]
-"""How many releases of each γ."""
+ATTACK_WORK = BITS_WORK / 10
+"""Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
+
+Counts = Counter[NoisyMajority]
+"""How many releases of each γ, with the voters as each of them counts (`freshness`)."""
 
 
 def simple_total(counts: Counts, total_delta: float) -> Privacy:
@@ -72,6 +77,9 @@ def pld_total(counts: Counts, total_delta: float) -> Privacy:
 
 def profile_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the total by the privacy loss distribution of the exact profiles."""
+    floor = max(release.profile.delta(release.profile.reach) for release in counts)
+    if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
+        raise BelowLeakFloor(total_delta, floor, "that much one release may leak, rounding included")
     return Privacy(composed_profile(counts).epsilon(total_delta), total_delta)
 
 
@@ -111,6 +119,14 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
+def attained(counts: Counts, total_delta: float) -> float | None:
+    """Return an ε that some adversary attains with releases in some order, below every account; None for too many of them."""
+    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_in_order)]
+    if sum(region.moves.shape[0] * count for region, count in parts) * ATTACK_POINTS > ATTACK_WORK:
+        return None
+    return attained_epsilon(parts, total_delta)
+
+
 ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {
     "simple": simple_total,
     "general": general_total,
@@ -129,6 +145,6 @@ def _events(counts: Counts) -> Counter[Privacy]:
     return events
 
 
-def _in_order(item: tuple[Release, int]) -> tuple[float, float, bytes]:
-    release = item[0]
-    return release.privacy.epsilon, release.privacy.delta, release.noise.values.tobytes()
+def _in_order(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
+    target = item[0].problem.target
+    return target.epsilon, target.delta, item[0].noise.values.tobytes()

@@ -22,9 +22,10 @@ import numpy as np
 from darrm_opt.accounting.accounts import bits_total, optimal_total, profile_total
 from darrm_opt.accounting.bit_region import inner_region, upper_hull
 from darrm_opt.accounting.bits import compose_bits
+from darrm_opt.accounting.freshness import counted_voters, models_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
-from darrm_opt.accounting.turning import Turned, turned_up
+from darrm_opt.accounting.release import NoisyMajority, Release
+from darrm_opt.accounting.turning import Turned, never, turned_up
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.objective import AnyObjective, as_objective
@@ -66,7 +67,8 @@ class Allowance:
         solution: γ_opt at that target.
         queries: Q.
         total: what Q releases of it cost together: ε as accounted, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "optimal", or "simple" (the sums) for an equal share.
+        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" for
+            those of the models together, within which every γ is.
     """
 
     target: Privacy
@@ -83,6 +85,9 @@ def largest_allowance(
     total: Privacy,
     affected: int | None = None,
     objective: AnyObjective | str = "rectangular",
+    *,
+    fresh: bool = False,
+    stop: Callable[[], bool] = never,
 ) -> Allowance:
     """Return the target of one release with which γ_opt is most useful while all releases fit a total budget.
 
@@ -93,9 +98,14 @@ def largest_allowance(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         affected: voters that one record can influence; None means all K.
         objective: what γ_opt maximises.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
+        stop: asked between the steps of the search; where it is true, the best target known so far is the answer.
 
     Returns:
-        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total.
+        The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that were
+        trained once the solution's problem takes them as not private, unless the models together are within the total: then no
+        noise is needed, and γ_opt at the total keeps the majority wherever one release may.
 
     Guarantees:
         The releases are within ``total``, proved by that account. Of the targets looked at, none that fits has a larger
@@ -113,21 +123,37 @@ def largest_allowance(
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     checked_total(total)
-    search = _Search(Problem(K, voter, total, affected), queries, total, as_objective(objective))
+    voters = Problem(K, voter, total, affected)
+    models = models_total(voters, queries, total.delta, fresh=fresh)
+    if models.epsilon <= total.epsilon:
+        solution, _ = solve_warm(voters, as_objective(objective), rows=None)
+        return Allowance(solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models")
+    # The voters as they count from here on; where that is "not private", freshness changes nothing any more.
+    voters = counted_voters(voters, queries, fresh=fresh)
+    search = _Search(voters, queries, total, as_objective(objective), stop)
     solution = search.best()
-    cost, account = least_cost(Release.of(solution), queries, total.delta)
+    cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh)
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = math.nextafter(queries * target.epsilon, math.inf), "simple"
     return Allowance(solution.problem.target, solution, queries, Privacy(cost, total.delta), account)
 
 
-def least_cost(release: Release, queries: int, total_delta: float, *, points: int = POINTS) -> tuple[float, str]:
-    """Return the total ε of ``queries`` releases, proved private for their problem, at a total δ, and by which account.
+def least_cost(
+    release: Release, queries: int, total_delta: float, *, fresh: bool = False, points: int = POINTS
+) -> tuple[float, str]:
+    """Return the total ε of ``queries`` releases at a total δ, and by which account.
 
     The exact recursion on bits where it is affordable; else the least of the PLD of the profile and the optimal
-    composition of (ε, δ). ε is ``inf``, account "none", where nothing is proved at that δ.
+    composition of (ε, δ); or what the models together cost, where they were trained once. ε is ``inf``, account "none", where
+    nothing is proved at that δ.
     """
+    models = models_total(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
+    found = _least_cost(release.counted(queries, fresh=fresh), queries, total_delta, points)
+    return models if models[0] < found[0] else found
+
+
+def _least_cost(release: NoisyMajority, queries: int, total_delta: float, points: int) -> tuple[float, str]:
     counts = Counter({release: queries})
     accounts: dict[str, Callable[[], Privacy]] = {
         "profile": lambda: profile_total(counts, total_delta),
@@ -196,7 +222,10 @@ class _Search:
     Along the curve a cost is an estimate, which decides only where to look; what is returned is proved.
     """
 
-    def __init__(self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective) -> None:
+    def __init__(
+        self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective, stop: Callable[[], bool] = never
+    ) -> None:
+        self._stop = stop
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
         self._curve: dict[float, Turned[Solution]] = {}  # δ → ε, as far as it is known
         self._rows: Counts | None = None
@@ -210,11 +239,15 @@ class _Search:
         end = self._turned(lambda delta: self._estimated(0.0, delta), 1 - 1e-9, guess, SCOUT_PRECISION)
         most = 0.0 if end is None else end.value
         for share in SHARES:
-            self._look(share * most)
+            if not self._stop():
+                self._look(share * most)
         for _ in range(REFINEMENTS):
-            self._look(self._next())
+            if not self._stop():
+                self._look(self._next())
         found = [self._simple()]
-        for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].made.utility)[:FINALISTS]:
+        for delta in (
+            () if self._stop() else sorted(self._curve, key=lambda delta: -self._curve[delta].made.utility)[:FINALISTS]
+        ):
             final = self._along(delta, self._proved, self._curve[delta].value, PRECISION)
             found += [] if final is None else [final.made]
         return max(found, key=lambda solution: solution.utility)
@@ -234,7 +267,7 @@ class _Search:
     def _turned(
         self, make: Callable[[float], tuple[Solution, float]], most: float, guess: float, precision: float
     ) -> Turned[Solution] | None:
-        return turned_up(make, self._total.epsilon, most, guess=guess, precision=precision)
+        return turned_up(make, self._total.epsilon, most, guess=guess, precision=precision, stop=self._stop)
 
     def _next(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""
@@ -268,7 +301,7 @@ class _Search:
         return solution, self._cost(solution)
 
     def _cost(self, solution: Solution) -> float:
-        return least_cost(Release.of(solution), self._queries, self._total.delta)[0]
+        return _least_cost(Release.of(solution), self._queries, self._total.delta, POINTS)[0]  # voters as they count
 
     def _estimated(self, epsilon: float, delta: float) -> tuple[Solution, float]:
         """Return γ_opt at a target, and about what Q releases of it cost."""

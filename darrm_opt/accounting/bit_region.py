@@ -29,7 +29,7 @@ Side = Literal["outer", "inner"]
 class BitRegion:
     """The vertices of a polygon of (p, q), as what an adversary may choose from for one release.
 
-    Built by `privacy_region`, `outer_region` or `inner_region`, which close it under swapping the neighbours: `bits` relies
+    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the neighbours: `bits` relies
     on that.
 
     Attributes:
@@ -100,6 +100,40 @@ def outer_region(slopes: Sequence[float] | Array, deltas: Sequence[float] | Arra
     vertices = [(height, Fraction(0)) for height in [min(height for _, height in lines)]]
     vertices += _lower_envelope(lines)
     return _region([[*_above(p, q)] for p, q in vertices], "outer")
+
+
+def spanned_region(pairs: Sequence[tuple[Fraction, Fraction]], side: Side = "outer") -> BitRegion:
+    """Return the polygon that all pairs of a mechanism span, where all of them are known exactly.
+
+    Args:
+        pairs: (Pr[1|D], Pr[1|D′]), at least one, as fractions in [0, 1]: with their mirror images (swapped neighbours, renamed
+            answers) every pair that the mechanism can show, or points that span those.
+        side: which way its vertices are rounded.
+
+    Guarantees:
+        Its vertices are those of the pairs' convex hull, rounded outward (so it contains every pair) or inward.
+
+    Raises:
+        InvalidInput: no pair, or a number outside [0, 1].
+    """
+    if not pairs or not all(0 <= each <= 1 for pair in pairs for each in pair):
+        raise InvalidInput(
+            "pairs", [tuple(map(float, pair)) for pair in pairs], "pairs (p, q) of probabilities, at least one"
+        )
+    # (p, q) as it is, answers renamed, neighbours swapped, both: of the upper hull only, p as a function of q.
+    mirrored = {each for p, q in pairs for each in ((q, p), (1 - q, 1 - p), (p, q), (1 - p, 1 - q))}
+    hull: list[tuple[Fraction, Fraction]] = []
+    for q, p in sorted(mirrored | {(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))}):
+        if hull and hull[-1][0] == q:
+            hull.pop()  # lower at the same place: sorted
+        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (q - hull[-2][0]) <= (p - hull[-2][1]) * (
+            hull[-1][0] - hull[-2][0]
+        ):
+            hull.pop()
+        hull.append((q, p))
+    if side == "outer":
+        return _region([[*_above(p, q)] for q, p in hull], "outer")
+    return _region([[*_above(q, p)[2:], *_above(q, p)[:2]] for q, p in hull], "inner")
 
 
 def inner_region(pairs: ArrayLike | Sequence[Sequence[float]]) -> BitRegion:

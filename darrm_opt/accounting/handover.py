@@ -5,6 +5,9 @@ the bound on rounding that `Pld` adds to each δ on request is added here to the
 of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g times what of
 the other is finite, and an infinite loss larger by g raises the composed one by exactly that.
 
+What is handed over will be composed, so voters that were trained once are taken as not private (`freshness`): the models together
+are an account of another ledger only as what they are, ``affected`` events of one voter's (ε, Δ).
+
 A neighbour is whatever one record's change means to the voters: their (ε, Δ) and `affected` decide it, so the other
 ledger must speak of the same neighbours.
 """
@@ -17,6 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.bits import compose_bits
+from darrm_opt.accounting.freshness import checked_fresh
 from darrm_opt.accounting.optimal import non_negative
 from darrm_opt.accounting.release import Release, Released
 from darrm_opt.extras import needed
@@ -29,18 +33,23 @@ if TYPE_CHECKING:
 DISCRETISATION = 1e-4
 """The library's own default [nats]; PLDs compose only where theirs are equal."""
 
+MANY = 2
+"""Releases that one handed over counts as: others of the same voters may be composed with it."""
+
 Profile = Callable[[float], float]
 """ε [nats] → δ [probability], never below the exact one."""
 
 
 def as_pld(
-    released: Released | Release, *, queries: int = 1, discretisation: float = DISCRETISATION
+    released: Released | Release, *, queries: int = 1, fresh: bool = False, discretisation: float = DISCRETISATION
 ) -> PrivacyLossDistribution:
     """Return releases of a γ as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others there.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 1, each chosen freely in view of the earlier answers.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once (`freshness.FRESH`), which are taken as not private, also for a single release.
         discretisation: h [nats], > 0: the ``value_discretization_interval`` of what it will be composed with.
 
     Guarantees:
@@ -57,7 +66,7 @@ def as_pld(
     from darrm_opt.accounting.loss_distribution import Pld
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    pld: Pld = Release.of(released).profile.pld(discretisation, count=queries)
+    pld: Pld = Release.of(released).counted(MANY, fresh=fresh).profile.pld(discretisation, count=queries)
     privacy_loss_distribution = needed("dp_accounting.pld.privacy_loss_distribution", "a hand-over")
     dense: Any = pld.mass.to_dense_pmf()
     guarded = type(dense)(
@@ -71,17 +80,17 @@ def as_pld(
     return answer
 
 
-def as_event(released: Released | Release) -> Any:
+def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
     """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
 
     Compose it (``SelfComposedDpEvent(event, 100)``) and mix it with the library's own events, those of DP-SGD say. Other
-    accountants of the library refuse events that they do not know.
+    accountants of the library refuse events that they do not know. ``fresh`` as in `as_pld`.
 
     Raises:
         NotPrivate: a bare γ is not private for its problem.
         BackendUnavailable: dp_accounting is not installed.
     """
-    return _classes()[0](Release.of(released))
+    return _classes()[0](Release.of(released), checked_fresh(fresh))
 
 
 def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
@@ -98,12 +107,15 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     return _classes()[1](relation, discretisation)
 
 
-def privacy_map(released: Released | Release, *, queries: int = 1) -> Callable[[int], Profile]:
+def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool = False) -> Callable[[int], Profile]:
     """Return the map d_in ↦ privacy profile: how private releases are where two datasets differ in d_in records.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: releases Q ≥ 0, each chosen freely in view of the earlier answers.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once (`freshness.FRESH`), which are taken as not private if there is more than one
+            release.
 
     Returns:
         A function of the number of differing records d_in ≥ 0; its value maps ε ≥ 0 to a δ.
@@ -125,7 +137,8 @@ def privacy_map(released: Released | Release, *, queries: int = 1) -> Callable[[
     """
     release = Release.of(released)
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    one = release.profile.delta if queries == 1 else compose_bits([(release.profile.outer, queries)]).delta
+    profile = release.counted(queries, fresh=fresh).profile
+    one = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
 
     def to_profile(d_in: int) -> Profile:
         d_in = whole_number(d_in, "d_in", "a whole number of records, at least 0", least=0)
@@ -158,6 +171,7 @@ def _classes() -> tuple[Any, Any]:
         """One release of a γ, by its exact privacy profile."""
 
         release: Release = attrs.field()
+        fresh: bool = attrs.field()
 
     event_class = attrs.frozen(DarrmDpEvent)
 
@@ -168,7 +182,12 @@ def _classes() -> tuple[Any, Any]:
             if not isinstance(event, event_class):
                 return super()._maybe_compose(event, count, do_compose)
             if do_compose and count:
-                pld = as_pld(event.release, queries=count, discretisation=self._value_discretization_interval)
+                pld = as_pld(
+                    event.release,
+                    queries=count,
+                    fresh=event.fresh,
+                    discretisation=self._value_discretization_interval,
+                )
                 self._pld: Any = self._pld.compose(pld)
             return None
 

@@ -10,6 +10,9 @@ events together, this one included, are within the budget:
 * ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. The only one of these that stays valid where the parameters
   themselves are chosen in the light of earlier answers (it is a privacy filter).
 
+An event is what one release costs *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
+(`freshness`), so whoever charges must know; `mechanism.PrivateMajority` asks.
+
 Sums are of the numbers as they are written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. What is
 forgiven is half a unit in the last place of each number; a release designed by this package is proved for more than that.
 """
@@ -33,6 +36,7 @@ from darrm_opt.accounting.refusals import BelowLeakFloor, BudgetExceeded, Ledger
 from darrm_opt.accounting.sequence import optimal_sequence, optimal_sequence_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written
 
 Accounting = Literal["best", "simple"]
@@ -55,7 +59,8 @@ class Ledger:
 
     Guarantees:
         At every moment the events charged are proved to be within the budget. A charge that is refused changes nothing.
-        Charges from several threads are made one at a time.
+        Charges from several threads are made one at a time. A copy that ``fork`` makes has nothing left: only the process that
+        made or loaded a ledger can charge it.
 
     Raises:
         InvalidInput: the budget or the accounting is not valid.
@@ -79,6 +84,7 @@ class Ledger:
         self._accounting: Accounting = accounting
         self._events: Counter[Privacy] = Counter()
         self._lock = threading.Lock()
+        self._process = process_identity()
 
     @property
     def budget(self) -> Privacy:
@@ -125,7 +131,7 @@ class Ledger:
         Raises:
             InvalidInput: the event or the count is not valid.
         """
-        return _within(self._with(event, count), self._budget, self._accounting)
+        return not self._forked and _within(self._with(event, count), self._budget, self._accounting)
 
     def charge(self, event: Privacy, count: int = 1) -> None:
         """Charge ``count`` events, or refuse and change nothing. Charge before the answer is released, never after.
@@ -135,9 +141,10 @@ class Ledger:
             count: how many such releases, ≥ 0.
 
         Raises:
-            BudgetExceeded: they would overspend the budget; the message says how many would fit.
+            BudgetExceeded: they would overspend the budget; the message says how many would fit. Or this is a forked copy.
             InvalidInput: the event or the count is not valid.
         """
+        self._refuse_fork("Nothing was charged.")
         with self._lock:
             after = self._with(event, count)
             if not _within(after, self._budget, self._accounting):
@@ -169,7 +176,11 @@ class Ledger:
 
         Args:
             path: file to write; whoever reads it sees the old ledger or the new one, never a part.
+
+        Raises:
+            BudgetExceeded: this is a forked copy, which does not know what its original has spent since.
         """
+        self._refuse_fork("Nothing was saved.")
         target = Path(path)
         record = {
             "format": FORMAT,
@@ -216,6 +227,17 @@ class Ledger:
                 f"the ledger {path} overspends its own budget {ledger.budget}: refusing to go on from it."
             )
         return ledger
+
+    @property
+    def _forked(self) -> bool:
+        return self._process != process_identity()
+
+    def _refuse_fork(self, outcome: str) -> None:
+        if self._forked:
+            raise BudgetExceeded(
+                f"this ledger was made in process {self._process[0]}, and a copy of it that fork made has nothing left. {outcome} "
+                "Charge in one process, or keep the account on a file: ReleaseLedger."
+            )
 
     def _with(self, event: Privacy, count: int) -> Counter[Privacy]:
         if not isinstance(event, Privacy):

@@ -2,24 +2,22 @@
 
 Such voters may as well be fixed votes. With v ones on one dataset, a record that reaches r voters makes any v′ with
 |v − v′| ≤ r possible on a neighbour, so the pairs are (Pr[1 | v], Pr[1 | v′]), Pr[1 | v] = (1 + g(v))/2 with g antisymmetric:
-O(K·r) of them, and the vertices of the region they span are all that matters.
+O(K·r) of them, known exactly, and the vertices of the region they span are all that matters.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from darrm_opt.accounting.bit_region import BitRegion, outer_region, upper_hull
+from darrm_opt.accounting.bit_region import BitRegion, spanned_region
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 from darrm_opt.rounding import ULP, up
-
-MOST_LINES = 16
-"""Lines around the region; many more change the total ε of many releases by a part in a thousand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +53,34 @@ class OpenVotes:
         finite = (q > 0) & (p > q)
         return up(math.log(float(np.max(p[finite] / q[finite]))), 8) if finite.any() else 0.0
 
+    def at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.profile.ProfileSearch` does: δ rounded up, and a pair that attains it.
+
+        (P, Q) is (0, 0), that of equal datasets, where no pair attains a δ above 0.
+        """
+        p, q = self.pairs.T
+        shown = p - math.exp(min(epsilon, LARGEST_TARGET_EPSILON)) * q
+        best = int(np.argmax(shown))
+        if shown[best] <= 0:
+            return self.delta(epsilon), 0.0, 0.0
+        return self.delta(epsilon), float(p[best]), float(q[best])
+
     @cached_property
     def region(self) -> BitRegion:
-        """The polygon that contains every pair, for `accounting.bits.compose_bits`."""
-        p, q = upper_hull(self.pairs).T
-        slopes = np.diff(p) / np.diff(q)
-        slopes = np.unique(np.concatenate([[1.0], slopes[np.isfinite(slopes) & (slopes >= 1)]]))
-        if slopes.size > MOST_LINES:  # fewer lines are a larger, still sound, region
-            slopes = slopes[np.unique(np.linspace(0, slopes.size - 1, MOST_LINES).round().astype(int))]
-        return outer_region(slopes, [min(1.0, self._excess(float(slope))) for slope in slopes])
+        """The polygon that the pairs span, for `accounting.bits.compose_bits`: exact but for rounding outward."""
+        return spanned_region(self._highest)
+
+    @cached_property
+    def inner(self) -> BitRegion:
+        """The same, rounded inward: each of its vertices can be shown."""
+        return spanned_region(self._highest, "inner")
+
+    @property
+    def _highest(self) -> list[tuple[Fraction, Fraction]]:
+        """For each v′ the pair with the largest p: they span the others."""
+        ones = [(1 + Fraction(g)) / 2 for g in self.noise.signed.tolist()]
+        r = self.affected
+        return [(max(ones[max(0, v - r) : v + r + 1]), q) for v, q in enumerate(ones)]
 
     def _excess(self, slope: float) -> float:
         """Return the largest p − slope·q, 0 at least; rounding only raises it."""

@@ -26,10 +26,12 @@ from fractions import Fraction
 import numpy as np
 
 from darrm_opt.accounting.bits import compose_bits
+from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.optimal import least_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
+from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -51,6 +53,9 @@ MOST_POINTS, LEAST_POINTS, UPDATES = 2001, 501, 5e6
 COARSER, COARSEST = 2e-5, 2e-2
 """Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
 raises their total ε by half of that, at most."""
+
+TOLERANCE, MAX_EXACT = 3e-3, 40
+"""Of the region of voters that are not private, in an average over many counts; for up to so many voters it is exact."""
 
 UNLIKELY = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
@@ -217,11 +222,15 @@ def reached_total(
     queries: int,
     reach: Reach,
     *,
+    fresh: bool = False,
     total_delta: float = 0.0,
     points: int | None = None,
     most_parts: int | None = None,
 ) -> ReachedTotal:
     """Return what releases of any γ cost, by the exact recursion on its bits, averaged over the reach of a record.
+
+    Private voters that were trained once are taken as not private where they answer more than one query: given the draw, their own
+    privacy does not compose.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
@@ -229,6 +238,7 @@ def reached_total(
             draw given: what a random draw adds to it is counted here, not there.
         queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one draw serves all of them.
         reach: how many voters one record reaches.
+        fresh: see `freshness.FRESH`.
         total_delta: where ε will be asked [probability]: a `SPARED` share of it goes to the law's far end.
         points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
         most_parts: counts that are accounted for one by one; None likewise. Sound for any numbers.
@@ -251,7 +261,7 @@ def reached_total(
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if reach.K != problem.K:
         raise InvalidInput("reach", reach.K, f"the law of a record among K = {problem.K} voters")
-    noise = NoiseFunction(gamma, problem.K)
+    noise, problem = NoiseFunction(gamma, problem.K), counted_voters(problem, queries, fresh=fresh)
     parts, beyond = counts_of(problem, queries, reach, total_delta, most_parts)
     if points is None:
         points = min(MOST_POINTS, max(LEAST_POINTS, int(UPDATES / (queries * max(1, len(parts))))))
@@ -278,10 +288,13 @@ def reached_epsilon(
     queries: int,
     total_delta: float,
     reach: Reach,
+    *,
+    fresh: bool = False,
     **effort: int | None,
 ) -> float:
     """Return the total ε of `reached_total` at a total δ [nats]; arguments, guarantees and refusals are its own."""
-    return reached_total(gamma, problem, queries, reach, total_delta=total_delta, **effort).epsilon(total_delta)
+    total = reached_total(gamma, problem, queries, reach, fresh=fresh, total_delta=total_delta, **effort)
+    return total.epsilon(total_delta)
 
 
 def affected_by(problem: Problem, count: int) -> Problem:
@@ -293,9 +306,14 @@ def _curve(
     noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
-    one = OpenVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else Release(noise, problem).profile
+    private = problem.voter.epsilon < math.inf
+    one = NoisyMajority(noise, problem).profile if private else OpenVotes(noise, problem.affected)
     if queries == 1:
         return one.delta, one.reach
-    region = one.region if isinstance(one, OpenVotes) else one.coarser(*fewer)
+    if isinstance(one, OpenVotes) and problem.K <= MAX_EXACT:
+        region = one.region
+    else:
+        profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(one, OpenVotes) else one
+        region = profile.coarser(*fewer)
     total = compose_bits([(region, queries)], points=points)
     return total.delta, up((total.values.size - 1) * total.step, 4)

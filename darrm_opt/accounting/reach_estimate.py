@@ -14,7 +14,7 @@ import numpy as np
 from darrm_opt.accounting.bit_region import upper_hull
 from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.reach import Reach, affected_by, counts_of
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence_region import apart, log_masses
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Problem
@@ -76,7 +76,7 @@ def _pairs(noise: NoiseFunction, problem: Problem) -> Array:
     if problem.voter.epsilon == math.inf:
         shown = OpenVotes(noise, problem.affected).pairs
     else:
-        shown = Release(noise, problem).profile.pairs
+        shown = NoisyMajority(noise, problem).profile.pairs
     hull = upper_hull(np.clip(shown, 0.0, 1.0))
     hull = hull[hull[:, 0] > hull[:, 1]]
     tried = np.linspace(0, max(0, len(hull) - 1), min(PAIRS, len(hull)))

@@ -3,16 +3,21 @@
 The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q) of
 the region of `bit_region`, each kink an edge of it. So a few searches know all of it: ask at two slopes, then where the
 two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; if something
-does, it is a new piece, with a crossing on either side. About two searches a vertex, and a γ has few.
+does, it is a new piece, with a crossing on either side. About two searches a vertex. The lines leave a region (outer), the
+pairs found span one (inner), and between two neighbouring lines the two differ by a triangle: the next search goes where
+that triangle matters most, until none matters more than a tolerance. A γ of the design has few vertices; one with smooth
+noise has about K, and the rule spends the lines where they count.
 
 What is returned is proved: each δ asked for is an upper bound (`ProfileSearch`), and between them the region that
-these bounds leave is used, not the pairs that were found.
+these bounds leave is used, not the pairs that were found. Voters that are not private need no search: all pairs are known
+(`open_votes`), and the region is spanned by them.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,18 +26,22 @@ import numpy as np
 
 from darrm_opt.accounting.bit_region import BitRegion, inner_region, outer_region
 from darrm_opt.accounting.loss_distribution import Pld
+from darrm_opt.accounting.open_votes import OpenVotes
 from darrm_opt.accounting.optimal import epsilon_above_floor
 from darrm_opt.design.profile import WORTH, ProfileSearch
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Problem
 from darrm_opt.rounding import ULP, up
 
-MOST_LINES = 80
-"""Most slopes asked: beyond, the region stays a little larger than the exact one, and sound."""
+MAX_LINES = 240
+"""Most slopes asked: beyond, the region stays larger than the tolerance says, and sound."""
+
+TOLERANCE = 3e-4
+"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many releases
+exceeds that of the inner region by a smaller share."""
 
 CLOSE = 1e-5
-"""A crossing counts as a kink where the profile is above it by less than this share of itself: in the total ε of many
-releases that is worth about as little. Or by less than twice what `design.profile` leaves open at that slope."""
+"""The profile has ended where it is below this share of the flat end or of its last vertex."""
 
 FURTHEST = 30.0
 """Largest ε at which the profile is asked while it still falls [nats]: at e^ε beyond, rounding is all that a search
@@ -141,22 +150,25 @@ class ReleaseProfile:
 
     def discretisation(self, count: int) -> float:
         """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
-        if self.reach == 0:
+        if self.reach < SLIVER:  # 0, rounded up
             return 1.0
         affordable = LONG_PLD // (40 * math.isqrt(max(1, count)))
         return self.reach / max(1, min(CELLS, affordable))
 
 
-def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> ReleaseProfile:
+def release_profile(
+    gamma: ArrayLike | NoiseFunction, problem: Problem, *, tolerance: float = TOLERANCE
+) -> ReleaseProfile:
     """Return how private one release with ``gamma`` is at every ε.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
         problem: its voters count (K, voter, affected); its target only says where to look first.
+        tolerance: by how much the outer region may exceed the inner one, as a share of p − q at its vertices.
 
     Guarantees:
-        Sound at every ε, rounding included; above the exact profile by a share of `CLOSE` or by rounding, unless it has
-        more pieces and kinks than are asked for (`MOST_LINES`).
+        Sound at every ε, rounding included. Outer and inner region agree to the tolerance, or to rounding, unless that
+        takes more than `MAX_LINES` lines; for voters that are not private and K up to that, to rounding.
 
     Raises:
         InvalidInput: a γ that is none.
@@ -170,21 +182,58 @@ def release_profile(gamma: ArrayLike | NoiseFunction, problem: Problem) -> Relea
     (True, 0.111)
     """
     noise = NoiseFunction(gamma, problem.K)
-    search = ProfileSearch(noise, problem)
-    known = {epsilon: search.at(epsilon) for epsilon in sorted({0.0, min(problem.target.epsilon, FURTHEST)})}
-    while (end := _further(known)) is not None:
-        known[end] = search.at(end)
-    settled: set[tuple[float, float]] = set()
-    while len(known) < MOST_LINES and (crossings := _crossings(known, settled)):
-        for epsilon in sorted(crossings)[: MOST_LINES - len(known)]:
-            low, high = crossings[epsilon]
-            known[epsilon] = search.at(epsilon)
-            if _is_kink(known, epsilon, low, high):
-                settled |= {(low, epsilon), (epsilon, high)}
+    votes = OpenVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
+    at = ProfileSearch(noise, problem).at if votes is None else votes.at
+    known = _searched(at, min(problem.target.epsilon, FURTHEST), tolerance)
     epsilons = np.array(sorted(known))
     deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
+    if votes is not None and problem.K <= MAX_LINES:
+        return ReleaseProfile(epsilons, deltas, pairs, votes.region, votes.inner)
     return ReleaseProfile(epsilons, deltas, pairs, outer_region(_slopes(epsilons), deltas), inner_region(pairs))
+
+
+_Found = tuple[float, float, float]
+"""(δ, P, Q) at one ε: no pair has a larger P − c·Q than δ, and (P, Q) attains about that."""
+
+_Known = dict[float, _Found]
+
+
+def _searched(at: Callable[[float], _Found], likely: float, tolerance: float) -> _Known:
+    """Return the profile at as many ε as the tolerance wants, the widest gap between the two regions first."""
+    known = {epsilon: at(epsilon) for epsilon in sorted({0.0, likely})}
+    while (end := _further(known)) is not None:
+        known[end] = at(end)
+    gaps = [gap for low, high in pairwise(sorted(known)) if (gap := _gap(known, low, high, tolerance)) is not None]
+    heapq.heapify(gaps)
+    while gaps and len(known) < MAX_LINES:
+        _, low, epsilon, high = heapq.heappop(gaps)
+        known[epsilon] = at(epsilon)
+        for ends in ((low, epsilon), (epsilon, high)):
+            if (gap := _gap(known, *ends, tolerance)) is not None:
+                heapq.heappush(gaps, gap)
+    return known
+
+
+def _gap(known: _Known, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
+    """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
+
+    ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
+    lines meet, higher by the gap. The gap counts in units of what is allowed.
+    """
+    (delta, p, q), (delta_high, p_high, q_high) = known[low], known[high]
+    if not (p > p_high and q > q_high):
+        return None
+    c = (p - p_high) / (q - q_high)
+    c_low, c_high = math.exp(low), math.exp(high)
+    if not c_low < c < c_high or (epsilon := math.log(c)) in known:
+        return None
+    above = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)  # of the outer region, linear between lines
+    vertex_q = (delta - delta_high) / (c_high - c_low)
+    vertex_p = delta + c_low * vertex_q
+    # Never less than twice what `design.profile` leaves open at that slope.
+    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * WORTH * c)
+    return (-gap, low, epsilon, high) if gap > 1 else None
 
 
 _Line = tuple[float, float]
@@ -204,9 +253,6 @@ def _slopes(epsilons: Array) -> list[float]:
     return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
 
 
-_Known = Mapping[float, tuple[float, float, float]]
-
-
 def _further(known: _Known) -> float | None:
     """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
     last = max(known)
@@ -215,28 +261,3 @@ def _further(known: _Known) -> float | None:
     if last >= FURTHEST or c * q <= CLOSE * p or p - c * q <= 16 * WORTH * c:
         return None  # flat from here on, or lost in rounding
     return min(max(math.log(p / q), last + 0.25) + CLOSE, FURTHEST)
-
-
-def _crossings(known: _Known, settled: set[tuple[float, float]]) -> dict[float, tuple[float, float]]:
-    """Return where neighbouring lines cross, each with the two between which it lies."""
-    found = {}
-    for low, high in pairwise(sorted(known)):
-        if (low, high) in settled:
-            continue
-        _, p_low, q_low = known[low]
-        _, p_high, q_high = known[high]
-        if p_low > p_high and q_low > q_high:
-            epsilon = math.log((p_low - p_high) / (q_low - q_high))
-            if low < epsilon < high and epsilon not in known:
-                found[epsilon] = (low, high)
-                continue
-        settled.add((low, high))
-    return found
-
-
-def _is_kink(known: _Known, epsilon: float, low: float, high: float) -> bool:
-    """Whether nothing lies above the crossing of the lines found at ``low`` and ``high``."""
-    delta, _, _ = known[epsilon]
-    c = math.exp(epsilon)
-    there = max(known[end][1] - c * known[end][2] for end in (low, high))
-    return delta - there <= max(CLOSE * max(there, 0.0), 16 * WORTH * c)

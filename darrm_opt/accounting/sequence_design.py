@@ -26,12 +26,13 @@ from functools import partial
 import numpy as np
 
 from darrm_opt.accounting.allowance import POINTS, PRECISION, checked_total
+from darrm_opt.accounting.freshness import counted_voters, models_total
 from darrm_opt.accounting.reach import Reach, affected_by, reached_epsilon, reached_total
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.sequence_program import SequenceProgram
 from darrm_opt.accounting.sequence_region import lines_of, region_lines
 from darrm_opt.accounting.total import exact_epsilon
-from darrm_opt.accounting.turning import Turned, turned_up
+from darrm_opt.accounting.turning import Turned, never, turned_up
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
@@ -80,6 +81,8 @@ def design_sequence(
     *,
     seeds: Sequence[NoiseFunction] = (),
     reach: Reach | None = None,
+    fresh: bool = False,
+    stop: Callable[[], bool] = never,
 ) -> SequenceDesign:
     """Return a γ whose releases fit a total budget, made for the whole sequence.
 
@@ -91,9 +94,13 @@ def design_sequence(
         seeds: other γ to be at least as good as, where their releases fit.
         reach: how many voters one record reaches, where chance decides it: then the problem's ``affected`` plays no part and
             the account is the average over that law. The region is made for the count that weighs most in it.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
+            taken as not private, or γ = 1 is returned where the models together are within the total.
+        stop: asked between the steps of the search; where it is true, the best γ known so far is the answer.
 
     Guarantees:
-        The releases are within ``total``, by the exact account of their bits. Utility is that of a good γ, at least that of each seed
+        The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
         that fits, not a proven optimum.
 
     Raises:
@@ -115,21 +122,26 @@ def design_sequence(
             "Use largest_allowance()."
         )
     aim = as_objective(objective)
+    if reach is None and (models := models_total(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon:
+        plain = NoiseFunction(np.ones(problem.K + 1))
+        utility = SequenceProgram(problem, aim).utility(plain)
+        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta))
+    problem = counted_voters(problem, queries, fresh=fresh)
     if reach is None:
-        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS))
+        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), stop=stop)
     else:
-        cost = partial(reached_epsilon, reach=reach)
-        around, worst = _weighing_most(problem, queries, total, reach, seeds)
-        search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION)
+        cost = partial(reached_epsilon, reach=reach, fresh=fresh)
+        around, worst = _weighing_most(problem, queries, total, reach, seeds, fresh=fresh)
+        search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION, stop)
     return search.at_least(search.best(), seeds)
 
 
 def _weighing_most(
-    problem: Problem, queries: int, total: Privacy, reach: Reach, seeds: Sequence[NoiseFunction]
+    problem: Problem, queries: int, total: Privacy, reach: Reach, seeds: Sequence[NoiseFunction], *, fresh: bool
 ) -> tuple[Privacy, Problem]:
     """Return what the count that weighs most may cost by itself, and the problem of that count: for estimates."""
     seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
-    heavy = reached_total(seed, problem, queries, reach, total_delta=total.delta).heaviest(total.epsilon)
+    heavy = reached_total(seed, problem, queries, reach, fresh=fresh, total_delta=total.delta).heaviest(total.epsilon)
     count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
     return Privacy(total.epsilon, min(MOST_DELTA, total.delta / chance)), affected_by(problem, count)
 
@@ -146,7 +158,9 @@ class _Search:
         account: Callable[[NoiseFunction, Problem, int, float], float],
         around: Privacy | None = None,
         precision: float = PRECISION,
+        stop: Callable[[], bool] = never,
     ) -> None:
+        self._stop = stop
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
         self._precision = precision
         self._around = around or total  # what regions are made for; the account alone decides what fits
@@ -156,10 +170,12 @@ class _Search:
         """Return the most useful γ of all regions tried, or γ = 0."""
         found: list[tuple[float, float, float]] = []  # utility, tilt, share
         for tilt in TILTS if self._queries > 1 else (0.0,):
+            if self._stop():
+                break
             end = self._turned(tilt, found[-1][2] if found else 1.0, scouting=True)
             if end is not None:
                 found.append((self._program.utility(end.made), tilt, end.value))
-        if found:
+        if found and not self._stop():
             _, tilt, share = max(found)
             end = self._turned(tilt, share, scouting=False)
             if end is not None:
@@ -172,10 +188,10 @@ class _Search:
         for seed in sorted(seeds, key=useful, reverse=True):
             if useful(seed) <= best.utility:
                 break
-            inside = self._program.best_within(lines_of(seed, self._problem))
-            fitting = [
-                each for each in map(self._designed, (inside, seed)) if each.total.epsilon <= self._total.epsilon
-            ]
+            tried = [seed]
+            if not self._stop():
+                tried.insert(0, self._program.best_within(lines_of(seed, self._problem), self._stop))
+            fitting = [each for each in map(self._designed, tried) if each.total.epsilon <= self._total.epsilon]
             best = max([best, *fitting], key=lambda each: each.utility)
         return best
 
@@ -185,13 +201,13 @@ class _Search:
 
         def made(share: float) -> tuple[NoiseFunction, float]:
             noise = program.best_within(
-                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt)
+                region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt), self._stop
             )
             cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
             return noise, self._designed(noise).total.epsilon if cost is None else cost
 
         precision = SCOUT_PRECISION if scouting else self._precision
-        return turned_up(made, around.epsilon, MOST_SHARE, guess=guess, precision=precision)
+        return turned_up(made, around.epsilon, MOST_SHARE, guess=guess, precision=precision, stop=self._stop)
 
     def _designed(self, noise: NoiseFunction) -> SequenceDesign:
         try:

@@ -6,12 +6,13 @@ proof is made here: the account of what comes out is the proof.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from darrm_opt.accounting.allowance import estimated_cost
 from darrm_opt.accounting.sequence_region import LINES
+from darrm_opt.accounting.turning import never
 from darrm_opt.design.backends import open_backend
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
@@ -50,8 +51,8 @@ class SequenceProgram:
         """Return about what releases cost, by the multisets that mattered; None where that would take long."""
         return estimated_cost(noise, PrivacyConstraint.of(self._problem), self._known, queries, total_delta)
 
-    def best_within(self, lines: Sequence[Privacy]) -> NoiseFunction:
-        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance."""
+    def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never) -> NoiseFunction:
+        """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
         problem, aim = self._problem, self._aim
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
@@ -84,6 +85,6 @@ class SequenceProgram:
                     broken = True
                     add(constraint, found.cuts)
                     self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
-            if not broken:
+            if not broken or stop():
                 break
         return NoiseFunction(noise.values * scale)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from darrm_opt.accounting.bit_region import upper_hull
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
@@ -53,7 +53,7 @@ def region_lines(queries: int, total: Privacy, lines: int = LINES, tilt: float =
 
 def lines_of(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
     """Return lines around all that a release of ``noise`` can show."""
-    profile = Release(noise, problem).profile
+    profile = NoisyMajority(noise, problem).profile
     return [
         Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
         for epsilon, delta in zip(profile.epsilons, profile.deltas, strict=True)

@@ -29,8 +29,19 @@ class Turned(NamedTuple, Generic[T]):
     made: T
 
 
+def never() -> bool:
+    """Return False: a search that is not stopped."""
+    return False
+
+
 def turned_up(
-    make: Callable[[float], tuple[T, float]], budget: float, most: float, *, guess: float, precision: float
+    make: Callable[[float], tuple[T, float]],
+    budget: float,
+    most: float,
+    *,
+    guess: float,
+    precision: float,
+    stop: Callable[[], bool] = never,
 ) -> Turned[T] | None:
     """Return the largest value found whose cost fits, None where hardly any does.
 
@@ -42,6 +53,7 @@ def turned_up(
         guess: where to begin, in (0, most].
         precision: the search ends where the cost is within this share of the budget, or the value within it of one that
             does not fit.
+        stop: asked after each evaluation; where it is true, what fits so far is the answer.
 
     Guarantees:
         The value returned was itself evaluated and fits.
@@ -63,6 +75,8 @@ def turned_up(
                 break
         else:
             over = (value, cost)
+        if stop():
+            break
         if fits is None:
             if value < LEAST_SHARE * most:
                 break

@@ -132,7 +132,7 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     constraint = PrivacyConstraint.of(problem)
     value, bound = _outward(worst)
     counts = np.array(where[: len(constraint.corners.labels)], dtype=np.int64)
-    return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball")
+    return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball", bound - value)
 
 
 def _outward(ball: Any) -> tuple[float, float]:

@@ -18,11 +18,27 @@ TAIL = 2.0**-60
 """Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
 
 
+LARGEST_DIRECT_MEAN = 500.0
+"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it only logarithms can hold them."""
+
+
+@functools.lru_cache(maxsize=4096)
 def terms_of(mean: float) -> int:
     """Return T such that a binomial of at most that mean exceeds T with probability at most `TAIL`.
 
-    Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!.
+    Pr[Bin(a, Δ) > T] ≤ C(a, T+1)·Δ^(T+1) ≤ mean^(T+1)/(T+1)!, which falls with T once T + 1 > mean.
     """
+    if mean > LARGEST_DIRECT_MEAN:
+
+        def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
+            grown, shrunk = k * math.log(mean), math.lgamma(k + 1)
+            return grown - shrunk + 8 * UNIT_ROUNDOFF * (grown + shrunk)
+
+        few, many = math.ceil(mean), 4 * math.ceil(mean)  # at 4·mean it is below (e/4)^(4·mean)
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if log_of(middle + 1) < math.log(TAIL) else (middle, many)
+        return many
     terms, bound = 1, mean**2 / 2
     while bound > TAIL:
         terms += 1

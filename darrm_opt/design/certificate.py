@@ -7,7 +7,7 @@ s ≤ limit/V is private. The scaled γ is then verified from its stored bits, b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from darrm_opt._version import __version__
@@ -33,9 +33,11 @@ class Certificate:
     Attributes:
         method: how the constraint set was covered: "complete", "first-order", "monotone" or "ball" (complete, in
             ball arithmetic).
-        bound: proven upper bound V on φ, rounding included.
+        bound: proven upper bound V on φ, rounding included. Where γ does not bind, a search stops at bounds below R, and V
+            is the largest of those: φ itself lies between ``worst_value`` and V.
         limit: right-hand side R.
-        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ.
+        margin: (R − V)/2 ≥ 0 [probability]: the proven slack of e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ. The true slack lies
+            between it and (R − ``worst_value`` + ``error_bound``)/2.
         error_bound: the part of V that is charged for rounding.
         worst_value: largest φ found, as computed.
         worst_corners: the multiset where it was found, ``{corner: voters}``.
@@ -48,7 +50,7 @@ class Certificate:
     margin: float
     error_bound: float
     worst_value: float
-    worst_corners: dict[str, int]
+    worst_corners: dict[str, int] = field(hash=False)
     version: str = __version__
 
 
@@ -96,7 +98,7 @@ def certificate_of(found: WorstCase, constraint: PrivacyConstraint) -> Certifica
         found.bound,
         constraint.limit,
         (constraint.limit - found.bound) / 2,
-        found.bound - found.value,
+        found.error,
         found.value,
         constraint.corners.named(found.counts),
     )

@@ -15,7 +15,7 @@ Half of (limit − φ) is the slack of q·Pr[b | D] ≤ Pr[b | D′] + qδ, a pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class PrivacyConstraint:
         limit = -math.expm1(-strict.target.epsilon) + 2.0 * q * strict.target.delta
         # expm1 to 4u, q to 4u, product and sum 3u: 8u relative, as both terms are non-negative
         return cls(problem.K, problem.affected, Corners.of(strict), q, limit * (1.0 - 12 * UNIT_ROUNDOFF))
+
+    @classmethod
+    def loosest(cls, problem: Problem) -> PrivacyConstraint:
+        """Return the constraint that every γ meets that is private for any problem that rounds to this one.
+
+        Its limit is rounded up: it is for upper bounds on what can be had, and proves no privacy.
+        """
+        loose = cls.of(problem.loosest, nominal=True)
+        return replace(loose, limit=loose.limit * (1.0 + 32 * UNIT_ROUNDOFF))
 
     def error(self, largest: float) -> float:
         """Return a bound on |computed − exact| of φ where γ ≤ ``largest``.

@@ -20,8 +20,9 @@ class WorstCase:
         value: largest φ found, as computed; attained at ``counts`` up to rounding.
         counts: the multiset where it was found, shape (corners,).
         cuts: multisets above the wanted level, worst first.
-        method: "complete" (nothing but rounding lies between value and bound), "first-order" (a Taylor remainder lies
+        method: how the constraint set was covered: "complete" (nothing but rounding lies between value and bound), "first-order" (a Taylor remainder lies
             there too), "monotone" (complete for γ that do not decrease away from K/2) or "ball".
+        error: the part of ``bound`` that is charged for rounding.
     """
 
     bound: float
@@ -29,6 +30,7 @@ class WorstCase:
     counts: Counts
     cuts: Counts
     method: str
+    error: float = 0.0
 
 
 class OutOfTime(Exception):
@@ -102,4 +104,4 @@ class Collector:
         if self._values:
             found, first = np.unique(np.concatenate(self._counts), axis=0, return_index=True)
             cuts = found[np.argsort(-np.concatenate(self._values)[first], kind="stable")[: self.most]]
-        return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method)
+        return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method, error)

@@ -6,10 +6,14 @@ import numpy as np
 
 from darrm_opt.design.aim import Aim
 from darrm_opt.design.backends import open_backend
+from darrm_opt.design.blossom import STEP_ERROR
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import Counts
 from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
 from darrm_opt.noise import Array, NoiseFunction
+
+SMALL_ROW = 2.0**-20
+"""A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
 
 
 class GrowingProgram:
@@ -24,6 +28,7 @@ class GrowingProgram:
     Attributes:
         rows: number of rows.
         iterations: simplex iterations so far.
+        multipliers: of the last solve, one a row, shape (rows,).
     """
 
     def __init__(self, constraint: PrivacyConstraint, aim: Aim, shape: str, backend: str) -> None:
@@ -32,15 +37,20 @@ class GrowingProgram:
         self._program = open_backend(backend, self._columns)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
+        self._scales: list[Array] = []  # by how much larger the solver sees a row
+        self._multisets: list[Counts] = []
         self._known: set[bytes] = set()
         self.rows = self.iterations = 0
+        self.multipliers: Array = np.empty(0)
         if self._monotone:
             self._append(self._widened(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
         self._append(self._shaped(aim.rows), aim.limits)
+        self._others = self.rows  # rows that stand for no multiset: the first
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
         self._known.update(row.tobytes() for row in multisets)
+        self._multisets.append(multisets)
         rows = self._constraint.rows(multisets)
         self._append(self._shaped(self._widened(rows)), np.full(len(rows), self._constraint.limit))
         return rows
@@ -60,12 +70,46 @@ class GrowingProgram:
         weights = self._shaped(weights)
         outcome = self._program.solve(weights, seconds)
         self.iterations += outcome.iterations
-        rows, limits = (
+        rows, limits, scales = (
             np.concatenate(self._rows or [np.empty((0, weights.size))]),
             np.concatenate(self._limits or [np.empty(0)]),
+            np.concatenate(self._scales or [np.empty(0)]),
         )
-        bound = dual_bound(weights, rows, limits, outcome.multipliers, self._constraint.K)
+        self.multipliers = outcome.multipliers * scales
+        bound = dual_bound(weights, rows, limits, self.multipliers, self._constraint.K)
         return outcome.status, self._noise(outcome), bound
+
+    def bound_for(
+        self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exactly: bool = True
+    ) -> float:
+        """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
+
+        A multiset stands for a row of either constraint. The rows that matter are made again for ``loosest``; or, where
+        that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves by at
+        most 2Σ|p_i − p′_i| in the sum.
+
+        Args:
+            loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
+            weights: of γ and the aim's own variables, shape (columns,).
+            multipliers: as many as there were rows when they were found, shape (≤ rows,).
+            exactly: whether to make the rows again.
+        """
+        used = np.flatnonzero(np.nan_to_num(multipliers, nan=0.0, posinf=0.0) > 0)
+        kept, own = multipliers[used], used >= self._others
+        rows = np.concatenate([*self._rows, np.empty((0, self._columns))])[used]
+        limits = np.concatenate([*self._limits, np.empty(0)])[used]
+        extra = 0.0
+        if exactly and own.any():
+            labels = len(self._constraint.corners.labels)
+            multisets = np.concatenate([*self._multisets, np.empty((0, labels), dtype=np.int64)])
+            rows[own] = self._shaped(self._widened(loosest.rows(multisets[used[own] - self._others])))
+            limits[own] = loosest.limit
+        elif own.any():
+            mine, theirs = self._constraint.corners, loosest.corners
+            moved = max(np.abs(mine.p - theirs.p).max(), np.abs(mine.reflected - theirs.reflected).max()) + STEP_ERROR
+            apart = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * moved
+            extra = float(kept[own].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + apart)
+        return dual_bound(self._shaped(weights), rows, limits, kept, self._constraint.K) + extra * (1 + STEP_ERROR)
 
     def _widened(self, rows: Array) -> Array:
         """Return rows of γ alone as rows of all variables."""
@@ -80,9 +124,11 @@ class GrowingProgram:
 
     def _append(self, rows: Array, limits: Array) -> None:
         if limits.size:
-            self._program.add(rows, limits)
+            scales = _scales(rows)
+            self._program.add(rows * scales[:, np.newaxis], limits * scales)
             self._rows.append(rows)
             self._limits.append(limits)
+            self._scales.append(scales)
             self.rows += limits.size
 
     def _noise(self, outcome: Outcome) -> NoiseFunction:
@@ -90,3 +136,10 @@ class GrowingProgram:
         if self._monotone:
             upper = np.minimum(np.cumsum(upper), 1.0)
         return NoiseFunction.from_upper_half(upper, self._constraint.K)
+
+
+def _scales(rows: Array) -> Array:
+    """Return powers of two that bring the largest entry of a `SMALL_ROW` to [1/2, 1); 1 for other rows."""
+    largest = np.abs(rows).max(axis=1)
+    scales: Array = np.where((largest > 0) & (largest < SMALL_ROW), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
+    return scales

@@ -17,6 +17,7 @@ Every A_i is one step from the last: nothing of size K² is ever kept.
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from darrm_opt.design.binomials import TAIL, terms_of
 from darrm_opt.design.blossom import STEP_ERROR, step
@@ -24,6 +25,9 @@ from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO
 from darrm_opt.design.found import Collector, WorstCase
 from darrm_opt.noise import Array
+
+MANY_TERMS = 64
+"""With more terms than this a mean is a product with a matrix, which takes (r+1)² doubles and no loop over terms."""
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
@@ -36,7 +40,8 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
     """
     r, corners = constraint.affected, constraint.corners
     stationary = constraint.K - r
-    mass = _binomial_table(r, corners.Delta)
+    mass = _binomial_table(r, corners.Delta, collector)
+    shifted = _shifted_masses(mass) if mass.shape[0] > MANY_TERMS else None
     many_down = DOWN if corners.Delta > 0 else ZERO
     many_down_from_one = DOWN_FROM_ONE if corners.Delta > 0 else ONE
     coefficients = signed
@@ -44,8 +49,11 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
         collector.tick()
         j = np.arange(r - i + 1)[:, np.newaxis]
         s1 = np.arange(stationary + 1)
-        on_data = _shifted_means(coefficients, r - i - j + s1, j[:, 0], mass)
-        on_neighbour = _shifted_means(coefficients, j + stationary - s1, r - i - j[:, 0], mass)
+        if shifted is None:
+            on_data = _shifted_means(coefficients, r - i - j + s1, j[:, 0], mass)
+        else:
+            on_data = shifted[: r - i + 1, i:] @ np.ascontiguousarray(sliding_window_view(coefficients, stationary + 1))
+        on_neighbour = on_data[::-1, ::-1]  # E[A_i(j + s₀ + Bin(k, Δ))]: j and k, s₀ and s₁ exchanged
         values = constraint.q * on_data + on_neighbour
         best = np.unravel_index(int(values.argmax()), values.shape)
         if values[best] > collector.floor:
@@ -60,7 +68,7 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
     largest = float(np.abs(signed).max())
-    # the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
+    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
     extra = (1.0 + constraint.q) * largest * ((r + mass.shape[0] + 2) * STEP_ERROR + TAIL)
     return collector.result(constraint.error(largest) + extra, "monotone")
 
@@ -74,12 +82,24 @@ def _shifted_means(A: Array, at: np.ndarray, trials: np.ndarray, mass: Array) ->
     return mean
 
 
-def _binomial_table(most: int, Delta: float) -> Array:
+def _shifted_masses(mass: Array) -> Array:
+    """Return P[j, l] = Pr[r − j + Bin(j, Δ) = l], shape (r+1, r+1), so that E[A_i(r−i−j + s + Bin(j, Δ))] = Σ_l P[j, l]·A_i(l−i+s)."""
+    terms, r = mass.shape[0] - 1, mass.shape[1] - 1
+    shifted = np.zeros((r + 1, r + 1))
+    for j in range(r + 1):
+        some = min(j, terms) + 1
+        shifted[j, r - j : r - j + some] = mass[:some, j]
+    return shifted
+
+
+def _binomial_table(most: int, Delta: float, collector: Collector) -> Array:
     """Return Pr[Bin(trials, Δ) = t], shape (terms+1, most+1), by one convolution step a trial."""
     terms = min(terms_of(most * Delta), most) if Delta > 0 else 0
     table = np.zeros((terms + 1, most + 1))
     table[0, 0] = 1.0
     for trials in range(most):
+        if trials % 64 == 0:
+            collector.tick()
         table[:, trials + 1] = (1.0 - Delta) * table[:, trials]
         table[1:, trials + 1] += Delta * table[:-1, trials]
     return table

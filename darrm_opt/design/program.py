@@ -35,6 +35,7 @@ class Status(enum.Enum):
     INTERRUPTED = "interrupted"
     NEAREST = "nearest"
     SEARCH_LIMIT = "search limit"
+    ROUNDING_LIMIT = "rounding limit"
 
     @property
     def advice(self) -> str:
@@ -44,7 +45,7 @@ class Status(enum.Enum):
     @property
     def settled(self) -> bool:
         """Whether solving again, with more time or another backend, would change nothing: such answers are kept."""
-        return self in {Status.OPTIMAL, Status.SEARCH_LIMIT}
+        return self in {Status.OPTIMAL, Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT}
 
 
 _ADVICE = {
@@ -55,7 +56,10 @@ _ADVICE = {
     Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
     Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
     Status.INTERRUPTED: "Interrupted on request: nothing was stored.",
-    Status.SEARCH_LIMIT: "No better γ can be proved private here: the answer is, and its gap says how far from optimal it may be.",
+    Status.SEARCH_LIMIT: "The best monotone γ: with so many voters off their ends no other γ is searched for a proof, and the "
+    "gap says how much better one could be at most.",
+    Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and its gap says "
+    "how far from optimal it may be.",
     Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 

@@ -38,9 +38,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.design.binomials import evaluation_error, expected, expected_all, farthest, reached, terms_of
-from darrm_opt.design.blossom import PART, at_ends, extremes, layers, rounding_error
+from darrm_opt.design.blossom import PART, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ONE, XY, YX, ZERO
 from darrm_opt.design.found import Collector, WorstCase
@@ -74,6 +75,12 @@ class _Search:
     def settling(self) -> bool:
         """Whether what is left open now is to be searched completely."""
         return self.settle == "always" or (self.settle == "until a cut" and not self.collector.cut)
+
+    def passing(self, bounds: Array) -> NDArray[np.bool_]:
+        """Return which of some bounds lie above the level; what does not is left out, at its own bound."""
+        passed: NDArray[np.bool_] = bounds > self.collector.level
+        self.collector.leave_out(float(bounds.max(initial=-np.inf, where=~passed)))
+        return passed
 
 
 def search_pruned(
@@ -183,6 +190,7 @@ def _search_rows(search: _Search, suspects: _Suspects, bound: float, moving: int
             collector.leave_out(bound)
         return
     left = _sift(search, suspects, moving)
+    collector.tick()
     if affordable and left.i.size > rows.n + SETTLED_ONE_BY_ONE * rows.nx.size:
         of = np.unique(left.i)
         search_separable(Rows(rows.values[of], rows.nx[of], rows.ny[of]), constraint, collector)
@@ -196,14 +204,15 @@ def _sift(search: _Search, suspects: _Suspects, moving: int) -> Skeletons:
     constraint, collector, rows = search.constraint, search.collector, suspects.rows
     A, q, Delta = rows.values, constraint.q, constraint.corners.Delta
     i, n1 = _steep(search, suspects, moving)
-    collector.leave_out(collector.level)  # whatever a sieve rules out from here on lies at or below
+    if collector.most:  # a search for cuts promises the level it was asked for; a proof, what each sieve came to
+        collector.leave_out(collector.level)
     at = Skeletons(rows, i, n1, moving)
     if i.size == 0:
         return at
     slopes = Slopes.of(at, q)
     bound = suspects.at_ends[i, n1] + Delta * (slopes.gain(at) + 2 * search.fuzz * moving)
     bound += 0.5 * (moving * Delta) ** 2 * suspects.bend[i]
-    at = _far(search, at.only(bound > collector.level))
+    at = _far(search, at.only(search.passing(bound)))
     if at.i.size == 0:
         return at
     slopes = Slopes.of(at, q)
@@ -224,7 +233,7 @@ def _far(search: _Search, at: Skeletons) -> Skeletons:
     A, q, Delta = at.rows.values, search.constraint.q, search.constraint.corners.Delta
     of, row = np.unique(at.i, return_inverse=True)
     reach = reached(A[of], min(at.moving, at.rows.n), Delta)
-    at = at.only(q * reach[row, at.n1] + reach[row, at.n0] > search.collector.level)
+    at = at.only(search.passing(q * reach[row, at.n1] + reach[row, at.n0]))
     above = np.zeros(at.i.size, dtype=bool)
     many = max(1, PART // (terms_of(at.moving * Delta) + 1))
     for start in range(0, at.i.size, many):
@@ -233,7 +242,8 @@ def _far(search: _Search, at: Skeletons) -> Skeletons:
         most0, most1 = np.minimum(n0, at.moving), np.minimum(n1, at.moving)
         bound = q * farthest(A, i, n1, most0, most1, Delta, at.moving)
         bound += farthest(A, i, n0, most1, most0, Delta, at.moving)
-        above[part] = bound > search.collector.level
+        above[part] = search.passing(bound)
+        search.collector.tick()
     return at.only(above)
 
 
@@ -243,7 +253,8 @@ def _steep(search: _Search, suspects: _Suspects, moving: int) -> tuple[Indices, 
     Coarser than sieve 2 itself, but whole arrays at a time: most rows are on the list for a few skeletons only.
     """
     A, q, mean = suspects.rows.values, search.constraint.q, moving * search.constraint.corners.Delta
-    level = search.collector.level - 0.5 * mean**2 * suspects.bend - 2 * mean * search.fuzz
+    slack = 0.5 * mean**2 * suspects.bend + 2 * mean * search.fuzz
+    level = search.collector.level - slack
     many = max(1, PART // A.shape[1])
     found: list[tuple[Indices, Indices]] = []
     for row in range(0, A.shape[0], many):
@@ -255,8 +266,11 @@ def _steep(search: _Search, suspects: _Suspects, moving: int) -> tuple[Indices, 
         bound = np.maximum(q * steepest, steepest[:, ::-1])
         bound *= mean
         bound += suspects.at_ends[part]
-        i, n1 = np.nonzero(bound > level[part, np.newaxis])
+        passed = bound > level[part, np.newaxis]
+        i, n1 = np.nonzero(passed)
         found.append((i + row, n1))
+        largest = bound.max(axis=1, initial=-np.inf, where=~passed)
+        search.collector.leave_out(float((largest + slack[part]).max()))
     return np.concatenate([i for i, _ in found]), np.concatenate([n1 for _, n1 in found])
 
 
@@ -281,7 +295,8 @@ def _local_bend(A: Array, bend: Array, at: Skeletons, mean: float) -> Array:
     """Return max|second difference| near n₁ and near n₀, plus what the tail beyond the window may add."""
     n = A.shape[1] - 1
     window = terms_of(mean) + 1
-    tail = mean ** (window - 1) / math.factorial(window - 1)
+    # mean^(T−1)/(T−1)! factor by factor: the power and the factorial alone overflow
+    tail = math.prod(mean / k for k in range(1, window)) * (1 + window * 4 * UNIT_ROUNDOFF)
     rows, row = np.unique(at.i, return_inverse=True)
     padded = np.zeros((rows.size, n + 2 * window + 4))
     padded[:, window + 2 : window + 1 + n] = np.abs(np.diff(A[rows], 2, axis=1))

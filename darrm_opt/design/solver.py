@@ -63,11 +63,6 @@ def solve(
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
     run = Run(problem, as_objective(objective), shape, backend, time_limit, progress)
-    if method == "enumerate":
-        for multisets in ConstraintGenerator(problem).blocks():
-            run.program.add(multisets)
-    else:
-        run.start(tolerance)
     return run.complete(tolerance, "enumerate" if method == "enumerate" else "cuts")
 
 
@@ -87,10 +82,7 @@ def solve_warm(
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     run = Run(problem, as_objective(objective), shape, backend, time_limit, None)
-    run.start(tolerance)
-    if rows is not None:
-        run.program.add(run.program.unknown(rows))
-    solution = run.complete(tolerance, "cuts")
+    solution = run.complete(tolerance, "cuts", rows)
     return solution, run.program.found
 
 

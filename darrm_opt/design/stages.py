@@ -56,10 +56,25 @@ def dear(problem: Problem) -> bool:
     return problem.K >= LARGE or (problem.K > COMPLETE and problem.affected * problem.voter.delta > OFF_THEIR_ENDS)
 
 
+QUICK = 60
+"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many voters are off their ends."""
+
+
+def quick(problem: Problem) -> bool:
+    """Whether a solve is over so soon that no γ need be at hand for when time runs out: it is found when it does."""
+    return problem.K <= QUICK and problem.affected * problem.voter.delta <= 4 * OFF_THEIR_ENDS
+
+
+def bounding_stage(problem: Problem, tolerance: float) -> Stage:
+    """Return the stage that only lowers the bound, where a search would prove next to nothing (see `stages`)."""
+    return Stage(proving=False, reach=1.0, goal=0.8 * tolerance, cuts=60, apart=problem.K**0.5)
+
+
 def stages(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
     """Return the stages for a problem: one exact stage, or a few that end at the tolerance where a search is `dear`.
 
-    None at all where a search would prove next to nothing: the monotone answer and the program's bound must do.
+    None at all where a search would prove next to nothing: the monotone answer must do, and `bounding_stage` bounds what
+    is lost.
     """
     if not dear(problem):
         return (Stage(proving=True, reach=1.0, goal=0.0, cuts=200, apart=0.0),)

@@ -16,7 +16,7 @@ import numpy as np
 
 from darrm_opt.design.blossom import at_ends, extremes, layers
 from darrm_opt.design.constraint import PrivacyConstraint
-from darrm_opt.design.corners import ONE, XY, YX, ZERO, ConstraintGenerator, Counts
+from darrm_opt.design.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.found import Collector, WorstCase
 from darrm_opt.design.kinds import Indices, Rows
 from darrm_opt.design.monotone import search_monotone
@@ -59,6 +59,8 @@ def worst_case(
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
+    if not most and not noise.values.any():
+        return nothing_released(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())
     )
@@ -69,6 +71,14 @@ def worst_case(
         search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
     return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)
+
+
+def nothing_released(constraint: PrivacyConstraint) -> WorstCase:
+    """Return the worst case of γ = 0, a fair coin whatever the votes: φ = 0 exactly, at each multiset alike."""
+    counts = np.zeros(len(constraint.corners.labels), dtype=np.int64)
+    counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected
+    counts[ZERO] = constraint.K - constraint.affected
+    return WorstCase(0.0, 0.0, counts, np.empty((0, counts.size), dtype=np.int64), "monotone")
 
 
 def worst_case_near_faces(

@@ -6,11 +6,13 @@ SAA with their noise too. So one account serves all of them, the exact recursion
 privacy; each way has one knob, which is turned up as far as the total budget allows; and what remains to compare is how
 often each is wrong.
 
-    optimal_sequence     γ_opt of all releases at once (`accounting.design_sequence`): never less useful than the others
+    optimal_sequence     the best γ known for all releases: `accounting.design_sequence`, γ_opt of one target or any way below
     randomized_response  γ_const, by its probability
-    subsampling          γ_Sub, by the number of voters drawn
+    subsampling          γ_Sub, by the mean number of voters drawn: a coin decides between two numbers
     double_subsampling   γ_DSub, by its allowance m
     gnmax                Gaussian noise on each count, by σ
+    permute_and_flip     Laplace (or geometric) noise on the difference of the counts, by its rate
+    exponential_mechanism  either answer with probability ∝ e^(rate·votes), by its rate
     saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record reaches
     dpbag                the same noise, accounted for by the number of voters that a record does reach
     majority             the plain majority, if it fits
@@ -34,14 +36,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.allowance import checked_total
+from darrm_opt.accounting.allowance import checked_total, largest_allowance
+from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.reach import Reach, reached_epsilon
 from darrm_opt.accounting.reach_estimate import estimated_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accounting.turning import turned_up
-from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.baselines import double_subsampling, exponential_mechanism, permute_and_flip, subsampling_mixture
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.ensembles.bagging import Sampling
 from darrm_opt.ensembles.bags import Bags, checked_bags
@@ -112,6 +115,7 @@ class Comparison:
         not_compared: what has no place here, and why.
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
         bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
+        fresh: whether the voters were taken to be fresh.
     """
 
     problem: Problem
@@ -123,6 +127,7 @@ class Comparison:
     not_compared: dict[str, str]
     measure: Literal["tv_error", "disagreement"] = "disagreement"
     bags: Bags | None = None
+    fresh: bool = False
 
 
 def compare(
@@ -136,6 +141,7 @@ def compare(
     subsample_size: int | None = None,
     replacement: bool = True,
     sampling: Sampling = "independent",
+    fresh: bool = False,
 ) -> Comparison:
     """Return how useful each way of releasing a majority is, all within one total budget.
 
@@ -150,10 +156,13 @@ def compare(
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
 
     Guarantees:
         Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
-        draw where there is one. No row that fits has a larger utility than "optimal_sequence", but for rounding.
+        draw where there is one, with voters that were trained once taken as not private; or, without a draw, as their models
+        together are within it. No row that fits has a larger utility than "optimal_sequence", but for rounding.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -161,7 +170,7 @@ def compare(
         TooMuchWork: more releases than the exact account can do in about a minute.
 
     >>> from darrm_opt import Privacy, Problem
-    >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))
+    >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
     >>> table.rows[0].name, all(row.epsilon <= 1.0 for row in table.rows if row.epsilon is not None)
     ('optimal_sequence', True)
     """
@@ -175,33 +184,41 @@ def compare(
     measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
     bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
     reach = None if bags is None else bags.reach(problem.K)
-    check_comparable(problem, queries, total, reach)
-    footing = _Footing(problem, queries, total, reach, chosen.aim(problem.K).utility, votes)
+    counted = counted_voters(problem, queries, fresh=fresh)
+    check_comparable(counted, queries, total, reach)
+    footing = _Footing(problem, counted, queries, total, reach, fresh, chosen.aim(problem.K).utility, votes)
     rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
     seeds = [each.noise for each in rows if each.noise is not None]
-    design = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach)
+    if reach is None:  # a target of one release is no account of a draw
+        K, voter, affected = problem.K, problem.voter, problem.affected
+        seeds.append(largest_allowance(K, voter, queries, total, affected, chosen, fresh=fresh).solution.noise)
+    design = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach, fresh=fresh)
     each = footing.spent(design.noise, 1)  # finite: all Q of them are within the total
     rows = [footing.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
-    return Comparison(problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags)
+    return Comparison(
+        problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags, fresh
+    )
 
 
 @dataclass(frozen=True)
 class _Footing:
-    """What all ways share: the voters, the budget, the account, and what a γ is worth."""
+    """What all ways share: the voters, as given and as `counted_voters` takes them, the budget, the account, and what a γ is worth."""
 
     problem: Problem
+    taken: Problem
     queries: int
     total: Privacy
     reach: Reach | None
+    fresh: bool
     useful: Callable[[NDArray[np.float64]], float]
     votes: Prior
 
     def spent(self, noise: NoiseFunction, queries: int) -> float:
         """Return the total ε of releases at the total δ; raises `BelowLeakFloor` where there is none."""
         if self.reach is None:
-            return exact_epsilon(noise, self.problem, queries, self.total.delta, points=POINTS)
-        return reached_epsilon(noise, self.problem, queries, self.total.delta, self.reach)
+            return exact_epsilon(noise, self.problem, queries, self.total.delta, fresh=self.fresh, points=POINTS)
+        return reached_epsilon(noise, self.taken, queries, self.total.delta, self.reach, fresh=self.fresh)
 
     def cost(self, noise: NoiseFunction) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
@@ -214,7 +231,7 @@ class _Footing:
         """Return about the same, a little too small, at no great expense; 0 where there is no such estimate."""
         if self.reach is None:
             return 0.0
-        return estimated_epsilon(noise, self.problem, self.queries, self.total.delta, self.reach)
+        return estimated_epsilon(noise, self.taken, self.queries, self.total.delta, self.reach)
 
     def row(
         self, name: str, knob: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
@@ -275,11 +292,13 @@ def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:
     saa = (worst or footing).turned("saa", "1/scale", laplace, 1 / K, 8.0)
     return [
         footing.turned("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        footing.counted("subsampling", "m", subsampling, K),
+        footing.turned("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
         footing.counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
         footing.turned(
             "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
         ),
+        footing.turned("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
+        footing.turned("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
         saa,
         footing.turned("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
         footing.row("majority", "gamma", 1.0, _constant(K, 1.0)),

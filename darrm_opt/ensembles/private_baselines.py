@@ -75,7 +75,7 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
     """
     makers = BASELINES if names is None else {name: (BASELINES | FURTHER)[name] for name in dict.fromkeys(names)}
     made = {name: make(problem) for name, make in makers.items()}
-    proved = {name: _proved(problem, noise) for name, noise in made.items() if noise is not None}
+    proved = {name: proved_whole(problem, noise) for name, noise in made.items() if noise is not None}
     return {name: noise for name, noise in proved.items() if noise is not None}
 
 
@@ -100,6 +100,7 @@ _NO_MEANING = dict.fromkeys(BASELINES, "It samples at least one voter, so it ask
 }
 
 
-def _proved(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
+def proved_whole(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
+    """Return a γ as it is proved private for a problem, if that costs no more than `ROUNDING` of it; else None."""
     proved, _ = certify(problem, noise)
     return proved if np.all(proved.values >= noise.values * (1 - ROUNDING)) else None

@@ -17,7 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm_opt.accounting import BelowLeakFloor, TooMuchWork, exact_epsilon
+from darrm_opt.accounting import BelowLeakFloor, Release, TooMuchWork, exact_epsilon, models_together
+from darrm_opt.design.certificate import certify
+from darrm_opt.ensembles.compare import most_that_fit
 from darrm_opt.ensembles.partition import slot_partition
 from darrm_opt.ensembles.randomness import SeededBitsForTestsOnly, SystemBits
 from darrm_opt.ensembles.teachers import ConstantVote
@@ -25,7 +27,12 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.logistic import two_classes
 from darrm_opt.learning.voting import Design, VotingPlan, voting_plan
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger, SystemWords
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.process import process_identity
+
+MOST_FITS = 1000
+"""Most fits that one ledger allows where private models are charged as a whole."""
 
 
 class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -44,7 +51,8 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         design: where γ comes from, as a function of the problem: ``DarrmClient(url).gamma`` fetches it from the service or
             a table; None: it is made here.
         ledger: a file that keeps the account across processes and restarts; None: this object keeps it, and copies
-            made of it (pickle, deepcopy) have nothing left. Fitted again on the same records, only a ledger remembers.
+            made of it (pickle, deepcopy, fork) have nothing left. Fitted again on the same records, only a ledger remembers: it
+            is charged for each prediction, or, where the plan is the plain majority, for each fit.
         classes: the two classes, public; None: those that occur in ``y``, taken to be public.
         random_state: for the parts and the training of voters that are not private, never for what is released. An int,
             a NumPy RandomState, or None for the operating system's.
@@ -58,6 +66,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         Everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP, each row being chosen freely in
         view of earlier predictions; the number of records is public. A row that is asked twice is charged twice. There are
         no probabilities to ask for, since they would tell how the votes fell.
+        With a ``ledger`` that holds over all fits that share it, on the same records.
         Errors while training, and the time it takes, are not covered: train where the records may be seen.
 
     Source: `darrm_opt.learning.voting`; the partition and its neighbours: `darrm_opt.ensembles.partition`.
@@ -104,6 +113,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
         Raises:
             InvalidInput: a parameter is outside its range; more than two classes.
+            BudgetSpent: the plan is the plain majority, and the ledger allows no more fits.
         """
         K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
         overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
@@ -125,8 +135,8 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             total=Privacy(self.epsilon, self.delta),
             design=self.design,
         )
-        self.voters_ = self._trained(X, numbers, K // overlap, overlap)
         self._budget = self._account()
+        self.voters_ = self._trained(X, numbers, K // overlap, overlap)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -152,16 +162,16 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     @property
     def privacy_spent_(self) -> Privacy:
-        """(ε, δ) of all predictions made so far, proved: at most the total."""
+        """(ε, δ) of all predictions made so far, proved: at most the total. With a ledger, of all fits that share it."""
         check_is_fitted(self)
         total, solution = self.plan_.total, self.plan_.solution
-        if solution is None or self.plan_.queries is None:
-            return total  # paid in full by the first prediction, and never more
+        if solution is None or self.plan_.queries is None:  # paid in full by the fit, and never more
+            return total if self.ledger is None else self._of_fits(ReleaseLedger(self.ledger).spent)
         spent = int(self.plan_.queries - self.queries_left_)
         if not spent:
             return Privacy(0.0)
         try:
-            epsilon = exact_epsilon(solution.noise, solution.problem, spent, total.delta)
+            epsilon = exact_epsilon(solution.noise, solution.problem, spent, total.delta)  # not private, or one release
         except (BelowLeakFloor, TooMuchWork):
             epsilon = total.epsilon
         return Privacy(min(epsilon, total.epsilon), total.delta)
@@ -179,16 +189,32 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     def _account(self) -> InMemory | Path:
         queries, solution = self.plan_.queries, self.plan_.solution
         if queries is None or solution is None:
+            if self.ledger is not None:
+                self._charge_models(Path(self.ledger))
             return InMemory(0)
         if self.ledger is None:
             return InMemory(queries)
-        path = Path(self.ledger)
-        released = (solution.noise, solution.problem)
-        found = ReleaseLedger(path) if path.exists() else ReleaseLedger.create(path, released, queries=queries)
-        PrivateMajority(released, found)  # refuses the ledger of another γ
-        if found.limit != queries:
-            raise InvalidInput("ledger", str(path), f"a ledger of {queries} releases", f"This one has {found.limit}.")
-        return path
+        _opened(Path(self.ledger), Release.of(solution), queries)
+        return Path(self.ledger)
+
+    def _charge_models(self, path: Path) -> None:
+        """Charge one training of private models, of which the ledger allows as many as are within the total together."""
+        voter, total = self.voter_privacy, Privacy(self.epsilon, self.delta)
+        assert voter is not None  # noqa: S101 - for the type checker: the plan is the plain majority of private voters
+
+        # A ledger is for a γ. Here it is that of the plain majority, and one training counts as one release of it.
+        problem = Problem(self.n_voters, voter, total, self.overlap)
+        plain, _ = certify(problem, NoiseFunction(np.ones(self.n_voters + 1)))
+        ledger = _opened(
+            path,
+            Release(plain, problem),
+            most_that_fit(lambda count: self._of_fits(count).epsilon <= total.epsilon, MOST_FITS),
+        )
+        ledger.once(1, lambda: np.ones(1, dtype=np.uint8))
+
+    def _of_fits(self, count: int) -> Privacy:
+        """Return what the models of so many fits on the same records cost together."""
+        return models_together({self.voter_privacy: count * self.overlap}, self.delta)
 
     def _trained(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
         given = self.random_state
@@ -229,6 +255,19 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return tags
 
 
+def _opened(path: Path, release: Release, limit: int) -> ReleaseLedger:
+    """Return the ledger of that γ and that many releases, begun if there is none.
+
+    Raises:
+        InvalidInput: it is the ledger of another γ, or of another number of releases.
+    """
+    found = ReleaseLedger(path) if path.exists() else ReleaseLedger.create(path, release, queries=limit)
+    PrivateMajority(release, found)  # refuses the ledger of another γ
+    if found.limit != limit:
+        raise InvalidInput("ledger", str(path), f"a ledger of {limit} releases", f"This one has {found.limit}.")
+    return found
+
+
 class InMemory:
     """An account in this process: so many releases and no more. Copies have nothing left, or they would be free."""
 
@@ -236,11 +275,12 @@ class InMemory:
         self.limit = limit
         self._spent = 0
         self._lock = threading.Lock()
+        self._process = process_identity()
 
     @property
     def left(self) -> int:
-        """Releases that are left."""
-        return self.limit - self._spent
+        """Releases that are left; none in a process that was forked from the one that made it."""
+        return self.limit - self._spent if self._process == process_identity() else 0
 
     def charge(self, count: int) -> None:
         """Charge releases, or refuse and charge nothing.
@@ -248,6 +288,10 @@ class InMemory:
         Raises:
             BudgetSpent: fewer are left.
         """
+        if (
+            self._process != process_identity()
+        ):  # before the lock, which another thread may have held when it was copied
+            raise BudgetSpent(f"{self.limit} predictions of the process that was forked", self.limit, self.limit, count)
         with self._lock:
             if count > self.left:
                 raise BudgetSpent(f"{self.limit} predictions", self.limit, self._spent, count)

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from darrm_opt.accounting import epsilon_each, largest_allowance
+from darrm_opt.accounting.freshness import models_together
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
-from darrm_opt.planning import together
 from darrm_opt.problem import Privacy, Problem, whole_number
 
 MOST_EXACT = 1000
@@ -83,7 +83,7 @@ def voting_plan(
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
     if voter is not None and voter.epsilon < math.inf:
-        models = together(voter, affected, total.delta)
+        models = models_together({voter: affected}, total.delta)
         if models.epsilon <= total.epsilon:
             return VotingPlan(
                 "plain majority",

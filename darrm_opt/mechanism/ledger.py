@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from darrm_opt._version import __version__
 from darrm_opt.accounting import Release
+from darrm_opt.accounting.freshness import checked_fresh
 from darrm_opt.accounting.refusals import LedgerUnreadable
 from darrm_opt.accounting.release import Released
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanism.journal import Journal, Open, Record, create
-from darrm_opt.mechanism.proof import proved
 from darrm_opt.mechanism.quota import Quota, most_releases, still_proved
 from darrm_opt.mechanism.refusals import BudgetSpent, LedgerDamaged, ReleaseIdTaken
 from darrm_opt.noise import NoiseFunction
@@ -35,8 +35,8 @@ from darrm_opt.record import problem_from_record, problem_record
 
 Bits = NDArray[np.uint8]
 
-FORMAT = 1
-"""Version of the file."""
+FORMAT = 2
+"""Version of the file; 1 did not say whether voters are fresh."""
 
 KIND = "darrm release ledger"
 """What the first line says it is."""
@@ -86,6 +86,7 @@ class ReleaseLedger:
         *,
         budget: Privacy | None = None,
         queries: int | None = None,
+        fresh: bool = False,
     ) -> ReleaseLedger:
         """Begin a ledger for one γ, with a total budget or a number of releases.
 
@@ -94,6 +95,9 @@ class ReleaseLedger:
             released: a `Solution`, or a pair (gamma, problem); proved private first.
             budget: total (ε, δ) of all releases; how many fit is proved by the tightest account, see `most_releases`.
             queries: or this many releases, whose total cost is then for the caller to know.
+            fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+                False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+                (`accounting.freshness.FRESH`). Such a ledger is for the releases of one training: other models, another ledger.
 
         Returns:
             The ledger, on disk.
@@ -105,18 +109,18 @@ class ReleaseLedger:
         """
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")
-        release = Release.of(released)
-        proved(NoiseFunction(release.noise), release.problem)
+        release, fresh = Release.of(released), checked_fresh(fresh)
         if budget is None:
             quota = Quota(whole_number(queries, "queries", _COUNT, least=0), "queries")
         else:
-            quota = most_releases(release, budget)
+            quota = most_releases(release, budget, fresh=fresh)
         header = {
             "kind": KIND,
             "format": FORMAT,
             "version": __version__,
             "problem": problem_record(release.problem),
             "gamma": release.noise.values.tolist(),
+            "fresh": fresh,
             "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
             "account": quota.account,
             "limit": quota.queries,
@@ -145,13 +149,18 @@ class ReleaseLedger:
         return self._budget
 
     @property
+    def fresh(self) -> bool:
+        """Whether its limit supposes that voters are fresh; False: that they were trained once."""
+        return self._fresh
+
+    @property
     def limit(self) -> int:
         """Releases that it allows in all."""
         return self._quota.queries
 
     @property
     def account(self) -> str:
-        """What proves the limit: "optimal" or "bits", see `most_releases`; "queries" if it was given."""
+        """What proves the limit: "optimal", "bits" or "models", see `most_releases`; "queries" if it was given."""
         return self._quota.account
 
     @property
@@ -254,21 +263,25 @@ class ReleaseLedger:
 
     def _read_header(self) -> None:
         header = self._header
+        if header.get("kind") == KIND and header.get("format") == 1:
+            raise LedgerUnreadable(
+                f"{self.path} is a release ledger of format 1, which does not say whether voters are fresh: its limit may allow "
+                "too many releases of voters that were trained once. Begin another, with what is left of the total."
+            )
         if header.get("kind") != KIND or header.get("format") != FORMAT:
             raise LedgerUnreadable(
                 f"{self.path} is not a release ledger of format {FORMAT}, the one that this version reads and writes."
             )
         problem = problem_from_record(header["problem"])
         noise = NoiseFunction(header["gamma"], problem.K)
-        proved(noise, problem)
-        self._release = Release(noise, problem)
+        self._release, self._fresh = Release(noise, problem), checked_fresh(header["fresh"])
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         if (
             self._budget is not None
             and header["version"] != __version__
-            and not still_proved(self._release, self._quota, self._budget)
+            and not still_proved(self._release, self._quota, self._budget, fresh=self._fresh)
         ):
             raise LedgerUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "

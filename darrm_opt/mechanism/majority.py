@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting import Ledger, Release
+from darrm_opt.accounting import BudgetExceeded, Ledger, Release
+from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.release import Released
+from darrm_opt.accounting.total import MOST_RELEASES
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.coin import Bits, ExactCoins, SystemWords, Words
 from darrm_opt.mechanism.ledger import ReleaseLedger
-from darrm_opt.mechanism.proof import proved
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -27,7 +28,13 @@ class PrivateMajority:
     Args:
         solution: a `Solution`, or a pair (gamma, problem). Its privacy is proved here, again, from the doubles in it.
         budget: what is charged before a bit leaves. A `ReleaseLedger` (a file; resumable by release ids), a `Ledger`
-            (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
+            (in memory), or None: the caller keeps the account.
+        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
+            where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+            (`accounting.freshness.FRESH`). It decides what a `Ledger` is charged: each release, an event of the problem's
+            target, where voters are fresh or not private; else the models that one record reaches, once, before the
+            first release through this object, which is then for the votes of these models alone. A `ReleaseLedger` has a
+            word of its own, and must not be asked for more than that.
         words: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:
@@ -43,7 +50,7 @@ class PrivateMajority:
 
     Raises:
         NotPrivate: γ is not private for the problem, or cannot be proved to be.
-        InvalidInput: no solution, or a ledger of another γ or problem.
+        InvalidInput: no solution, a ledger of another γ or problem, or one for voters that were trained once with ``fresh=True``.
 
     Source: Algorithm 1 and Lemma 3.4 of the paper.
 
@@ -58,12 +65,13 @@ class PrivateMajority:
         solution: Released | Release,
         budget: ReleaseLedger | Ledger | None = None,
         *,
+        fresh: bool = False,
         words: Words | None = None,
     ) -> None:
-        given = Release.of(solution)
-        noise = NoiseFunction(given.noise, given.problem.K)
-        self._release = Release(noise, given.problem)
-        self._certificate = proved(noise, given.problem)
+        given = self._release = Release.of(solution)
+        noise = given.noise
+        once = counted_voters(given.problem, MOST_RELEASES, fresh=fresh) is not given.problem
+        self._charged_once, self._charged = once, False
         if isinstance(budget, ReleaseLedger):
             if budget.release != self._release:
                 raise InvalidInput(
@@ -72,6 +80,8 @@ class PrivateMajority:
                     "the ledger of this gamma and this problem",
                     "A ledger's limit is proved for one γ: give another γ a ledger and a part of the total of its own.",
                 )
+            if fresh and not budget.fresh:
+                raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
         elif budget is not None and not isinstance(budget, Ledger):
             raise InvalidInput("budget", budget, "a ReleaseLedger, a Ledger, or None")
         self._budget = budget
@@ -96,7 +106,7 @@ class PrivateMajority:
     @property
     def certificate(self) -> Certificate:
         """Why it is private, as proved here."""
-        return self._certificate
+        return self._release.certificate
 
     def release(self, votes: Any, release_id: str | None = None) -> int:
         """Return one private bit.
@@ -138,8 +148,21 @@ class PrivateMajority:
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLedger knows releases by name.")
         if self._budget is not None:
-            self._budget.charge(self.problem.target, len(table))
+            self._charge(self._budget, len(table))
         return self._draw(table)
+
+    def _charge(self, ledger: Ledger, count: int) -> None:
+        if not self._charged_once:
+            ledger.charge(self.problem.target, count)
+        elif count and not self._charged:  # two threads at once charge twice, which errs on the private side
+            try:
+                ledger.charge(self.problem.voter, self.problem.affected)
+            except BudgetExceeded as err:
+                raise BudgetExceeded(
+                    f"{err} These are the models that one record reaches, charged once for all releases, as fresh=True was not "
+                    "said. Voters that are taken as not private (epsilon = inf) are charged release by release."
+                ) from err
+            self._charged = True
 
     def _draw(self, votes: NDArray[np.uint8]) -> Bits:
         bits = np.empty(len(votes), dtype=np.uint8)
@@ -172,8 +195,8 @@ def checked_votes(votes: Any, K: int) -> NDArray[np.uint8]:
         raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
     if table.ndim != 2 or table.shape[1] != K:
         raise InvalidInput("votes", table.shape, accepted)
-    if table.dtype == np.bool_:
-        return table.view(np.uint8)
+    if table.dtype == np.bool_:  # a buffer may hold other bytes than 0 and 1: each of them is one vote, no more
+        return np.not_equal(table.view(np.uint8), 0).astype(np.uint8)
     # Every element is looked at, whatever the others are.
     if table.dtype.kind in "iuf" and not np.count_nonzero((table != 0) & (table != 1)):
         return table.astype(np.uint8, copy=False)

@@ -45,9 +45,9 @@ def gnmax(problem: Problem) -> NoiseFunction:
 
 
 def exact(noise: NoiseFunction, problem: Problem, queries: int, delta: float) -> float:
-    """Return the total ε by the exact recursion on bits; inf where none is proved at that δ."""
+    """Return the total ε by the exact recursion on bits, voters fresh; inf where none is proved at that δ."""
     try:
-        return exact_epsilon(noise, problem, queries, delta, points=POINTS)
+        return exact_epsilon(noise, problem, queries, delta, fresh=True, points=POINTS)
     except BelowLeakFloor:
         return math.inf
 

@@ -9,8 +9,7 @@ planner    `plan`
 """
 
 from darrm_opt.planning.option import WAYS, Option, Plan, Remedy, Way
-from darrm_opt.planning.plain import together
 from darrm_opt.planning.planner import LEAST_ACCURACY, plan
 from darrm_opt.planning.situation import Situation
 
-__all__ = ["LEAST_ACCURACY", "WAYS", "Option", "Plan", "Remedy", "Situation", "Way", "plan", "together"]
+__all__ = ["LEAST_ACCURACY", "WAYS", "Option", "Plan", "Remedy", "Situation", "Way", "plan"]

@@ -8,18 +8,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from darrm_opt import baselines
 from darrm_opt.accounting.accounts import bits_total, profile_total
 from darrm_opt.accounting.allowance import MOST_PROFILE_QUERIES, largest_allowance
 from darrm_opt.accounting.composition import simple
+from darrm_opt.accounting.reach import Reach, reached_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.sequence_design import design_sequence
 from darrm_opt.accounting.turning import turned_up
-from darrm_opt.baselines import subsampling as subsampled
+from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.design.certificate import verify
-from darrm_opt.ensembles.compare import most_that_fit
+from darrm_opt.ensembles.comparable import check_comparable
+from darrm_opt.ensembles.private_baselines import proved_whole
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.errors import BackendUnavailable, NotPrivate
+from darrm_opt.grid import GRID_DIGITS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.option import Option, Way
 from darrm_opt.planning.situation import Situation
@@ -34,6 +38,10 @@ PRECISION = 5e-3
 MANY = 500
 """Queries beyond which not every way is weighed: each account takes seconds, and γ_opt gains on the others with every query."""
 
+NOTHING_FITS = "Even its noisiest setting is not proved to fit the total."
+
+TIME_IS_UP = "Not weighed: the time limit was reached first."
+
 MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
 """Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
 
@@ -42,7 +50,14 @@ def optimal(situation: Situation) -> Option:
     """Return γ_opt of the best target of one release of which Q fit."""
     asked = situation.released
     found = largest_allowance(
-        asked.K, asked.voter, situation.queries, situation.total, asked.affected, situation.objective
+        asked.K,
+        asked.voter,
+        situation.queries,
+        situation.total,
+        asked.affected,
+        situation.objective,
+        fresh=situation.fresh,
+        stop=situation.stop,
     )
     each, spent, account = found.target, found.total, found.account
     if spent.epsilon > situation.total.epsilon:  # it fits by the sums, which the accounts on a grid miss by a little
@@ -74,7 +89,21 @@ def optimal_sequence(situation: Situation, seeds: Sequence[NoiseFunction] = ()) 
     """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
     if situation.queries == 1:
         return Option.unfit("optimal_sequence", situation, "One release is no sequence: see optimal.")
-    found = design_sequence(situation.released, situation.queries, situation.total, situation.objective, seeds=seeds)
+    if situation.total.delta == 0:
+        why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
+        return Option.unfit("optimal_sequence", situation, why)
+    if situation.reach is not None:
+        check_comparable(situation.released, situation.queries, situation.total, situation.reach)
+    found = design_sequence(
+        situation.released,
+        situation.queries,
+        situation.total,
+        situation.objective,
+        seeds=seeds,
+        reach=situation.reach,
+        fresh=situation.fresh,
+        stop=situation.stop,
+    )
     why = f"Every bit may show what, shown {situation.queries:,} times, costs the total, and no more. {situation.composing()}"
     return _option("optimal_sequence", situation, found.noise, found.total.epsilon, "bits", why)
 
@@ -114,17 +143,37 @@ def randomized_response(situation: Situation) -> Option:
 
 
 def subsampling(situation: Situation) -> Option:
-    """Return the majority of m voters drawn anew for each query."""
-    K, total = situation.K, situation.total
-    most = most_that_fit(lambda m: _cost(subsampled(K, m), situation)[0] <= total.epsilon, K)
-    if not most:
-        why = "Even the answer of a single voter, drawn anew for each query, costs more than the total."
-        return Option.unfit("subsampling", situation, why)
-    noise = subsampled(K, most)
-    epsilon, account = _cost(noise, situation)
-    drawn = "a single voter" if most == 1 else f"{most} voters"
-    why = f"The majority of {drawn} drawn anew for each query. {situation.composing()}"
-    return _option("subsampling", situation, noise, epsilon, account, why)
+    """Return the majority of a few voters drawn anew for each query, how many by a coin."""
+    K = situation.K
+    return _turned(
+        "subsampling",
+        situation,
+        lambda voters: subsampling_mixture(K, voters),
+        K - 1.0 + K % 2,
+        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
+    )
+
+
+def permute_and_flip(situation: Situation) -> Option:
+    """Return permute-and-flip: Laplace noise on the difference of the counts."""
+    return _turned(
+        "permute_and_flip",
+        situation,
+        lambda rate: baselines.permute_and_flip(situation.K, rate),
+        8.0,
+        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
+    )
+
+
+def exponential_mechanism(situation: Situation) -> Option:
+    """Return the exponential mechanism."""
+    return _turned(
+        "exponential_mechanism",
+        situation,
+        lambda rate: baselines.exponential_mechanism(situation.K, rate),
+        16.0,
+        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
+    )
 
 
 def _turned(
@@ -135,23 +184,59 @@ def _turned(
     words: Callable[[float], str],
 ) -> Option:
     """Return a way with one knob, turned up as far as the total allows."""
+    if situation.total.delta == 0:
+        return _pure(name, situation, make, most, words)
 
     def made(value: float) -> tuple[NoiseFunction, float]:
         noise = make(value)
-        return noise, _cost(noise, situation)[0]
+        return noise, cost(noise, situation)[0]
 
     budget = situation.total.epsilon
     guess = min(most, 1 / situation.K)
-    end = turned_up(made, budget, most, guess=guess, precision=PRECISION)
+    end = turned_up(made, budget, most, guess=guess, precision=PRECISION, stop=situation.stop)
     if end is None:
-        return Option.unfit(name, situation, "Even its noisiest setting costs more than the total.")
-    epsilon, account = _cost(end.made, situation)
+        return Option.unfit(name, situation, TIME_IS_UP if situation.stop() else NOTHING_FITS)
+    epsilon, account = cost(end.made, situation)
     return _option(name, situation, end.made, epsilon, account, f"{words(end.value)} {situation.composing()}")
 
 
-def _cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
+def _pure(
+    name: Way,
+    situation: Situation,
+    make: Callable[[float], NoiseFunction],
+    most: float,
+    words: Callable[[float], str],
+) -> Option:
+    """Return a way with one knob at a total δ of 0, turned up as far as each release is proved private for an equal share.
+
+    There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
+    """
+    asked, total, queries = situation.released, situation.total, situation.queries
+    # a target is put on a decimal grid: it must not come to lie above
+    share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
+    problem = Problem(asked.K, asked.voter, Privacy(share), asked.affected)
+
+    def made(value: float) -> tuple[NoiseFunction, float]:
+        noise = make(value)
+        proved = proved_whole(problem, noise)
+        return (noise, math.inf) if proved is None else (proved, 0.0)
+
+    end = turned_up(
+        made, total.epsilon, most, guess=min(most, 1 / situation.K), precision=PRECISION, stop=situation.stop
+    )
+    if end is None:
+        return Option.unfit(name, situation, TIME_IS_UP if situation.stop() else NOTHING_FITS)
+    spent = simple(problem.target.epsilon, 0.0, queries)
+    why = f"{words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {situation.composing()}"
+    accuracy = situation.accuracy(end.made)
+    return Option(name, True, accuracy, queries, spent, "simple", end.made, problem, None, situation.K, why)  # noqa: FBT003
+
+
+def cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
     """Return what Q releases of any γ cost at the total δ, and by which account; ``inf`` where nothing is proved."""
-    counts = Counter({Release(noise, situation.released): situation.queries})
+    if situation.reach is not None:
+        return _drawn_cost(noise, situation, situation.reach)
+    counts = Counter({NoisyMajority(noise, situation.released): situation.queries})
     try:
         return bits_total(counts, situation.total.delta, POINTS).epsilon, "bits"
     except BelowLeakFloor:
@@ -162,6 +247,16 @@ def _cost(noise: NoiseFunction, situation: Situation) -> tuple[float, str]:
     try:
         return profile_total(counts, situation.total.delta).epsilon, "profile"
     except (BelowLeakFloor, TooMuchWork, BackendUnavailable):
+        return math.inf, "none"
+
+
+def _drawn_cost(noise: NoiseFunction, situation: Situation, reach: Reach) -> tuple[float, str]:
+    """Return the same where chance decides how many voters one record reaches."""
+    asked, queries, total = situation.released, situation.queries, situation.total
+    check_comparable(asked, queries, total, reach)
+    try:
+        return reached_epsilon(noise, asked, queries, total.delta, reach, fresh=situation.fresh), "bits"
+    except BelowLeakFloor:
         return math.inf, "none"
 
 
@@ -181,7 +276,7 @@ def proved_for(noise: NoiseFunction, situation: Situation) -> Problem | None:
     """Return the problem of one release for which `verify` proves a γ, at the δ of the total and nearly the least ε."""
     asked, delta = situation.released, situation.total.delta
     try:
-        least = Release(noise, asked).profile.epsilon(delta)
+        least = NoisyMajority(noise, asked).profile.epsilon(delta)
     except BelowLeakFloor:
         return None
     for margin in MARGINS:

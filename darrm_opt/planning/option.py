@@ -12,7 +12,16 @@ from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import Privacy, Problem
 
 Way = Literal[
-    "majority", "fewer_voters", "optimal", "optimal_sequence", "gnmax", "saa", "subsampling", "randomized_response"
+    "majority",
+    "fewer_voters",
+    "optimal",
+    "optimal_sequence",
+    "gnmax",
+    "permute_and_flip",
+    "exponential_mechanism",
+    "saa",
+    "subsampling",
+    "randomized_response",
 ]
 
 WAYS: tuple[Way, ...] = (
@@ -21,6 +30,8 @@ WAYS: tuple[Way, ...] = (
     "optimal",
     "optimal_sequence",
     "gnmax",
+    "permute_and_flip",
+    "exponential_mechanism",
     "saa",
     "subsampling",
     "randomized_response",

@@ -6,21 +6,21 @@ import math
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
 from darrm_opt.accounting.accounts import bits_total
-from darrm_opt.accounting.optimal import optimal
+from darrm_opt.accounting.freshness import models_together
+from darrm_opt.accounting.reach import reached_epsilon
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
-from darrm_opt.accounting.release import Release
-from darrm_opt.baselines import subsampling
+from darrm_opt.accounting.release import NoisyMajority
+from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.ensembles.compare import most_that_fit
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.option import Option, Way
 from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import as_written
+from darrm_opt.rounding import multiple_up
 
 POINTS = 8001
 """Grid points of the exact account of plain majorities: sound for any number."""
@@ -29,6 +29,8 @@ POINTS = 8001
 def majority(situation: Situation) -> Option:
     """Return the plain majority of all voters: free for trained models that are private together, else by what it costs."""
     if not situation.private:
+        if (drawn := _of_draw(situation)) is not None:
+            return drawn
         why = (
             "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite ε "
             "covers that."
@@ -50,7 +52,7 @@ def fewer_voters(situation: Situation) -> Option:
         why = "Voters with fresh randomness can be drawn anew for each query, which is subsampling."
         return Option.unfit(name, situation, why)
     voter, total = situation.voter, situation.total
-    n = most_that_fit(lambda n: together(voter, n, total.delta).epsilon <= total.epsilon, situation.affected)
+    n = most_that_fit(lambda n: models_together({voter: n}, total.delta).epsilon <= total.epsilon, situation.affected)
     if n == 0:
         why = f"One model alone is ({voter.epsilon:.4g}, {voter.delta:.4g})-DP, which is more than the total."
         return Option.unfit(name, situation, why)
@@ -61,42 +63,31 @@ def fewer_voters(situation: Situation) -> Option:
         f"reaches at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, for "
         "any number of queries."
     )
-    spent = together(voter, n, total.delta)
+    spent = models_together({voter: n}, total.delta)
     accuracy = situation.accuracy(subsampling(situation.K, n))
     return Option(name, True, accuracy, None, spent, "post-processing", None, None, None, n, why)  # noqa: FBT003
 
 
-def together(voter: Privacy, count: int, total_delta: float) -> Privacy:
-    """Return the privacy of many mechanisms together; ε = inf where none is proved.
-
-    Args:
-        voter: how private each of them is.
-        count: how many there are, ≥ 1.
-        total_delta: δ of all together [probability], in [0, 1).
-
-    >>> together(Privacy(0.5, 1e-6), 1, 1e-5)
-    Privacy(epsilon=0.5, delta=1e-06)
-    """
-    found = []
-    if count == 1 and voter.delta <= total_delta:
-        return voter
-    if count * as_written(voter.delta) <= as_written(total_delta):  # basic composition
-        found.append(Privacy(_at_least(count * as_written(voter.epsilon)), total_delta))
-    with suppress(BelowLeakFloor, TooMuchWork):
-        found.append(optimal(voter.epsilon, voter.delta, count, total_delta))
-    return min(found, key=lambda privacy: privacy.epsilon, default=Privacy(math.inf, total_delta))
-
-
-def _at_least(value: Fraction) -> float:
-    """Return a double that, as it is written, is at least ``value``: 3·0.1 is 0.3."""
-    nearest = value.numerator / value.denominator
-    return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
+def _of_draw(situation: Situation) -> Option | None:
+    """Return the plain majority of models that are not private, where the draw of their subsamples protects records enough."""
+    reach, total = situation.reach, situation.total
+    if reach is None:
+        return None
+    one = NoiseFunction(np.ones(situation.K + 1), situation.K)
+    with suppress(BelowLeakFloor):
+        epsilon = reached_epsilon(one, situation.released, situation.queries, total.delta, reach)
+        if epsilon <= total.epsilon:
+            spent = Privacy(epsilon, total.delta)
+            why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
+            Q, K = situation.queries, situation.K
+            return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
+    return None
 
 
 def _of_models(situation: Situation) -> Option:
     """Return the majority of models trained once: post-processing."""
     r, K, total = situation.affected, situation.K, situation.total
-    models = together(situation.voter, r, total.delta)
+    models = models_together({situation.voter: r}, total.delta)
     many = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
@@ -121,10 +112,16 @@ def _of_models(situation: Situation) -> Option:
 def _of_answers(situation: Situation) -> Option:
     """Return the majority of fresh answers, by the least account of what Q of them cost."""
     K, Q, total = situation.K, situation.queries, situation.total
-    found: list[tuple[float, str]] = [(together(situation.voter, situation.affected * Q, total.delta).epsilon, "votes")]
+    votes = models_together({situation.voter: situation.affected * Q}, total.delta)
+    found: list[tuple[float, str]] = [(votes.epsilon, "votes")]
+    if situation.voter.delta == 0:  # half of the votes decide a majority
+        each = plain_majority_sharp(K, situation.voter, situation.affected).epsilon
+        found.append((multiple_up(Q, each), "votes"))
     one = NoiseFunction(np.ones(K + 1), K)
     with suppress(BelowLeakFloor, TooMuchWork):
-        found.append((bits_total(Counter({Release(one, situation.released): Q}), total.delta, POINTS).epsilon, "bits"))
+        found.append(
+            (bits_total(Counter({NoisyMajority(one, situation.released): Q}), total.delta, POINTS).epsilon, "bits")
+        )
     epsilon, account = min(found)
     answers = "One plain majority costs" if Q == 1 else f"{Q:,} plain majorities cost"
     if not epsilon <= total.epsilon:

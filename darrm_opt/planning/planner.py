@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from darrm_opt.accounting.refusals import TooMuchWork
+from darrm_opt.accounting.turning import never
 from darrm_opt.design.objective import Objective
+from darrm_opt.ensembles.bagging import Sampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy, plain
 from darrm_opt.planning.option import WAYS, Option, Plan, Way
 from darrm_opt.planning.remedies import remedies
 from darrm_opt.planning.situation import Situation
-from darrm_opt.problem import Privacy
+from darrm_opt.problem import Privacy, real_number
 
 LEAST_ACCURACY = 0.6
 """An answer that is the majority less often than this is hardly better than a coin (0.5)."""
@@ -20,10 +23,7 @@ LEAST_ACCURACY = 0.6
 ALIKE = 1e-4
 """Accuracies closer than this count as alike: then the option that is weighed first, the simpler one, comes first."""
 
-NO_DELTA = (
-    "total_delta = 0: the accounts that know the very γ count in floating point and prove nothing at δ = 0, so most ways do not fit. A "
-    "δ of 1e-9 changes little, and much of what fits."
-)
+NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ of 1e-9 changes little, and over many queries lets much more fit."
 
 
 def plan(
@@ -37,6 +37,12 @@ def plan(
     fresh: bool = False,
     least_accuracy: float = LEAST_ACCURACY,
     ways: Iterable[str] = WAYS,
+    n: int | None = None,
+    subsample_size: int | None = None,
+    replacement: bool = True,
+    sampling: Sampling = "independent",
+    time_limit: float | None = None,
+    progress: Callable[[Option], None] | None = None,
 ) -> Plan:
     """Return what to do with K voters, Q queries and a total (ε, δ): the best way, the others, and why.
 
@@ -52,6 +58,14 @@ def plan(
             (ε, Δ)-DP as a whole. False is safe for both.
         least_accuracy: below this an option is of no use [probability], in [0.5, 1).
         ways: what to weigh, among `WAYS`.
+        n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then ``affected``
+            is not given.
+        subsample_size: records drawn for one model, with ``n``.
+        replacement: whether a record can be drawn twice within a subsample.
+        sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+        time_limit: about how long to search [s], > 0: a way that is being weighed then is taken as far as it was found, later
+            ones are left out, and a warning says so. None: as long as it takes.
+        progress: called with each option as soon as it is weighed.
 
     Returns:
         The options by accuracy, a verdict, and the advice in words.
@@ -71,10 +85,26 @@ def plan(
     >>> found.best.way, found.best.spent.epsilon <= 4.0
     ('optimal', True)
     """
-    situation = Situation.of(K, voter, queries, total, affected, prior, fresh=fresh, least_accuracy=least_accuracy)
-    options = sorted(_weighed(situation, _checked(ways)), key=_place)
+    situation = Situation.of(
+        K,
+        voter,
+        queries,
+        total,
+        affected,
+        prior,
+        fresh=fresh,
+        least_accuracy=least_accuracy,
+        n=n,
+        subsample_size=subsample_size,
+        replacement=replacement,
+        sampling=sampling,
+        stop=_clock(time_limit),
+    )
+    options = sorted(_weighed(situation, _checked(ways), progress), key=_place)
     best = options[0] if options and options[0].fits else None
     warnings = _warnings(situation)
+    if situation.stop():
+        warnings += (f"The time limit of {time_limit:g} s was reached: what is shown is proved, and more may fit.",)
     if best is not None and best.plain:
         advice = f"You do not need this mechanism: release the plain majority. {best.why}"
         return Plan(situation, tuple(options), "plain majority", advice, (), warnings)
@@ -88,24 +118,45 @@ def plan(
     return Plan(situation, tuple(options), "none", advice, found, warnings)
 
 
-def _weighed(situation: Situation, ways: tuple[Way, ...]) -> list[Option]:
+def _clock(time_limit: float | None) -> Callable[[], bool]:
+    """Return whether the time is up, as a question to be asked."""
+    if time_limit is None:
+        return never
+    accepted = "None, or seconds above 0"
+    if not real_number(time_limit, "time_limit", accepted) > 0:
+        raise InvalidInput("time_limit", time_limit, accepted)
+    end = time.monotonic() + time_limit
+    return lambda: time.monotonic() >= end
+
+
+def _weighed(situation: Situation, ways: tuple[Way, ...], progress: Callable[[Option], None] | None) -> list[Option]:
     """Return an option for each way; no search where the plain majority fits, since nothing is more accurate."""
     options: list[Option] = []
-    for way in sorted(ways, key=lambda way: way == "optimal_sequence"):  # last: it starts from the others
-        if way in _FOR_FEW and situation.queries > noisy.MANY:
-            options.append(
-                Option.unfit(way, situation, f"Not weighed for more than {noisy.MANY:,} queries: see optimal.")
-            )
-            continue
-        seeds = [each.noise for each in options if each.noise is not None]
-        try:
-            option = noisy.optimal_sequence(situation, seeds) if way == "optimal_sequence" else _WEIGH[way](situation)
-        except TooMuchWork as err:
-            option = Option.unfit(way, situation, f"Not weighed: {err}")
+    for way in sorted(ways, key=_order):
+        option = _option(way, situation, options)
         options.append(option)
+        if progress is not None:
+            progress(option)
         if option.plain and option.fits:
             break
     return options
+
+
+def _order(way: Way) -> int:
+    """Return a place for each way: the quick ones first, and last the one that starts from the others."""
+    return ("optimal", "optimal_sequence").index(way) + 1 if way in ("optimal", "optimal_sequence") else 0
+
+
+def _option(way: Way, situation: Situation, known: list[Option]) -> Option:
+    if situation.stop():
+        return Option.unfit(way, situation, noisy.TIME_IS_UP)
+    if way in _FOR_FEW and situation.queries > noisy.MANY:
+        return Option.unfit(way, situation, f"Not weighed for more than {noisy.MANY:,} queries: see optimal.")
+    seeds = [each.noise for each in known if each.noise is not None]
+    try:
+        return noisy.optimal_sequence(situation, seeds) if way == "optimal_sequence" else _WEIGH[way](situation)
+    except TooMuchWork as err:
+        return Option.unfit(way, situation, f"Not weighed: {err}")
 
 
 _WEIGH = {
@@ -113,12 +164,21 @@ _WEIGH = {
     "fewer_voters": plain.fewer_voters,
     "optimal": noisy.optimal,
     "gnmax": noisy.gnmax,
+    "permute_and_flip": noisy.permute_and_flip,
+    "exponential_mechanism": noisy.exponential_mechanism,
     "saa": noisy.saa,
     "subsampling": noisy.subsampling,
     "randomized_response": noisy.randomized_response,
 }
 
-_FOR_FEW = {"optimal_sequence", "saa", "subsampling", "randomized_response"}
+_FOR_FEW = {
+    "optimal_sequence",
+    "permute_and_flip",
+    "exponential_mechanism",
+    "saa",
+    "subsampling",
+    "randomized_response",
+}
 """What is weighed for up to `noisy.MANY` queries only."""
 
 
@@ -142,6 +202,8 @@ def _advice(best: Option, situation: Situation) -> str:
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
         "gnmax": "Release the vote with Gaussian noise",
+        "permute_and_flip": "Release the vote with Laplace noise on the difference",
+        "exponential_mechanism": "Release the vote by the exponential mechanism",
         "saa": "Release the vote with Laplace noise",
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
         "randomized_response": "Release the majority with one probability, else a coin",

@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from darrm_opt.accounting.allowance import least_cost
+from darrm_opt.accounting.freshness import models_together
 from darrm_opt.accounting.release import Release
 from darrm_opt.mechanism.quota import most_releases
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.noisy import proved_for
+from darrm_opt.planning.noisy import cost, proved_for
 from darrm_opt.planning.option import Remedy
-from darrm_opt.planning.plain import together
 from darrm_opt.planning.situation import Situation
 from darrm_opt.problem import LARGEST_TARGET_EPSILON, Privacy
 
@@ -62,7 +62,9 @@ def _useful(noise: NoiseFunction, situation: Situation) -> Release | None:
 
 
 def _fewer(release: Release, accuracy: float, situation: Situation) -> Remedy | None:
-    most = most_releases(release, situation.total).queries
+    if situation.reach is not None:
+        return None  # a quota counts the most voters that a record reaches, not how many it does
+    most = most_releases(release, situation.total, fresh=situation.fresh).queries
     if not 1 <= most < situation.queries:
         return None
     words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {situation.queries:,}."
@@ -71,7 +73,10 @@ def _fewer(release: Release, accuracy: float, situation: Situation) -> Remedy | 
 
 def _larger(release: Release, accuracy: float, situation: Situation) -> Remedy | None:
     total = situation.total
-    epsilon, _ = least_cost(release, situation.queries, total.delta)
+    if situation.reach is None:
+        epsilon, _ = least_cost(release, situation.queries, total.delta, fresh=situation.fresh)
+    else:
+        epsilon, _ = cost(release.noise, situation)
     if not total.epsilon < epsilon <= LARGEST_TARGET_EPSILON:
         return None
     enough = Privacy(
@@ -86,9 +91,9 @@ def _of_models(situation: Situation) -> Remedy | None:
     if not situation.private or situation.fresh:
         return None
     total, r = situation.total, situation.affected
-    models = together(situation.voter, r, total.delta)
+    models = models_together({situation.voter: r}, total.delta)
     if models.epsilon == math.inf:  # the models' own Δ is more than the δ of the total
-        models = together(situation.voter, r, min(2 * r * situation.voter.delta, 0.5))
+        models = models_together({situation.voter: r}, min(2 * r * situation.voter.delta, 0.5))
     if models.epsilon > LARGEST_TARGET_EPSILON:
         return None
     enough = Privacy(_above(models.epsilon), _above(models.delta))

@@ -10,11 +10,16 @@ after which everything is post-processing; and that of models as they are, not p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from darrm_opt.accounting.allowance import checked_total
+from darrm_opt.accounting.freshness import checked_fresh, counted_voters
+from darrm_opt.accounting.reach import Reach
+from darrm_opt.accounting.turning import never
 from darrm_opt.design.objective import Objective, as_objective
+from darrm_opt.ensembles.bagging import Sampling
+from darrm_opt.ensembles.bags import Bags, checked_bags
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import Prior
@@ -39,6 +44,8 @@ class Situation:
         objective: how votes fall, and that it is agreement with the majority voted that counts.
         fresh: whether every answer has fresh randomness.
         least_accuracy: below this an answer is of no use.
+        bags: how the voters' subsamples are drawn; None where a record reaches ``affected`` voters for certain.
+        stop: whether the time is up; searches then return what they have.
     """
 
     K: int
@@ -49,6 +56,8 @@ class Situation:
     objective: Objective
     fresh: bool
     least_accuracy: float
+    bags: Bags | None = None
+    stop: Callable[[], bool] = field(default=never, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -62,6 +71,11 @@ class Situation:
         *,
         fresh: bool,
         least_accuracy: float,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: Sampling = "independent",
+        stop: Callable[[], bool] = never,
     ) -> Situation:
         """Return the situation, every number checked.
 
@@ -74,6 +88,11 @@ class Situation:
             prior: how votes fall.
             fresh: whether every voter draws fresh randomness for every answer.
             least_accuracy: below this an answer is of no use [probability], in [0.5, 1).
+            n: records, where each voter is a model trained on a random subsample of its own; None for no draw.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, subsamples ``independent`` or ``disjoint``.
+            stop: asked between the steps of each search.
 
         Raises:
             InvalidInput: naming the argument.
@@ -83,9 +102,7 @@ class Situation:
             raise InvalidInput("queries", queries, f"a whole number of queries from 1 to {MOST_QUERIES}")
         checked_total(total)
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        given: Any = fresh
-        if not isinstance(given, bool):
-            raise InvalidInput("fresh", fresh, "True (fresh randomness in every answer) or False (trained once)")
+        fresh = checked_fresh(fresh)
         accepted = "a probability in [0.5, 1)"
         least = real_number(least_accuracy, "least_accuracy", accepted)
         if not 0.5 <= least < 1:
@@ -95,12 +112,22 @@ class Situation:
             raise InvalidInput("prior", prior, _PRIOR)
         objective = Objective(chosen.name, chosen.parameters, "agreement")
         objective.weights(problem.K)  # a histogram that is not one of K voters is refused here
-        return cls(problem.K, problem.voter, queries, problem.target, problem.affected, objective, fresh, least)
+        bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
+        if bags is not None:
+            bags.reach(problem.K)  # K disjoint subsamples of more than n records are refused here
+        return cls(
+            problem.K, problem.voter, queries, problem.target, problem.affected, objective, fresh, least, bags, stop
+        )
 
     @property
     def prior(self) -> Prior:
         """How votes fall."""
         return self.objective.prior
+
+    @property
+    def reach(self) -> Reach | None:
+        """How many voters one record reaches, where a draw decides it."""
+        return None if self.bags is None else self.bags.reach(self.K)
 
     @property
     def private(self) -> bool:
@@ -115,8 +142,7 @@ class Situation:
     @property
     def released(self) -> Problem:
         """The voters as one release of a γ may take them so that all releases compose; the target is the total."""
-        as_they_are = self.private and not self.fresh and self.queries > 1
-        return Problem(self.K, Privacy(math.inf) if as_they_are else self.voter, self.total, self.affected)
+        return counted_voters(self.voters, self.queries, fresh=self.fresh)
 
     def accuracy(self, noise: NoiseFunction) -> float:
         """Return Pr[release = majority that was voted] under the prior; a tie counts as right."""
@@ -127,6 +153,8 @@ class Situation:
     def composing(self) -> str:
         """Return why releases compose, in words."""
         reach = f"one record reaches at most {self.affected} of the {self.K} voters"
+        if self.bags is not None:
+            reach = f"chance decides how many of the {self.K} voters one record reaches, {self.bags.reach(self.K).mean:.3g} on average"
         if not self.private:
             return f"Voters that are not private are taken as they are: {reach}, and every release tosses coins of its own."
         if self.queries == 1:

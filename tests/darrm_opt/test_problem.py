@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import json
 import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -346,3 +349,67 @@ def test_privacy_is_a_noun_of_its_own(which: str) -> None:
 
 def test_the_largest_target_is_accepted() -> None:
     assert Problem(3, Privacy(1.0), Privacy(LARGEST_TARGET_EPSILON)).target.epsilon == LARGEST_TARGET_EPSILON
+
+
+# ------------------------------------------------------------------------------------------- the loosest reading
+
+
+@given(asks())
+def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: Asked) -> None:
+    loose = asked.problem.loosest
+    assert loose.voter.epsilon <= asked.epsilon
+    assert loose.voter.delta <= asked.Delta
+    assert loose.target.epsilon >= asked.target_epsilon
+    assert loose.target.delta >= asked.delta
+    assert (loose.voter.delta > 0) == (asked.Delta > 0)
+    assert loose.target.epsilon == 0 or asked.target_epsilon > 0  # an exact 0 stays 0
+
+
+@given(st.floats(1e-18, 0.999), st.floats(1e-12, 400))
+def test_the_loosest_reading_covers_the_step_of_the_grid(delta: float, epsilon: float) -> None:
+    asked = Problem(3, Privacy(epsilon, delta), Privacy(epsilon, delta)).loosest
+    assert asked.voter.epsilon <= epsilon <= asked.target.epsilon
+    assert asked.voter.delta <= delta <= asked.target.delta
+    assert asked.target.epsilon - asked.voter.epsilon <= 5e-11 * epsilon  # and costs next to nothing
+    assert asked.target.delta - asked.voter.delta <= max(6e-13, 5e-11 * delta)
+
+
+# -------------------------------------------------------------------------------- another K, other kinds of numbers
+
+
+def test_another_K_asks_for_all_of_its_voters_where_all_were_affected() -> None:
+    all_of_them, some = problem(K=11), problem(K=11, affected=4)
+    assert dataclasses.replace(all_of_them, K=13) == problem(K=13)
+    assert dataclasses.replace(all_of_them, K=7).affected == 7
+    assert dataclasses.replace(dataclasses.replace(all_of_them, K=7), K=13).affected == 13
+    assert dataclasses.replace(problem(K=11, affected=11), K=13).affected == 13  # 11 of 11 are all
+    assert dataclasses.replace(some, K=13).affected == 4
+    assert dataclasses.replace(all_of_them, K=13, affected=11).affected == 11
+    assert dataclasses.replace(all_of_them, target=Privacy(0.2)).affected == 11
+
+
+def test_all_voters_are_a_whole_number_like_any_other() -> None:
+    known, copied = problem(), copy.deepcopy(problem())
+    assert known == copied == problem(affected=11)
+    assert hash(known) == hash(copied) == hash(problem(affected=11))
+    assert (repr(known.affected), json.dumps(known.affected), known.affected + 1) == ("11", "11", 12)
+    assert dataclasses.replace(copied, K=13).affected == 13
+    assert known.strictest.affected == known.loosest.affected == 11
+
+
+@pytest.mark.parametrize(
+    "number", [Decimal("0.3"), np.array(0.3), np.float32(0.5), np.array(1, dtype=np.int32), Fraction(1, 4)]
+)
+def test_a_number_may_be_of_any_kind(number: Any) -> None:
+    assert Privacy(number) == Privacy(float(number))
+    eleven: Any = np.array(11)
+    assert Problem(eleven, Privacy(number), Privacy(number)).K == 11
+
+
+@pytest.mark.parametrize(
+    "number",
+    [Decimal("nan"), Decimal("sNaN"), Decimal(-1), np.array([0.3]), np.array(True), np.array("0.3"), np.bool_(True)],
+)
+def test_what_is_no_number_is_refused_whatever_holds_it(number: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^epsilon = .* is not valid: expected a number of nats"):
+        Privacy(number)

@@ -23,6 +23,7 @@ import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.program import Status
+from darrm_opt.design.run import Run
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solver import solve
 from darrm_opt.record import solution_record
@@ -399,12 +400,29 @@ def test_a_bad_row_is_reported_and_replaced(
     assert store.tally.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
 
 
-def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(store: Store) -> None:
+@pytest.mark.parametrize("status", [Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT])
+def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(
+    store: Store, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Solving again would end there again, however long it takes."""
-    problem = Problem.from_allowance(131, 3, 0.1, 0.49)
-    first, second = cached_solve(problem, store=store), cached_solve(problem, store=store)
-    assert (first.kept, first.solution.status, first.found) == (True, Status.SEARCH_LIMIT, "miss")
+    monkeypatch.setattr(
+        solver_cache.solve, "solve", lambda *asked, **choices: replace(solve(*asked, **choices), status=status)
+    )
+    first, second = cached_solve(PROBLEM, store=store), cached_solve(PROBLEM, store=store)
+    assert (first.kept, first.solution.status, first.found) == (True, status, "miss")
     assert (second.found, solution_record(second.solution)) == ("hit", solution_record(first.solution))
+
+
+def test_what_a_time_limit_cut_short_is_not_kept_where_only_a_monotone_answer_is_sought(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K > 120 and more than 64 voters off their ends in the mean: no other stage would notice that time ran out."""
+    problem = Problem.from_allowance(121, 3, 0.1, 0.55)
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
+        cut_short = cached_solve(problem, store=store, time_limit=1.0)
+    assert (cut_short.solution.status, cut_short.kept) == (Status.TIME_LIMIT, False)
+    assert store.get(Request(problem, "rectangular", "free").key) is None
 
 
 def test_an_answer_cut_short_is_given_but_not_kept(store: Store) -> None:

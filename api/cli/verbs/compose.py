@@ -67,6 +67,8 @@ def compose(
         for name, total in table.items()
     ]
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
+    if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
+        notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
     head = f"{queries} releases, each {guarantee(each)}:"
     answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
 

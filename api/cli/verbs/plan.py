@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Option
 from api.cli.options import AsJson, number
@@ -11,6 +13,9 @@ from api.cli.outcome import answer, say
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as Way
     from darrm_opt.planning import Plan
+
+PATIENCE = 5.0
+"""Seconds after which each way is told as soon as it is weighed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -44,7 +49,24 @@ def plan(
         str,
         Option("--least-accuracy", "Below this an answer is of no use, in [0.5, 1).", "PROBABILITY", _WANTED),
     ] = "0.6",
+    n: Annotated[
+        str | None,
+        Option("--n", "Records, where each voter is a model trained on a random subsample of them.", "COUNT", _VOTERS),
+    ] = None,
+    subsample_size: Annotated[
+        str | None, Option("--subsample-size", "Records drawn for one model, with --n.", "COUNT", _VOTERS)
+    ] = None,
+    sampling: Annotated[
+        str, Option("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS)
+    ] = "independent",
+    time_limit: Annotated[
+        str | None,
+        Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
+    ] = None,
     *,
+    without_replacement: Annotated[
+        bool, Option("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
+    ] = False,
     fresh: Annotated[
         bool,
         Option(
@@ -58,8 +80,9 @@ def plan(
     """Say what to do: which release is the most accurate within a total (ε, δ), or that none is needed.
 
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the largest
-    target of which all queries fit, a γ made for all of them, GNMax, SAA, subsampling and randomised response. Every total
-    is proved, by the account that is named.
+    target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential mechanism, SAA, subsampling
+    and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
+    many voters a record reaches.
     """
     from api.cli.report import as_json
     from api.planning import planned
@@ -80,6 +103,7 @@ def plan(
     if not 0 <= voter_delta < 1:
         raise InvalidInput("Delta", voter_delta, "a probability in [0, 1)")
     voter = Privacy(read(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)"), voter_delta)
+    drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
     found = planning(
         number(K),
         voter,
@@ -89,6 +113,10 @@ def plan(
         prior,
         fresh=fresh,
         least_accuracy=number(least_accuracy),
+        replacement=not without_replacement,
+        time_limit=number(time_limit),
+        progress=_told_later(),
+        **drawn,
     )
     if json:
         answer(as_json(planned(found)))
@@ -96,6 +124,18 @@ def plan(
     for warning in found.warnings:
         say(f"Warning: {warning}")
     answer(_text(found))
+
+
+def _told_later() -> Callable[[Way], None]:
+    """Return a listener that says on stderr what was weighed, once a plan takes longer than a few seconds."""
+    begun = monotonic()
+
+    def weighed(option: Way) -> None:
+        if (seconds := monotonic() - begun) > PATIENCE:
+            found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+            say(f"{option.way}: {found}, {seconds:.1f} s")
+
+    return weighed
 
 
 def _text(found: Plan) -> str:

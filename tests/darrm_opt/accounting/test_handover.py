@@ -32,7 +32,7 @@ EPSILONS = (0.0, 0.1, 0.2676, 1.0, 3.0)
 
 @pytest.mark.parametrize("queries", [1, 20])
 def test_the_pld_is_never_below_the_exact_account_and_close_above_one_release(queries: int) -> None:
-    handed = as_pld(SOLUTION, queries=queries, discretisation=1e-3)
+    handed = as_pld(SOLUTION, queries=queries, discretisation=1e-3, fresh=True)
     for epsilon in EPSILONS:
         assert handed.get_delta_for_epsilon(epsilon) >= attained(queries, epsilon) - 1e-12
         if queries == 1:
@@ -41,7 +41,7 @@ def test_the_pld_is_never_below_the_exact_account_and_close_above_one_release(qu
 
 def test_the_guard_is_part_of_what_is_handed_over() -> None:
     own = PROFILE.pld(1e-3, count=5)
-    handed = as_pld(SOLUTION, queries=5, discretisation=1e-3)
+    handed = as_pld(SOLUTION, queries=5, discretisation=1e-3, fresh=True)
     for epsilon in EPSILONS:
         guarded = own.mass.get_delta_for_epsilon(epsilon) + own.guard
         assert handed.get_delta_for_epsilon(epsilon) >= guarded * (1 - 2.0**-51)  # the library adds in another order
@@ -49,31 +49,31 @@ def test_the_guard_is_part_of_what_is_handed_over() -> None:
 
 def test_mixed_with_dp_sgd_in_the_librarys_ledger() -> None:
     sgd = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 100)
-    votes = dp_event.SelfComposedDpEvent(as_event(SOLUTION), 20)
+    votes = dp_event.SelfComposedDpEvent(as_event(SOLUTION, fresh=True), 20)
     alone, both = pld_accountant(1e-3).compose(sgd), pld_accountant(1e-3).compose(sgd).compose(votes)
-    only_votes = pld_accountant(1e-3).compose(as_event(SOLUTION), 20)
+    only_votes = pld_accountant(1e-3).compose(as_event(SOLUTION, fresh=True), 20)
     delta = 0.01
     assert max(alone.get_epsilon(delta), only_votes.get_epsilon(delta)) < both.get_epsilon(delta)
     assert both.get_epsilon(2 * delta) <= alone.get_epsilon(delta) + only_votes.get_epsilon(delta)
     assert only_votes.get_epsilon(0.00608) == pytest.approx(2.563, rel=5e-3)
     assert both.ledger == dp_event.ComposedDpEvent([sgd, votes])
-    direct = as_pld(SOLUTION, queries=20, discretisation=1e-3).compose(
+    direct = as_pld(SOLUTION, queries=20, discretisation=1e-3, fresh=True).compose(
         privacy_loss_distribution.from_gaussian_mechanism(2.0, value_discretization_interval=1e-3)
     )
-    assert direct.get_delta_for_epsilon(3.0) > as_pld(SOLUTION, queries=20, discretisation=1e-3).get_delta_for_epsilon(
-        3.0
-    )
+    assert direct.get_delta_for_epsilon(3.0) > as_pld(
+        SOLUTION, queries=20, discretisation=1e-3, fresh=True
+    ).get_delta_for_epsilon(3.0)
 
 
 def test_an_accountant_that_does_not_know_releases_refuses_them() -> None:
-    assert pld_accountant().supports(as_event(SOLUTION))
-    assert pld_accountant().supports(dp_event.ComposedDpEvent([as_event(SOLUTION), dp_event.NoOpDpEvent()]))
+    assert pld_accountant().supports(as_event(SOLUTION, fresh=True))
+    assert pld_accountant().supports(dp_event.ComposedDpEvent([as_event(SOLUTION, fresh=True), dp_event.NoOpDpEvent()]))
     assert not super(type(pld_accountant()), pld_accountant()).supports(dp_event.UnsupportedDpEvent())
 
 
 @pytest.mark.parametrize("queries", [0, 1, 10])
 def test_the_map_from_differing_records_to_a_profile(queries: int) -> None:
-    to_profile = privacy_map(SOLUTION, queries=queries)
+    to_profile = privacy_map(SOLUTION, queries=queries, fresh=True)
     for epsilon in EPSILONS:
         assert to_profile(0)(epsilon) == 0.0
         assert to_profile(1)(epsilon) >= attained(queries, epsilon) - 1e-12
@@ -84,11 +84,11 @@ def test_the_map_from_differing_records_to_a_profile(queries: int) -> None:
 
 def test_bad_input_is_named() -> None:
     with pytest.raises(InvalidInput, match="d_in = -1 is not valid: expected a whole number of records"):
-        privacy_map(SOLUTION)(-1)
+        privacy_map(SOLUTION, fresh=True)(-1)
     with pytest.raises(InvalidInput, match="queries = 0 is not valid: expected a whole number of releases, at least 1"):
-        as_pld(SOLUTION, queries=0)
+        as_pld(SOLUTION, queries=0, fresh=True)
     with pytest.raises(InvalidInput, match="epsilon = -1 is not valid"):
-        privacy_map(SOLUTION)(1)(-1)
+        privacy_map(SOLUTION, fresh=True)(1)(-1)
 
 
 def test_without_the_library_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

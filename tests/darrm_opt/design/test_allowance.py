@@ -31,13 +31,13 @@ QUERIES = 15
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
 def test_the_allowance_is_within_the_total_and_no_equal_share_is_more_useful(problem: Problem) -> None:
-    found = largest_allowance(problem.K, problem.voter, QUERIES, BUDGET, problem.affected)
+    found = largest_allowance(problem.K, problem.voter, QUERIES, BUDGET, problem.affected, fresh=True)
     assert found.account == "bits"
     assert found.total.delta == BUDGET.delta
     assert found.total.epsilon <= BUDGET.epsilon
     assert found.solution.problem.target == found.target
     verify(found.solution.problem, found.solution.gamma)
-    assert best(found.solution, QUERIES, BUDGET.delta).best.epsilon <= BUDGET.epsilon
+    assert best(found.solution, QUERIES, BUDGET.delta, fresh=True).best.epsilon <= BUDGET.epsilon
     share = Privacy(BUDGET.epsilon / QUERIES, BUDGET.delta / QUERIES)
     equal = solve(Problem(problem.K, problem.voter, share, problem.affected))
     assert found.solution.utility > equal.utility
@@ -47,11 +47,11 @@ def test_the_allowance_is_within_the_total_and_no_equal_share_is_more_useful(pro
 
 def test_the_split_of_delta_matters() -> None:
     """At δ = 0, where ε is largest, γ_opt keeps less than with the best δ."""
-    found = largest_allowance(11, Privacy(math.inf), 100, Privacy(2.0, 1e-3), 1)
+    found = largest_allowance(11, Privacy(math.inf), 100, Privacy(2.0, 1e-3), 1, fresh=True)
 
     def pure(epsilon: float) -> tuple[float, float]:
         solution = solve(Problem(11, Privacy(math.inf), Privacy(epsilon), affected=1))
-        return solution.utility, exact_epsilon(solution.gamma, solution.problem, 100, 1e-3, points=4001)
+        return solution.utility, exact_epsilon(solution.gamma, solution.problem, 100, 1e-3, points=4001, fresh=True)
 
     end = turned_up(pure, 2.0, 2.0, guess=0.07, precision=1e-3)
     assert end is not None
@@ -59,32 +59,32 @@ def test_the_split_of_delta_matters() -> None:
 
 
 def test_one_release_gets_the_whole_total() -> None:
-    found = largest_allowance(7, Privacy(0.3, 1e-4), 1, BUDGET)
+    found = largest_allowance(7, Privacy(0.3, 1e-4), 1, BUDGET, fresh=True)
     assert found.target == BUDGET
     assert found.solution.utility == pytest.approx(solve(Problem(7, Privacy(0.3, 1e-4), BUDGET)).utility, abs=1e-9)
 
 
 def test_what_the_plain_majority_affords_is_the_plain_majority() -> None:
-    found = largest_allowance(3, Privacy(0.01), 5, Privacy(2.0, 1e-3))
+    found = largest_allowance(3, Privacy(0.01), 5, Privacy(2.0, 1e-3), fresh=True)
     assert np.all(found.solution.gamma >= 1 - 1e-9)
 
 
 def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
-    cost, account = least_cost(Release.of(solution), 10**6, 1e-3)
+    cost, account = least_cost(Release.of(solution), 10**6, 1e-3, fresh=True)
     assert account == "optimal"
     assert 0 < cost < math.inf
     leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
-    assert least_cost(Release.of(leaky), 1000, 1e-6) == (math.inf, "none")
+    assert least_cost(Release.of(leaky), 1000, 1e-6, fresh=True) == (math.inf, "none")
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
 def test_a_gamma_for_the_sequence_is_at_least_as_useful_as_one_target_and_as_every_seed(problem: Problem) -> None:
-    single = largest_allowance(problem.K, problem.voter, QUERIES, BUDGET, problem.affected).solution
+    single = largest_allowance(problem.K, problem.voter, QUERIES, BUDGET, problem.affected, fresh=True).solution
     constant = NoiseFunction(np.full(problem.K + 1, 0.07))
     seeds = [single.noise, constant, subsampling(problem.K, 1), double_subsampling(problem.K, 2)]
-    found = design_sequence(problem, QUERIES, BUDGET, seeds=seeds)
-    assert exact_epsilon(found.noise, problem, QUERIES, BUDGET.delta) <= BUDGET.epsilon
+    found = design_sequence(problem, QUERIES, BUDGET, seeds=seeds, fresh=True)
+    assert exact_epsilon(found.noise, problem, QUERIES, BUDGET.delta, fresh=True) <= BUDGET.epsilon
     upper = single.objective.aim(problem.K).utility
     half = problem.K // 2 + 1
     for seed in seeds:
@@ -95,7 +95,7 @@ def test_a_gamma_for_the_sequence_is_at_least_as_useful_as_one_target_and_as_eve
 
 def exact_epsilon_or_inf(noise: NoiseFunction, problem: Problem) -> float:
     try:
-        return exact_epsilon(noise, problem, QUERIES, BUDGET.delta)
+        return exact_epsilon(noise, problem, QUERIES, BUDGET.delta, fresh=True)
     except BelowLeakFloor:
         return math.inf
 
@@ -103,7 +103,7 @@ def exact_epsilon_or_inf(noise: NoiseFunction, problem: Problem) -> float:
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
 def test_more_budget_never_hurts_and_more_queries_never_help(problem: Problem) -> None:
     utilities = [
-        design_sequence(problem, queries, total).utility
+        design_sequence(problem, queries, total, fresh=True).utility
         for queries, total in [(40, BUDGET), (QUERIES, BUDGET), (QUERIES, Privacy(2.5, 1e-3)), (2, Privacy(2.5, 1e-2))]
     ]
     assert utilities == sorted(utilities)
@@ -113,7 +113,7 @@ def test_more_budget_never_hurts_and_more_queries_never_help(problem: Problem) -
 @pytest.mark.parametrize("problem", [OPEN, PURE], ids=str)
 def test_a_sequence_of_one_is_one_target(problem: Problem) -> None:
     one = solve(Problem(problem.K, problem.voter, BUDGET, problem.affected))
-    assert design_sequence(problem, 1, BUDGET).utility == pytest.approx(one.utility, rel=2e-3)
+    assert design_sequence(problem, 1, BUDGET, fresh=True).utility == pytest.approx(one.utility, rel=2e-3)
 
 
 def test_the_region_holds_pairs_that_cost_the_total_when_they_are_shown_alike() -> None:
@@ -155,13 +155,13 @@ def test_a_knob_is_turned_as_far_as_it_fits() -> None:
 
 def test_bad_input_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"queries = 0 is not valid"):
-        largest_allowance(3, Privacy(0.1), 0, BUDGET)
+        largest_allowance(3, Privacy(0.1), 0, BUDGET, fresh=True)
     with pytest.raises(InvalidInput, match=r"total_epsilon = 0\.0 is not valid"):
-        largest_allowance(3, Privacy(0.1), 2, Privacy(0.0, 0.1))
+        largest_allowance(3, Privacy(0.1), 2, Privacy(0.0, 0.1), fresh=True)
     with pytest.raises(InvalidInput, match=r"total = 1\.0 is not valid"):
-        design_sequence(OPEN, 2, 1.0)  # type: ignore[arg-type]
+        design_sequence(OPEN, 2, 1.0, fresh=True)  # type: ignore[arg-type]
     with pytest.raises(TooMuchWork, match="Use largest_allowance"):
-        design_sequence(OPEN, MOST_QUERIES + 1, BUDGET)
+        design_sequence(OPEN, MOST_QUERIES + 1, BUDGET, fresh=True)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_bad_input_is_named() -> None:
 )
 def test_what_is_reported_is_within_the_total(voter: Privacy, queries: int, total: Privacy) -> None:
     """Also where the equal share wins, which fits by the sums and by no other account."""
-    found = largest_allowance(5, voter, queries, total)
+    found = largest_allowance(5, voter, queries, total, fresh=True)
     assert found.total.epsilon <= total.epsilon
     assert found.total.delta <= total.delta
     if found.account == "simple":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
-from math import comb
+from math import comb, inf, lgamma, log
 
 import numpy as np
 import pytest
@@ -101,3 +101,13 @@ def test_bounds_are_tight_where_rows_are_flat() -> None:
     assert near > 0.02
     assert far < 1e-9
     assert reached(A, 40, 0.02)[0, 15] < 1e-9
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e-9, 3.5, 499.9, 500.1, 711.9, 720.9, 4000.0, 90_000.0])
+def test_terms_enough_for_any_mean(mean: float) -> None:
+    """T is at least as large as it must be, and not much larger, where mean^k/k! overflows every double."""
+    terms = terms_of(mean)
+    log_tail = (terms + 1) * log(mean) - lgamma(terms + 2) if mean else -inf
+    assert log_tail <= log(TAIL) * (1 - 1e-9)
+    if terms > 1:
+        assert (terms - 1) * log(mean) - lgamma(terms) > log(TAIL) - 1e-3

@@ -32,7 +32,7 @@ from darrm_opt.design.backends import open_backend
 from darrm_opt.design.constraint import PrivacyConstraint
 from darrm_opt.design.corners import ConstraintGenerator
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.worst_case import worst_case
+from darrm_opt.design.worst_case import separable_worst_case, worst_case
 from darrm_opt.noise import Array
 
 CASES = [asked(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
@@ -74,7 +74,8 @@ def test_what_the_certificate_says(case: Asked) -> None:
     assert certificate.method in {"complete", "monotone"}
     assert certificate.limit == constraint.limit
     assert certificate.margin == (certificate.limit - certificate.bound) / 2 >= 0
-    assert certificate.error_bound == certificate.bound - certificate.worst_value >= 0
+    assert certificate.bound >= certificate.worst_value + certificate.error_bound >= certificate.worst_value
+    assert certificate.error_bound <= 1e-13 * problem.K
     assert certificate.version == __version__
     assert sum(certificate.worst_corners.values()) == problem.K
     assert set(certificate.worst_corners) <= set(constraint.corners.labels)
@@ -319,3 +320,25 @@ def test_a_certificate_is_frozen_and_equal_when_equal() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         certificate.margin = 1.0  # type: ignore[misc]  # that it cannot be set is the point
     assert Certificate(**dataclasses.asdict(certificate)) == certificate
+
+
+@pytest.mark.parametrize(("K", "Delta"), [(15, 0.05), (21, 0.3), (31, 0.02)])
+def test_under_slack_the_margin_means_something(K: int, Delta: float) -> None:
+    """γ far inside: what is proved is a good part of the true slack, and the rounding charged is rounding alone."""
+    problem = Problem.from_allowance(K, 3, 0.5, Delta, delta=0.3)
+    upper = np.linspace(0.02, 0.1, (K + 1) // 2)
+    upper[-2] = 0.0  # not monotone
+    noise = NoiseFunction.from_upper_half(upper, K)
+    certificate, constraint = verify(problem, noise), PrivacyConstraint.of(problem)
+    true = (constraint.limit - separable_worst_case(noise, constraint).value) / 2
+    assert 0.2 * true <= certificate.margin <= true  # it was 1e-11
+    assert (certificate.limit - certificate.worst_value + certificate.error_bound) / 2 >= true - 1e-12
+    assert 0 < certificate.error_bound <= 1e-12
+
+
+def test_answers_and_certificates_can_be_hashed() -> None:
+    problem = Problem.from_allowance(7, 2, 0.3, 1e-3)
+    one, two = solve(problem), solve(problem)
+    assert hash(one) == hash(two)
+    assert hash(one.certificate) == hash(two.certificate)
+    assert one == two

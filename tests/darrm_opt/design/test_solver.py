@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.exact import Voters
+from support.exact import Voters, precise
 from support.strategies import asked
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
@@ -262,9 +262,9 @@ HOSTILE = [
 @pytest.mark.parametrize("problem", HOSTILE, ids=str)
 def test_hostile_corners_have_sound_answers(problem: Problem) -> None:
     solution = sound(solve(problem))
-    assert solution.status is Status.OPTIMAL
     hidden = problem.target == Privacy(0.0, 0.0) and 0 < problem.voter.delta < 1e-9  # see the next test
-    assert solution.gap <= (1 if hidden else 1e-6)
+    assert solution.status is Status.OPTIMAL or (hidden and solution.status is Status.ROUNDING_LIMIT)
+    assert solution.gap <= (1 if solution.status is Status.ROUNDING_LIMIT else 1e-6)
 
 
 @pytest.mark.parametrize("Delta", [1e-12, 1e-9])
@@ -274,6 +274,36 @@ def test_where_rounding_hides_the_optimum_the_gap_says_so(K: int, Delta: float) 
     solution = sound(solve(Problem(K, Privacy(0.0, Delta), Privacy(0.0, 0.0))))
     assert solution.utility == 0.0  # nothing but noise is private
     assert solution.gap == solution.upper_bound <= 1
+    assert (solution.status is Status.OPTIMAL) == (solution.gap <= 1e-6)
+    assert solution.status.settled
+
+
+@pytest.mark.parametrize(("epsilon", "target"), [(1e-12, 1e-12), (1e-12, 3e-12), (1e-10, 2e-10), (1e-8, 2e-8)])
+def test_an_answer_is_called_optimal_only_where_its_gap_is_small(epsilon: float, target: float) -> None:
+    """Rows of size ε lose their digits to rounding; scaled up for the solver they keep what they have."""
+    solution = sound(solve(Problem(11, Privacy(epsilon), Privacy(target))))
+    assert solution.status is Status.ROUNDING_LIMIT
+    assert 1e-6 < solution.gap < 0.2  # 0.70 at the least ε, without the scaling
+    assert "rounding hides" in solution.status.advice
+
+
+@pytest.mark.parametrize("target", [1e-8, 1e-5, 0.01, 0.25])
+@pytest.mark.parametrize("grown", [0.0, 4e-14, 3.9e-12])
+def test_the_bound_holds_for_the_problem_as_it_was_asked(target: float, grown: float) -> None:
+    """Of numbers that the grid rounds to ``target`` the largest has the best answer, known in closed form."""
+    asked = target * (1 + grown)
+    with precise():
+        c = Decimal(asked).exp()
+        for K in (1, 6):  # voters without privacy: a constant
+            for delta in (0.0, 3e-3 + 4e-14):
+                constant = (c - 1 + 2 * Decimal(delta)) / (c + 1)
+                solution = sound(solve(Problem(K, Privacy(math.inf), Privacy(asked, delta))))
+                assert solution.problem.target.epsilon == target
+                assert constant <= Decimal(solution.upper_bound) <= constant * (1 + Decimal("1e-9")) + Decimal("1e-11")
+        growth = Decimal(1.0 - 2e-13).exp()  # one voter, on the more private side of what ε = 1 stands for
+        by_hand = (c - 1) / ((2 * growth / (1 + growth) - 1) * (1 + c))
+        solution = sound(solve(Problem(1, Privacy(1.0 - 2e-13), Privacy(asked))))
+        assert by_hand <= Decimal(solution.upper_bound) <= by_hand * (1 + Decimal("1e-9")) + Decimal("1e-11")
 
 
 @pytest.mark.parametrize("delta", [1e-3, 0.2])
@@ -311,12 +341,12 @@ def test_rows_that_stay_violated_by_a_tolerance_hide_nothing() -> None:
 
 
 def test_where_nothing_free_can_be_proved_the_monotone_answer_stands() -> None:
-    """With some sixty voters off their ends, searches of other γ prove next to nothing."""
+    """With some sixty voters off their ends, searches of other γ prove next to nothing; their cuts still bound the loss."""
     problem = Problem.from_allowance(131, 3, 0.1, 0.49)
     free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
-    assert (free.certificate.method, free.status) == ("monotone", Status.SEARCH_LIMIT)
+    assert (free.certificate.method, free.status) == ("monotone", Status.OPTIMAL)
     assert free.utility == pytest.approx(monotone.utility, abs=1e-12)
-    assert 0.001 < free.gap < 0.02
+    assert free.gap < 1e-6
     assert free.upper_bound >= monotone.upper_bound - 1e-9
 
 
@@ -377,7 +407,7 @@ def test_the_clock_running_out_midway_keeps_the_best_so_far(monkeypatch: pytest.
     assert solution.status is Status.TIME_LIMIT
     assert len(seen) == 1
     assert 0 < solution.utility < full.utility
-    assert solution.utility == pytest.approx(seen[0].utility, abs=1e-9)
+    assert solution.utility >= seen[0].utility - 1e-9  # or the best monotone γ, if that is better
     assert solution.upper_bound >= full.utility
     assert solution.gap < 0.5
 

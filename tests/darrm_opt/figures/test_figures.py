@@ -173,7 +173,7 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
 
 
 def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
-    found = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3))
+    found = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 4, Privacy(1.0, 1e-3), fresh=True)
     figure = ways_figure(found)
     bars, curves = figure.axes
     fitting = [row for row in found.rows if row.noise is not None]

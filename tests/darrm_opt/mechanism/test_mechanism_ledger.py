@@ -163,7 +163,7 @@ def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> N
     release(ledger).release_many(VOTES, "monday")
     release(ledger).release_many(VOTES)
     lines = [json.loads(line.partition(" ")[2]) for line in ledger.path.read_text().splitlines()]
-    assert {*lines[0]} == {"kind", "format", "version", "problem", "gamma", "budget", "account", "limit"}
+    assert {*lines[0]} == {"kind", "format", "version", "problem", "gamma", "fresh", "budget", "account", "limit"}
     assert [{*line} for line in lines[1:]] == [{"count", "id", "bits"}, {"count"}]
     assert ledger.path.stat().st_mode & 0o777 == 0o600
 
@@ -178,21 +178,24 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
     # More than by the optimal composition of (mε, δ): the account knows this γ.
     assert ledger.limit > Ledger(budget).affordable(TEACHERS.target)
     gamma = solved(TEACHERS).noise
-    assert exact_epsilon(gamma, TEACHERS, ledger.limit, budget.delta) <= budget.epsilon
-    assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * ledger.limit) + 1, budget.delta) > budget.epsilon
+    assert exact_epsilon(gamma, TEACHERS, ledger.limit, budget.delta, fresh=True) <= budget.epsilon
+    assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * ledger.limit) + 1, budget.delta, fresh=True) > budget.epsilon
     assert ledger.in_words == "epsilon = 2.0, delta = 0.02 in total"
     assert ReleaseLedger(ledger.path).limit == ledger.limit
 
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
-    assert most_releases(solved(TEACHERS), Privacy(0.01)) == Quota(0, "optimal")
-    assert still_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0))
-    assert not still_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1))
-    assert not still_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1))
+    assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "optimal")
+    assert still_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0), fresh=True)
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1), fresh=True)
+    assert not still_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1), fresh=True)
 
 
 def test_more_budget_allows_no_fewer() -> None:
-    counts = [most_releases(solved(SMALL), Privacy(epsilon, 1e-6)).queries for epsilon in (0.5, 0.8, 1.6, 3.2, 6.4)]
+    counts = [
+        most_releases(solved(SMALL), Privacy(epsilon, 1e-6), fresh=True).queries
+        for epsilon in (0.5, 0.8, 1.6, 3.2, 6.4)
+    ]
     assert counts == sorted(counts)
     assert counts[1] == 1
 
@@ -204,7 +207,7 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     assert ReleaseLedger(path).limit == made.limit
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "still_proved", lambda *_: False)
+        patch.setattr(ledger_module, "still_proved", lambda *_, **__: False)
         with pytest.raises(LedgerUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
             ReleaseLedger(path)
 
@@ -266,9 +269,12 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerDamaged, match="damaged at byte 0"):
         ReleaseLedger(tmp_path / "text")
     create(tmp_path / "other", {"kind": "diary"})
-    with pytest.raises(LedgerUnreadable, match="not a release ledger of format 1"):
+    with pytest.raises(LedgerUnreadable, match="not a release ledger of format 2"):
         ReleaseLedger(tmp_path / "other")
-    create(tmp_path / "half", {"kind": "darrm release ledger", "format": 1})
+    create(tmp_path / "old", {"kind": "darrm release ledger", "format": 1})
+    with pytest.raises(LedgerUnreadable, match=r"format 1, which does not say whether voters are fresh.* Begin another"):
+        ReleaseLedger(tmp_path / "old")
+    create(tmp_path / "half", {"kind": "darrm release ledger", "format": 2})
     with pytest.raises(LedgerDamaged, match="does not say what it is for"):
         ReleaseLedger(tmp_path / "half")
     header = json.loads(begun(tmp_path).path.read_text().partition(" ")[2])

@@ -189,7 +189,7 @@ def test_an_audit_passes_the_claim_and_refutes_half_of_it(problem: Problem) -> N
 def test_an_audit_of_twenty_releases_passes_their_total_and_refutes_half_of_it() -> None:
     # m = 1: γ is |2l/K − 1|, so with all voters at (x, y) each release is randomised response of (x, y), the worst there is.
     problem, rounds, trials, delta = Problem.from_allowance(K=11, m=1, epsilon=0.3), 20, 100_000, 0.02
-    total = exact_epsilon(solved(problem).noise, problem, rounds, delta)
+    total = exact_epsilon(solved(problem).noise, problem, rounds, delta, fresh=True)
     release = seeded(problem, 22)
     first, second = (
         release.release_many(votes).reshape(trials, rounds).sum(axis=1, dtype=np.int64)
@@ -282,7 +282,7 @@ def test_votes_of_another_shape_are_refused() -> None:
 
 def test_a_ledger_in_memory_is_charged_before_the_release() -> None:
     ledger = Ledger(Privacy(1.25), "simple")
-    release = PrivateMajority(solved(EVEN), ledger)
+    release = PrivateMajority(solved(EVEN), ledger, fresh=True)
     release.release_many(np.ones((2, 6), dtype=int))
     assert ledger.events == {EVEN.target: 2}
     with pytest.raises(BudgetExceeded, match="Nothing was charged"):
@@ -290,11 +290,38 @@ def test_a_ledger_in_memory_is_charged_before_the_release() -> None:
     assert ledger.events == {EVEN.target: 2}
 
 
+def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
+    ledger, votes = Ledger(Privacy(2.0), "simple"), np.ones((3, 6), dtype=int)
+    release = PrivateMajority(solved(EVEN), ledger)
+    release.release_many(votes[:0])
+    assert ledger.events == {}
+    for _ in range(3):
+        release.release_many(votes)
+    assert ledger.events == {EVEN.voter: EVEN.affected}
+    with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* as fresh=True was not said"):
+        PrivateMajority(solved(EVEN), ledger).release(votes[0])  # for all that it knows these are other models
+    assert ledger.events == {EVEN.voter: EVEN.affected}
+    # Voters that are not private are charged release by release, fresh or not.
+    teachers = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
+    for fresh in (True, False):
+        charged = Ledger(Privacy(2.0, 0.1))
+        PrivateMajority(solved(teachers), charged, fresh=fresh).release_many(np.ones((2, 3), dtype=int))
+        assert charged.events == {teachers.target: 2}
+
+
 def test_votes_that_are_refused_cost_nothing() -> None:
     ledger = Ledger(Privacy(5.0))
     with pytest.raises(InvalidInput):
         PrivateMajority(solved(EVEN), ledger).release([1, 1, 1, 1, 1, 2])
     assert ledger.events == {}
+
+
+@pytest.mark.parametrize("byte", [2, 3, 128, 200, 255])
+def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> None:
+    votes = np.frombuffer(bytes([byte, 0, 0, byte, 1, 1]), dtype=np.bool_).reshape(2, 3)
+    assert checked_votes(votes, 3).tolist() == [[1, 0, 0], [1, 1, 1]]
+    certain = Problem(3, Privacy(30.0), Privacy(30.0), 1)  # γ = 1 but for rounding
+    assert PrivateMajority(solved(certain)).release_many(votes).tolist() == [0, 1]
 
 
 def test_names_need_a_ledger_that_keeps_them() -> None:

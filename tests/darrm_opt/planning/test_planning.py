@@ -19,13 +19,13 @@ from api.client import DarrmClient, Distrusted
 from api.planning import expected_seconds, planned
 from api.settings import Settings
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
-from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, optimal
+from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, models_together, optimal
 from darrm_opt.baselines import subsampling
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning import WAYS, Plan, plan, together
+from darrm_opt.planning import WAYS, Plan, plan
 from darrm_opt.planning.remedies import _above
 from darrm_opt.priors import IndependentVoters, SharedBeta
 
@@ -37,7 +37,7 @@ USUAL = IndependentVoters(0.5, 50)
 
 def cost(noise: NoiseFunction, voters: Problem, queries: int, delta: float) -> float:
     try:
-        return exact_epsilon(noise, voters, queries, delta, points=2001)
+        return exact_epsilon(noise, voters, queries, delta, points=2001, fresh=True)
     except BelowLeakFloor:
         return math.inf
 
@@ -175,12 +175,12 @@ def test_models_trained_once_never_count_as_fresh() -> None:
     assert single.problem.voter == Privacy(0.4)
 
 
-def test_together_is_the_least_sound_composition() -> None:
-    assert together(Privacy(0.5, 1e-6), 1, 1e-6) == Privacy(0.5, 1e-6)
-    assert together(Privacy(0.5, 1e-6), 1, 1e-7).epsilon == math.inf
-    assert together(Privacy(0.1), 3, 0.0) == Privacy(0.3)
-    assert together(Privacy(0.5, 1e-6), 30, 1e-3).epsilon < 0.75 * 30 * 0.5
-    assert together(Privacy(0.5, 1e-6), 3, 2e-6).epsilon == math.inf
+def test_models_together_cost_the_least_sound_composition() -> None:
+    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-6) == Privacy(0.5, 1e-6)
+    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-7).epsilon == math.inf
+    assert models_together({Privacy(0.1): 3}, 0.0) == Privacy(0.3)
+    assert models_together({Privacy(0.5, 1e-6): 30}, 1e-3).epsilon < 0.75 * 30 * 0.5
+    assert models_together({Privacy(0.5, 1e-6): 3}, 2e-6).epsilon == math.inf
 
 
 def test_the_ends_of_the_range_have_an_answer() -> None:
@@ -196,7 +196,9 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
         fitting = [option for option in found.options if option.fits]
         assert fitting, (K, voter, total, fresh)
         noisy = found.verdict != "plain majority"
-        assert any("prove nothing at δ = 0" in warning for warning in found.warnings) == (noisy and total.delta == 0)
+        assert any("the ε of the releases add up" in warning for warning in found.warnings) == (
+            noisy and total.delta == 0
+        )
         for option in fitting:
             assert option.spent is not None
             assert option.spent.epsilon <= total.epsilon

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from darrm_opt import Privacy, verify
-from darrm_opt.accounting import TooMuchWork, exact_epsilon
-from darrm_opt.baselines import subsampling
-from darrm_opt.planning import plan, planner
+from darrm_opt import Privacy, Problem, verify
+from darrm_opt.accounting import TooMuchWork, exact_epsilon, largest_allowance
+from darrm_opt.accounting.reach import reached_epsilon
+from darrm_opt.accounting.sequence_design import design_sequence
+from darrm_opt.baselines import subsampling_mixture
+from darrm_opt.ensembles.bags import Bags
+from darrm_opt.errors import InvalidInput
+from darrm_opt.planning import noisy, plan, planner
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.situation import Situation
 
@@ -25,22 +32,24 @@ def only(
     return option
 
 
-@pytest.mark.parametrize(("epsilon", "voters"), [(0.58, 0), (0.6, 2), (1.2, 4), (9.0, 5)])
-def test_as_many_voters_are_drawn_as_the_total_allows(epsilon: float, voters: int) -> None:
+@pytest.mark.parametrize("epsilon", [0.3, 0.6, 1.2, 9.0])
+def test_as_many_voters_are_drawn_as_the_total_allows(epsilon: float) -> None:
     total = Privacy(epsilon, 1e-3)
     option = only("subsampling", 5, Privacy(0.3), 2, total, 5, fresh=True)
-    assert option.fits == (voters > 0)
-    if not option.fits:
-        assert option.why.startswith("Even the answer of a single voter")
-        return
+    assert option.fits
     assert option.noise is not None
     assert option.problem is not None
-    np.testing.assert_allclose(option.noise.values, subsampling(5, voters).values, atol=1e-12)
     assert verify(option.problem, option.noise).margin >= 0
-    assert exact_epsilon(option.noise, option.problem, 2, total.delta, points=2001) <= total.epsilon * (1 + 1e-5)
+    assert exact_epsilon(option.noise, option.problem, 2, total.delta, points=2001, fresh=True) <= total.epsilon * (
+        1 + 1e-5
+    )
+    drawn = re.match(r"The majority of (\S+) voters on average, drawn anew for each query\.", option.why)
+    assert drawn is not None
+    voters = float(drawn[1])
+    np.testing.assert_allclose(option.noise.values, subsampling_mixture(5, voters).values, atol=1e-3)
     if voters < 5:
-        assert exact_epsilon(subsampling(5, voters + 1), option.problem, 2, total.delta) > total.epsilon
-    assert f"The majority of {voters} voters drawn anew for each query." in option.why
+        more = subsampling_mixture(5, min(5.0, 1.05 * voters))
+        assert exact_epsilon(more, option.problem, 2, total.delta, fresh=True) > total.epsilon
 
 
 def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
@@ -63,7 +72,6 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
         ("fewer_voters", INF, 9, Privacy(0.5, 1e-3), 3, False, "Voters that are not private stay so"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, of 3 of them together"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, True, "No finite ε is proved at that δ"),
-        ("subsampling", Privacy(1.0), 9, Privacy(0.5, 1e-4), 3, True, "Even the answer of a single voter"),
         ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not weighed for more than 500 queries"),
     ],
 )
@@ -83,6 +91,93 @@ def test_what_takes_too_much_work_is_not_weighed(monkeypatch: pytest.MonkeyPatch
     found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, ways=("optimal", "randomized_response"))
     assert {each.way: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
     assert found.options[1].why == "Not weighed: It takes a year."
+
+
+@pytest.mark.parametrize("way", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "saa"])
+@pytest.mark.parametrize(("queries", "fresh"), [(1, False), (3, True), (3, False)])
+def test_without_a_delta_every_way_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
+    """K = 5, ε = 1: γ_Sub(1) is 1-DP, and was once said to cost more than a total of 1."""
+    total = Privacy(1.0 * queries)
+    option = only(way, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
+    assert (option.fits, option.account) == (True, "simple")
+    assert option.spent is not None
+    assert option.problem is not None
+    assert option.noise is not None
+    assert 0.99 * total.epsilon <= option.spent.epsilon <= total.epsilon
+    assert (option.spent.delta, option.problem.target.delta) == (0.0, 0.0)
+    assert queries * Fraction(option.problem.target.epsilon) <= Fraction(total.epsilon)
+    assert option.problem.voter.epsilon == (1.0 if fresh or queries == 1 else math.inf)
+    assert verify(option.problem, option.noise).margin >= 0
+    if way == "subsampling" and option.problem.voter.epsilon == 1.0:
+        np.testing.assert_allclose(option.noise.values, subsampling_mixture(5, 1.0).values, rtol=1e-2)
+
+
+def test_without_a_delta_a_plain_majority_costs_half_of_the_votes() -> None:
+    option = only("majority", 5, Privacy(0.5), 2, Privacy(3.0), 5, fresh=True)
+    assert (option.fits, option.account, option.spent) == (True, "votes", Privacy(3.0))
+    assert not only("majority", 5, Privacy(0.5), 2, Privacy(2.99), 5, fresh=True).fits
+    assert "see optimal" in only("optimal_sequence", 5, INF, 3, Privacy(1.0), 1).why
+
+
+def test_a_time_limit_leaves_what_was_found() -> None:
+    told: list[str] = []
+    at = iter(range(1000))
+
+    def late() -> bool:
+        return next(at) > 30
+
+    whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, ways=("gnmax", "saa"))
+    situation = replace(whole.situation, stop=late)
+    options = planner._weighed(situation, planner.WAYS, lambda option: told.append(option.way))
+    assert told == [option.way for option in options]
+    assert set(told) == set(planner.WAYS)
+    assert any(option.fits for option in options)
+    assert [option.why for option in options][-1] == noisy.TIME_IS_UP
+    assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
+    with pytest.raises(InvalidInput, match=r"time_limit = 0 is not valid: expected None, or seconds above 0"):
+        plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
+
+
+def test_the_limit_is_told_and_what_fits_is_proved() -> None:
+    found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
+    assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
+    assert {option.why for option in found.options if option.way == "optimal"} == {noisy.TIME_IS_UP}
+
+
+@pytest.mark.parametrize("stopped", [0, 3, 40])
+def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
+    at = iter(range(10**6))
+    voters = Problem(11, INF, Privacy(1.0), 1)
+    total = Privacy(2.0, 1e-3)
+
+    def stop() -> bool:
+        return next(at) >= stopped
+
+    found = design_sequence(voters, 20, total, stop=stop)
+    assert found.total.epsilon <= total.epsilon
+    single = largest_allowance(11, INF, 20, total, 1, stop=stop)
+    assert single.total.epsilon <= total.epsilon
+    assert single.solution.utility > 0
+
+
+def test_a_draw_of_subsamples_is_accounted_for() -> None:
+    """What `compare` has for the same draw, and more than where every voter is reached."""
+    total, ways = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
+    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, ways=ways)
+    certain = plan(5, None, 5, total, ways=ways)
+    assert drawn.situation.bags == Bags(1000, 50)
+    assert (drawn.options[0].accuracy or 0) > 1.01 * (certain.options[0].accuracy or 1)
+    (remedy,) = drawn.remedies
+    assert total.epsilon < remedy.total.epsilon < certain.remedies[-1].total.epsilon
+    for option in drawn.options:
+        assert option.noise is not None
+        spent = reached_epsilon(option.noise, drawn.situation.released, 5, total.delta, Bags(1000, 50).reach(5))
+        assert spent <= total.epsilon * (1 + 1e-3)
+    assert "chance decides how many of the 5 voters" in drawn.options[0].why
+    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, ways=("majority",))
+    assert own.verdict == "plain majority"
+    with pytest.raises(InvalidInput, match="affected"):
+        plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
 def test_where_nothing_fits_the_total_is_repeated() -> None:

@@ -1,0 +1,118 @@
+"""What an adversary attains against many single-bit releases: the lower end of the bracket around `bits`.
+
+An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with probability
+P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses V of `bits`. One
+such (P, Q) is kept for each point of a grid in x, the best found, and one release earlier it is
+
+    P′ = p·P₁ + (1−p)·P₂,   Q′ = q·Q₁ + (1−q)·Q₂,
+
+whichever pairs (P₁, Q₁), (P₂, Q₂) go on after the answers 1 and 0: those kept next to x·q/p and x·(1−q)/(1−p). The grid only
+decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from darrm_opt.accounting.bit_grid import Parts, spacing
+from darrm_opt.accounting.bit_region import BitRegion
+from darrm_opt.noise import Array
+from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.rounding import ULP
+
+POINTS = 2001
+"""Grid points by default: the bound is within a part in a thousand of the best that the pairs allow."""
+
+_ROUNDING = 16 * ULP
+"""Relative error of P and Q in one release."""
+
+PAIRS_ROUNDING = 1e-9
+"""Share of ε that is taken off for the rounding of pairs that were found by a search."""
+
+
+def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> float:
+    """Return an ε below which no account of the releases can be.
+
+    Args:
+        parts: (region, count) of each run of releases, the regions spanned by pairs that the mechanism can show
+            (`inner_region`), in an order that the adversary may choose.
+        delta: total δ [probability], in [0, 1).
+        points: grid points, ≥ 3: the more, the closer to what can be attained at most.
+
+    Returns:
+        ε [nats]: at every smaller one some adversary shows more than ``delta``; 0 where none was found; ``inf`` where an
+        infinite loss is likelier than ``delta``.
+
+    Guarantees:
+        A lower bound on every sound account, if each pair can be shown as it is stored. No promise of privacy: it says how
+        far an account can be from the truth.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: the definition of (ε, δ)-indistinguishability; ours.
+
+    >>> from darrm_opt.accounting.bit_region import inner_region
+    >>> from darrm_opt.accounting.bits import compose_bits
+    >>> region = inner_region([[0.55, 0.5], [0.3, 0.27]])
+    >>> attained, total = attained_epsilon([(region, 20)], 1e-3), compose_bits([(region, 20)]).epsilon(1e-3)
+    >>> 0.999 * total < attained <= total
+    True
+    """
+    delta = Privacy(0.0, delta).delta
+    points = whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
+    runs = [(region, count) for region, count in parts if count]
+    step = spacing(runs, points)
+    x = np.exp(step * np.arange(points))
+    accepted = other = np.zeros(points)  # nothing shown yet: never accept
+    for region, count in reversed(runs):
+        moves = _moves(region)
+        for _ in range(count):
+            accepted, other = _earlier(accepted, other, moves, x, step)
+    charge = _ROUNDING * (1 + sum(count for _, count in runs))
+    accepted, other = accepted * (1 - charge) - delta, other * (1 + charge)
+    likely = accepted > 0
+    if not likely.any():
+        return 0.0
+    with np.errstate(divide="ignore"):
+        most = float(np.max(np.log(accepted[likely]) - np.log(other[likely])))
+    return max(0.0, most * (1 - PAIRS_ROUNDING) - _ROUNDING)
+
+
+def _moves(region: BitRegion) -> list[list[float]]:
+    """Return the pairs (p, 1−p, q, 1−q) with p > q, one of two that are each other's complement."""
+    moves = np.where(region.moves[:, [0]] >= region.moves[:, [2]], region.moves, region.moves[:, [1, 0, 3, 2]])
+    _, chosen = np.unique(np.round(moves, 15), axis=0, return_index=True)
+    return [move for move in moves[chosen].tolist() if move[0] > move[2]]
+
+
+def _earlier(accepted: Array, other: Array, moves: list[list[float]], x: Array, step: float) -> tuple[Array, Array]:
+    """Return (P, Q) for each x one release earlier."""
+    last = x.size - 1
+    # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
+    P = np.concatenate([(1 - other[:0:-1]), accepted])
+    Q = np.concatenate([(1 - accepted[:0:-1]), other])
+    best, best_other, most = accepted, other, accepted - x * other  # showing nothing is always possible
+    for p, p_rest, q, q_rest in moves:
+        here, there = np.zeros(x.size), np.zeros(x.size)
+        for a, b in ((p, q), (p_rest, q_rest)):
+            if a == 0:
+                continue  # never accept what cannot happen
+            if b == 0:
+                here += a  # always accept what cannot happen on the neighbour
+                continue
+            y = x * (b / a)
+            cells = math.floor(max(-2.0 * last, min(2.0 * last, math.log(b / a) / step)))
+            low = np.clip(np.arange(last, 2 * last + 1) + cells, 0, 2 * last)
+            high = np.minimum(low + 1, 2 * last)
+            nearer = np.where(P[low] - y * Q[low] >= P[high] - y * Q[high], low, high)
+            going = P[nearer] > y * Q[nearer]
+            here += np.where(going, a * P[nearer], 0.0)
+            there += np.where(going, b * Q[nearer], 0.0)
+        shown = here - x * there
+        better = shown > most
+        best, best_other = np.where(better, here, best), np.where(better, there, best_other)
+        most = np.maximum(shown, most)
+    return best, best_other

@@ -1,0 +1,92 @@
+"""First incumbent: the best certified of the noise functions in closed form, for when there is little time.
+
+Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the target is (`certificate`):
+
+    1              the plain majority; scaled: randomised response with the best constant
+    |2l/K − 1|     one voter drawn at random
+    γ_DSub(⌊m⌋)    2⌊m⌋ − 1 voters drawn at random (`baselines`), private as it stands where Δ = δ = 0
+
+The best monotone γ is at least as good as all of them, and takes a linear program.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from darrm_opt.baselines import double_subsampling, subsampling
+from darrm_opt.design.binomials import terms_of
+from darrm_opt.design.certificate import Certificate, certificate_of, repair
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.found import OutOfTime, WorstCase
+from darrm_opt.design.monotone import MANY_TERMS
+from darrm_opt.design.worst_case import nothing_released, worst_case
+from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.problem import Problem
+
+SECONDS_PER_TERM = 5e-9
+"""Time for one product of one mean in the monotone search, on a core of 2020 or later [s]."""
+
+SECONDS_PER_PRODUCT = 1e-9
+"""The same within a product of matrices [s]."""
+
+SECONDS_PER_STEP = 1e-5
+"""Time for what each of its steps costs beside that [s]."""
+
+MOST_DRAWN = 2001
+"""Most voters K for which γ_DSub is made: its binomials are exact, and have thousands of digits beyond."""
+
+
+def monotone_search_seconds(problem: Problem) -> float:
+    """Return an estimate of the time that one search of a monotone γ takes [s]; the same on every machine."""
+    r, others = problem.affected, problem.K - problem.affected + 1
+    terms = min(terms_of(r * problem.voter.delta), r) + 1 if problem.voter.delta > 0 else 1
+    if terms > MANY_TERMS:  # matrix products
+        return (r + 1) ** 3 / 3 * others * SECONDS_PER_PRODUCT + (r + 1) * (r + others) * SECONDS_PER_TERM
+    products = (r + 1) * (r + 2) / 2 * others * terms
+    return products * SECONDS_PER_TERM + (r + 1) * (terms * SECONDS_PER_STEP + problem.K * SECONDS_PER_TERM)
+
+
+def closed_forms(problem: Problem) -> Iterator[NoiseFunction]:
+    """Yield the closed forms worth a try, the cheapest first."""
+    K, m = problem.K, problem.m
+    yield NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
+    if K > MOST_DRAWN:
+        upper = np.arange(K // 2 + 1, K + 1)
+        yield NoiseFunction.from_upper_half((2 * upper - K) / K, K)
+        return
+    yield subsampling(K, 1)
+    if m is not None and 2 <= m < (K + 1) / 2:
+        yield double_subsampling(K, math.floor(m))
+
+
+def best_closed_form(
+    problem: Problem, constraint: PrivacyConstraint, utility: Callable[[Array], float], deadline: float = math.inf
+) -> tuple[NoiseFunction, Certificate]:
+    """Return the closed form that has the largest utility once it is scaled until it is private, and its certificate.
+
+    Args:
+        problem: what must hold.
+        constraint: of the problem.
+        utility: of a γ, from its upper half.
+        deadline: when to give up [s], by `time.perf_counter`: γ = 0 where nothing was proved by then.
+    """
+    best: tuple[float, NoiseFunction, WorstCase] | None = None
+    try:
+        for noise in closed_forms(problem):
+            before = time.perf_counter()
+            found = worst_case(noise, constraint, deadline=deadline)
+            reached = utility(noise.values[problem.K // 2 + 1 :] * min(1.0, constraint.limit / found.bound))
+            if best is None or reached > best[0]:
+                best = (reached, noise, found)
+            now = time.perf_counter()
+            if now + 3 * (now - before) > deadline:  # one search more, and the proof, with room
+                break
+        if best is not None:
+            return repair(best[1], best[2], constraint, deadline)
+    except OutOfTime:
+        pass
+    return NoiseFunction(np.zeros(problem.K + 1)), certificate_of(nothing_released(constraint), constraint)

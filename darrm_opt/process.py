@@ -1,0 +1,20 @@
+"""The identity of a process: what an account in memory remembers, so that a copy made by ``fork`` has nothing left."""
+
+from __future__ import annotations
+
+import os
+
+_forks = 0
+
+
+def process_identity() -> tuple[int, int]:
+    """Return a value that differs between a process and every child that it forks, also where a process id comes again."""
+    return os.getpid(), _forks
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603 - one number for each process is the point
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)

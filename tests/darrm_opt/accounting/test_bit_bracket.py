@@ -1,0 +1,171 @@
+"""The bracket around the exact account of bits: the outer region is a proof, the inner one is attained, and they agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from darrm_opt import Privacy, Problem
+from darrm_opt.accounting.bit_attack import attained_epsilon
+from darrm_opt.accounting.bit_region import inner_region, privacy_region, spanned_region
+from darrm_opt.accounting.bits import compose_bits
+from darrm_opt.accounting.open_votes import OpenVotes
+from darrm_opt.accounting.optimal import optimal
+from darrm_opt.accounting.release import NoisyMajority, Release
+from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, release_profile
+from darrm_opt.accounting.total import best, best_sequence, exact_epsilon
+from darrm_opt.accounting.turning import turned_up
+from darrm_opt.design.objective import as_objective
+from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.priors import upper_half
+
+Pair = tuple[Fraction, Fraction]
+
+
+def of_votes(gamma: NoiseFunction, affected: int) -> list[Pair]:
+    """Return every pair that fixed votes can show, exactly."""
+    ones, K = [(1 + Fraction(float(g))) / 2 for g in gamma.signed], gamma.K
+    return [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
+
+
+def worst_delta(pairs: list[Pair], queries: int, slope: Fraction) -> Fraction:
+    """Return the worst hockey-stick of adaptive releases, every pair tried after every answer."""
+
+    @cache
+    def value(left: int, a: Fraction, b: Fraction) -> Fraction:
+        if left == 0:
+            return max(a - b, Fraction(0))
+        return max(value(left - 1, a * p, b * q) + value(left - 1, a * (1 - p), b * (1 - q)) for p, q in pairs)
+
+    return value(queries, Fraction(1), slope)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("queries", [1, 2, 3])
+def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> None:
+    rng = np.random.default_rng(seed)
+    K, affected = int(rng.integers(2, 5)), int(rng.integers(1, 3))
+    gamma = NoiseFunction.from_upper_half(rng.uniform(0, 1, (K + 1) // 2), K)
+    pairs = of_votes(gamma, affected)
+    votes = OpenVotes(gamma, affected)
+    total = compose_bits([(votes.region, queries)], points=4001)
+    for epsilon in (0.0, 0.4, 1.1, 2.0):
+        exact = worst_delta(pairs, queries, Fraction(math.exp(epsilon)))
+        assert total.delta(epsilon) >= exact * (1 - Fraction(1, 10**12))
+        assert total.delta(epsilon) <= float(exact) + 1e-5
+    inner = inner_region([[float(p), float(q)] for p, q in pairs])
+    for delta in (1e-6, 1e-3, 0.05):
+        attained = attained_epsilon([(inner, queries)], delta)
+        if 0 < attained < 500:  # every smaller ε shows more than δ
+            assert worst_delta(pairs, queries, Fraction(math.exp(attained * (1 - 1e-9)))) >= Fraction(delta)
+        assert worst_delta(pairs, queries, Fraction(math.exp(min(attained, 500) * 1.002 + 1e-4))) <= Fraction(
+            delta
+        ) or (attained == math.inf)
+
+
+@pytest.mark.parametrize(
+    ("event", "queries", "delta"), [(Privacy(0.3), 10, 1e-3), (Privacy(0.5, 1e-3), 5, 0.02), (Privacy(1.0), 1, 0.1)]
+)
+def test_the_attack_on_randomised_response_is_its_composition(event: Privacy, queries: int, delta: float) -> None:
+    region = privacy_region(event)
+    attained = attained_epsilon([(inner_region(region.moves[:, [0, 2]]), queries)], delta)
+    assert compose_bits([(region, queries)]).epsilon(delta) == pytest.approx(attained, rel=1e-3)
+    if not event.delta:
+        assert attained == pytest.approx(optimal(event.epsilon, 0.0, queries, delta).epsilon, rel=1e-3)
+
+
+def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
+    half, third = Fraction(1, 2), Fraction(1, 3)
+    region = spanned_region([(half, third), (third, third), (half, half)])
+    found = sorted((p, q) for p, q in region.moves[:, [0, 2]].tolist())
+    assert region.guaranteed
+    assert [each for pair in found for each in pair] == pytest.approx([0, 0, 1 / 2, 1 / 3, 2 / 3, 1 / 2, 1, 1])
+    with pytest.raises(InvalidInput, match="at least one"):
+        spanned_region([])
+    with pytest.raises(InvalidInput, match="probabilities"):
+        spanned_region([(Fraction(3, 2), half)])
+
+
+@pytest.mark.parametrize(
+    ("K", "epsilon", "affected", "noise"),
+    [
+        (101, 1.0, 1, GaussianNoise.of_sigma(20.0)),
+        (101, 2.0, 5, GaussianNoise.of_sigma(5.0)),
+        (61, 0.3, 61, LaplaceNoise(20)),
+        (401, math.inf, 1, GaussianNoise.of_sigma(50.0)),  # more vertices than lines
+        (401, math.inf, 1, GaussianNoise.of_sigma(400.0)),  # hardly any loss
+        (201, math.inf, 3, LaplaceNoise(30)),
+    ],
+    ids=str,
+)
+def test_regions_of_smooth_noise_agree(K: int, epsilon: float, affected: int, noise: VoteNoise) -> None:
+    profile = release_profile(noise_function(K, noise), Problem(K, Privacy(epsilon), Privacy(1.0), affected))
+    assert len(profile.epsilons) <= MAX_LINES
+    for queries in (1, 20):
+        total = compose_bits([(profile.outer, queries)], points=8001).epsilon(1e-5)
+        attained = attained_epsilon([(profile.inner, queries)], 1e-5)
+        assert total * (1 - 2 * TOLERANCE) <= attained <= total
+
+
+def test_a_tolerance_is_kept_and_never_unsound() -> None:
+    gamma, problem = noise_function(51, GaussianNoise.of_sigma(9.0)), Problem(51, Privacy(0.8), Privacy(1.0), 3)
+    profiles = [release_profile(gamma, problem, tolerance=tolerance) for tolerance in (1e-1, 1e-2, 1e-3, 1e-5)]
+    totals = [compose_bits([(profile.outer, 20)], points=8001).epsilon(1e-5) for profile in profiles]
+    attained = attained_epsilon([(profiles[-1].inner, 20)], 1e-5)
+    assert attained <= totals[-1] <= min(totals) * (1 + 1e-5)
+    assert totals[1] <= totals[-1] * 1.01
+    assert [len(profile.epsilons) for profile in profiles] == sorted(len(profile.epsilons) for profile in profiles)
+
+
+def test_smooth_noise_is_charged_what_it_costs() -> None:
+    """K = 101, ε = 1, one voter affected: lines spent from the low end once made 1.10 of it."""
+    release = Release(noise_function(101, GaussianNoise.of_sigma(20.0)), Problem(101, Privacy(1.0), Privacy(1.0), 1))
+    total = best(release, 50, 1e-5, fresh=True)
+    assert total.totals["bits"].epsilon == pytest.approx(0.675, abs=1e-3)
+    assert total.epsilon_at_least == pytest.approx(0.675, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("noise", "knob", "kept"), [(GaussianNoise.of_sigma, 0.028, 0.973), (LaplaceNoise, 0.038, 0.928)]
+)
+def test_noisy_votes_of_many_voters_keep_their_utility(
+    noise: Callable[[float], VoteNoise], knob: float, kept: float
+) -> None:
+    """K = 201, not private, one voter affected, 50 releases within (1, 1e-5): rows once shown at 0.793 and 0.814."""
+    problem = Problem(201, Privacy(math.inf), Privacy(1.0), 1)
+    useful = as_objective("rectangular").aim(201).utility
+
+    def priced(knob: float) -> tuple[NoiseFunction, float]:
+        gamma = noise_function(201, noise(1 / knob))
+        return gamma, exact_epsilon(gamma, problem, 50, 1e-5, points=2001)
+
+    found = turned_up(priced, 1.0, 4.0, guess=knob, precision=5e-3)
+    assert found is not None
+    assert useful(upper_half(found.made.values)) == pytest.approx(kept, abs=2e-3)
+    attained = attained_epsilon([(NoisyMajority(found.made, problem).profile.inner, 50)], 1e-5, points=1001)
+    assert 0.998 * found.cost <= attained <= found.cost
+
+
+def test_the_lower_end_is_told_and_below_every_account() -> None:
+    one = Release(noise_function(11, GaussianNoise.of_sigma(4.0)), Problem(11, Privacy(0.5), Privacy(2.0), 2))
+    two = Release(noise_function(11, LaplaceNoise(5)), Problem(11, Privacy(0.5), Privacy(1.0), 2))
+    for total in (
+        best(one, 1, 1e-6),
+        best(one, 12, 1e-4, fresh=True),
+        best_sequence([(one, 4), (two, 5)], 1e-4, fresh=True),
+    ):
+        assert total.epsilon_at_least is not None
+        assert 0.99 * total.totals["bits"].epsilon <= total.epsilon_at_least
+        assert all(
+            total.epsilon_at_least <= each.epsilon for each in total.totals.values() if each.delta <= total.delta
+        )
+    assert best(one, 0, 1e-4).epsilon_at_least == 0.0
+    assert best(one, 12, 1e-4).epsilon_at_least is None  # trained once
+    assert best(one, 10**7, 0.5, fresh=True).epsilon_at_least is None

@@ -1,0 +1,277 @@
+"""Voters that were trained once, against what they show: every transcript of a few releases, in fractions.
+
+The oracle is a lower bound that is attained. Each voter is a model with one secret bit, drawn once with chance p on the dataset and
+p′ on its neighbour, and (p, p′) is (ε, 0)-DP; so the model is, whatever is computed from its bit. Every release is of the votes
+of these same models.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from support.exact import distribution
+
+from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
+from darrm_opt.accounting import (
+    FRESH,
+    BelowLeakFloor,
+    Release,
+    best,
+    best_sequence,
+    design_sequence,
+    exact_epsilon,
+    largest_allowance,
+    models_together,
+    optimal_delta,
+    privacy_map,
+)
+from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.ensembles.compare import compare
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import most_releases
+from darrm_opt.mechanism.quota import still_proved
+from darrm_opt.noise import NoiseFunction
+
+KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of them, true δ at the total ε
+    (5, 0.3, 0.2): (Privacy(0.72, 1e-6), 12, 0.975, 2.9e-4),
+    (11, 0.5, 0.3): (Privacy(2.5, 1e-6), 19, 4.015, None),
+}
+
+
+@cache
+def solved(K: int, epsilon: float, m: float, affected: int | None = None) -> Solution:
+    return solve(Problem.from_allowance(K=K, epsilon=epsilon, m=m, affected=affected))
+
+
+def chances(noise: NoiseFunction) -> list[Fraction]:
+    """Return Pr[bit = 1 | l ones]."""
+    return [(1 + Fraction(float(g))) / 2 for g in noise.signed]
+
+
+def secret(epsilon: float) -> tuple[Fraction, Fraction]:
+    """Return (p, p′) with p + p′ = 1 and p/p′ at most e^ε, by less than rounding."""
+    p = Fraction(1 / (1 + math.exp(-epsilon))) - Fraction(1, 2**50)
+    return p, 1 - p
+
+
+def repeated(noise: NoiseFunction, epsilon: float, queries: int, affected: int) -> list[tuple[Fraction, Fraction]]:
+    """Return how likely each number of ones is among releases of the same votes, on a dataset and on its neighbour.
+
+    ``affected`` voters answer their secret bit and the others, in all shares, 0 or 1; the worst share is the caller's to take.
+    """
+    K, one = noise.values.size - 1, chances(noise)
+    p, q = secret(epsilon)
+    here, there = distribution([p] * affected), distribution([q] * affected)
+    pairs = []
+    for fixed in range(K - affected + 1):
+        for j in range(queries + 1):
+            ways = math.comb(queries, j)
+            shown = [ways * one[fixed + l] ** j * (1 - one[fixed + l]) ** (queries - j) for l in range(affected + 1)]
+            pairs.append((fixed, sum(map(Fraction.__mul__, here, shown)), sum(map(Fraction.__mul__, there, shown))))
+    return pairs  # type: ignore[return-value]  # with the share in front
+
+
+def true_delta(pairs: list[tuple[int, Fraction, Fraction]], epsilon: float) -> float:
+    """Return the largest hockey-stick at ε over the shares and both directions, rounded down."""
+    c = Fraction(math.nextafter(math.exp(epsilon), math.inf))
+    found = Fraction(0)
+    for _, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        members = list(group)
+        forth = sum((max(a - c * b, Fraction(0)) for _, a, b in members), Fraction(0))
+        back = sum((max(b - c * a, Fraction(0)) for _, a, b in members), Fraction(0))
+        found = max(found, forth, back)
+    return math.nextafter(float(found), 0.0)
+
+
+def true_epsilon(pairs: list[tuple[int, Fraction, Fraction]], delta: float) -> float:
+    """Return the total ε at a total δ, from below."""
+    low, high = 0.0, 64.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if true_delta(pairs, middle) > delta else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("voters", KNOWN)
+def test_the_oracle_finds_what_is_known(voters: tuple[int, float, float]) -> None:
+    total, labels, epsilon, delta = KNOWN[voters]
+    pairs = repeated(solved(*voters).noise, voters[1], labels, voters[0])
+    assert true_epsilon(pairs, total.delta) == pytest.approx(epsilon, rel=2e-3)
+    if delta is not None:
+        assert true_delta(pairs, total.epsilon) == pytest.approx(delta, rel=0.02)
+
+
+@pytest.mark.parametrize("voters", KNOWN)
+def test_no_total_is_below_the_truth_for_voters_that_were_trained_once(voters: tuple[int, float, float]) -> None:
+    total, labels, epsilon, _ = KNOWN[voters]
+    solution = solved(*voters)
+    K, each, problem = voters[0], voters[1], solution.problem
+    pairs = repeated(solution.noise, each, labels, K)
+    truth = true_epsilon(pairs, total.delta)
+    found = best(solution, labels, total.delta)
+    assert truth > 0.97 * epsilon
+    for account in found.totals.values():
+        assert true_delta(pairs, account.epsilon) <= account.delta
+    assert truth <= found.best.epsilon <= K * each
+    assert exact_epsilon(solution.noise, problem, labels, total.delta) >= truth
+    assert best_sequence([(solution, 5), (solution, labels - 5)], total.delta).best.epsilon >= truth
+    assert privacy_map(solution, queries=labels)(1)(total.epsilon) >= true_delta(pairs, total.epsilon)
+    assert most_releases(solution, total).queries == 1  # the first of them has nothing to compose with
+    assert most_releases(solution, total, fresh=True).queries >= 12  # as many as were once allowed to all voters
+    # Fresh voters pay less: the account that is false here.
+    assert best(solution, labels, total.delta, fresh=True).best.epsilon < truth
+
+
+@pytest.mark.parametrize(
+    ("K", "epsilon", "m", "affected"), [(3, 1.0, 1.0, 3), (4, 0.5, 0.3, 2), (5, 2.0, 1.5, 1), (3, 0.2, 0.5, 2)]
+)
+@pytest.mark.parametrize("queries", [2, 5, 20])
+def test_totals_hold_for_a_few_voters_of_any_kind(
+    K: int, epsilon: float, m: float, affected: int, queries: int
+) -> None:
+    solution = solved(K, epsilon, m, affected)
+    pairs = repeated(solution.noise, epsilon, queries, affected)
+    for delta in (1e-6, 1e-3, 0.1):
+        total = best(solution, queries, delta)
+        for account in total.totals.values():
+            assert true_delta(pairs, account.epsilon) <= account.delta * (1 + 1e-9)
+        assert total.best.epsilon <= models_together({solution.problem.voter: affected}, delta).epsilon
+
+
+def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
+    # Every way of asking twice, the second question chosen in view of the first bit: each of three models answers its bit,
+    # the opposite, 0, or 1.
+    solution = solved(3, 1.0, 1.0)
+    one, (p, q) = chances(solution.noise), secret(1.0)
+    models = list(itertools.product((0, 1), repeat=3))
+    questions = list(itertools.product((lambda b: b, lambda b: 1 - b, lambda _: 0, lambda _: 1), repeat=3))
+    bits = {tuple(one[sum(f(b) for f, b in zip(ask, state, strict=True))] for state in models) for ask in questions}
+
+    def weights(chance: Fraction) -> list[Fraction]:
+        return [math.prod(chance if b else 1 - chance for b in state) for state in models]  # type: ignore[misc]
+
+    for total_delta in (1e-4, 1e-2):
+        claimed = best(solution, 2, total_delta).best.epsilon
+        c = Fraction(math.nextafter(math.exp(claimed), math.inf))
+
+        def shown(a: list[Fraction], b: list[Fraction], left: int, c: Fraction = c) -> Fraction:
+            if not left:
+                return max(sum(a) - c * sum(b), Fraction(0))
+            return max(
+                sum(
+                    shown(
+                        [w * chance for w, chance in zip(a, bit, strict=True)],
+                        [w * chance for w, chance in zip(b, bit, strict=True)],
+                        left - 1,
+                    )
+                    for bit in (first, tuple(1 - chance for chance in first))
+                )
+                for first in bits
+            )
+
+        assert shown(weights(p), weights(q), 2) <= total_delta
+
+
+def test_one_release_and_voters_that_are_not_private_need_no_word() -> None:
+    solution, teachers = solved(5, 0.3, 0.2), solve(Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3), 1))
+    assert best(solution, 1, 1e-6).totals == best(solution, 1, 1e-6, fresh=True).totals
+    assert best(teachers, 7, 0.01).totals == best(teachers, 7, 0.01, fresh=True).totals
+    assert best(teachers, 7, 0.01).totals.keys() == best(solution, 1, 0.01).totals.keys()
+    assert most_releases(teachers, Privacy(3.0, 0.02)) == most_releases(teachers, Privacy(3.0, 0.02), fresh=True)
+
+
+def test_the_models_together_are_an_account_of_any_number_of_releases() -> None:
+    solution = solved(5, 0.3, 0.2)
+    for queries in (2, 1000, 10**9):
+        assert best(solution, queries, 0.0).best == Privacy(1.5, 0.0)
+    quota = most_releases(solution, Privacy(1.5))
+    assert (quota.queries, quota.account) == (10**9, "models")
+    release = Release.of(solution)
+    assert still_proved(release, quota, Privacy(1.5), fresh=False)
+    assert not still_proved(release, quota, Privacy(1.49), fresh=False)
+    assert not still_proved(release, quota, Privacy(1.5), fresh=True)
+
+
+def test_models_with_a_Delta_together() -> None:
+    voters = Problem.from_allowance(K=5, epsilon=0.3, Delta=1e-4, m=1, affected=2)
+    solution = solve(voters)
+    for delta in (3e-4, 1e-2):
+        total = best(solution, 50, delta).best
+        assert total.delta == delta
+        assert optimal_delta(0.3, 1e-4, 2, total.epsilon) <= delta
+    with pytest.raises(BelowLeakFloor):
+        _ = best(solution, 50, 1e-4).best  # two models may leak 2e-4, and γ for them shows all if they do
+
+
+def test_releases_for_other_voters_are_of_other_models() -> None:
+    three, five = solved(3, 1.0, 1.0), solved(5, 0.3, 0.2)
+    total = best_sequence([(three, 4), (five, 6)], 0.0)
+    assert total.best == Privacy(4.5, 0.0)  # 3·1 + 5·0.3
+    assert total.method == "models"
+
+
+def test_designs_for_voters_that_were_trained_once() -> None:
+    total, voter = Privacy(2.0, 1e-3), Privacy(1.0)
+    found = largest_allowance(5, voter, 10, total, 3)  # 3·1 > 2: no model counts as private
+    assert found.solution.problem.voter.epsilon == math.inf
+    assert found.total.epsilon <= 2.0
+    assert (
+        found.solution.gamma.tolist() == largest_allowance(5, Privacy(math.inf), 10, total, 3).solution.gamma.tolist()
+    )
+    free = largest_allowance(5, voter, 10, total, 2)  # 2·1 ≤ 2: post-processing
+    assert free.account == "models"
+    assert free.solution.utility > 1 - 1e-9
+    voters = Problem(5, voter, total, 3)
+    made = design_sequence(voters, 10, total)
+    assert exact_epsilon(made.noise, voters, 10, total.delta) <= 2.0
+    assert made.utility >= found.solution.utility * 0.95
+    plain = design_sequence(Problem(5, voter, total, 2), 10, total)
+    assert plain.utility == 1.0
+    assert plain.total.epsilon <= 2.0
+
+
+def test_a_comparison_asks_too() -> None:
+    voters, total = Problem(5, Privacy(1.0), Privacy(1.0), 3), Privacy(2.0, 1e-3)
+    once, fresh = compare(voters, 10, total), compare(voters, 10, total, fresh=True)
+    assert (once.fresh, fresh.fresh) == (False, True)
+    taken = compare(Problem(5, Privacy(math.inf), Privacy(1.0), 3), 10, total)
+    for row, other in zip(once.rows, taken.rows, strict=True):
+        assert row.name == other.name
+        assert row.utility == pytest.approx(other.utility, rel=1e-3)
+    rows = {row.name: row for row in compare(Problem(5, Privacy(1.0), Privacy(1.0), 2), 10, total).rows}
+    assert rows["majority"].utility == 1.0
+    assert rows["majority"].epsilon is not None
+    assert rows["majority"].epsilon <= 2.0
+
+
+@pytest.mark.parametrize("fresh", [1, 0.0, "yes"])
+def test_fresh_is_a_truth_value(fresh: object) -> None:
+    text = r"^fresh = .* is not valid: expected True \(fresh randomness in every answer\) or False \(trained once\)"
+    for ask in (
+        lambda: best(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
+        lambda: most_releases(solved(5, 0.3, 0.2), Privacy(1.0), fresh=fresh),  # type: ignore[arg-type]
+        lambda: counted_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            ask()
+
+
+def test_a_release_is_proved_when_it_is_made() -> None:
+    problem = Problem.from_allowance(K=5, epsilon=0.3, m=1)
+    with pytest.raises(NotPrivate):
+        Release(NoiseFunction(np.ones(6)), problem)
+    solution = solve(problem)
+    release = Release(solution.noise, problem)
+    assert release == Release.of(solution)
+    assert release.certificate.margin >= 0
+    assert release.privacy == problem.target
+
+
+def test_the_sentence_says_which_is_the_default() -> None:
+    assert FRESH.count(".") == 1
+    assert "otherwise they were trained once" in FRESH

@@ -1,0 +1,257 @@
+"""Time limits: what a solve falls back on, that every search stops, and what is refused before any work.
+
+The clock is a counter here: each look at it takes a fixed time, so nothing depends on the machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm_opt import InvalidInput, Privacy, Problem, Progress, certify, solve, verify
+from darrm_opt.design import closed_forms, run
+from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.found import Collector, OutOfTime
+from darrm_opt.design.monotone import search_monotone
+from darrm_opt.design.objective import rectangular
+from darrm_opt.design.program import Status
+from darrm_opt.design.worst_case import worst_case, worst_case_near_faces
+from darrm_opt.noise import NoiseFunction
+
+
+def counting_clock(monkeypatch: pytest.MonkeyPatch, step: float) -> Callable[[], int]:
+    """Make every look at the clock take ``step`` seconds; return how many looks there have been."""
+    looks = itertools.count()
+    seen = [0]
+
+    def clock() -> float:
+        seen[0] = next(looks)
+        return seen[0] * step
+
+    monkeypatch.setattr(time, "perf_counter", clock)
+    return lambda: seen[0]
+
+
+def utility(problem: Problem, noise: NoiseFunction) -> float:
+    return float(rectangular().weights(problem.K) @ noise.values[problem.K // 2 + 1 :])
+
+
+# ------------------------------------------------------------------------------------------ the first incumbent
+
+PRIVATE = [
+    Problem.from_allowance(11, 3, 0.1),
+    Problem.from_allowance(12, 2.5, 0.3, 1e-3),
+    Problem.from_allowance(21, 2, 0.5, 0.1, affected=7),
+    Problem(9, Privacy(float("inf")), Privacy(0.7, 1e-3), 2),
+    Problem(7, Privacy(0.0, 0.05), Privacy(0.2, 0.01)),
+]
+
+
+@pytest.mark.parametrize("problem", PRIVATE, ids=str)
+def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> None:
+    objective = rectangular().aim(problem.K).utility
+    noise, certificate = best_closed_form(problem, PrivacyConstraint.of(problem), objective)
+    assert certificate.margin >= 0
+    assert verify(problem, noise).bound == certificate.bound
+    each = [utility(problem, certify(problem, form)[0]) for form in closed_forms.closed_forms(problem)]
+    assert len(each) >= 2
+    assert utility(problem, noise) == pytest.approx(max(each), abs=1e-12)
+    assert utility(problem, noise) > 0
+
+
+@pytest.mark.parametrize("problem", PRIVATE, ids=str)
+def test_no_time_at_all_still_gives_the_best_of_the_closed_forms_and_the_monotone_one(problem: Problem) -> None:
+    solution = solve(problem, time_limit=1e-9)
+    monotone = solve(problem, shape="monotone")
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.utility >= monotone.utility - 1e-9
+    assert verify(problem, solution.gamma).margin >= 0
+    assert solution.upper_bound >= solve(problem).utility
+
+
+def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K = 101, Δ = 0.2: a search takes seconds. What the program has by then is worth less than the monotone γ."""
+    problem = Problem.from_allowance(101, 2, 0.3, 0.2, delta=0.1)
+    monotone = solve(problem, shape="monotone")
+
+    def out_of_time(noise: NoiseFunction, *arguments: Any, **options: Any) -> Any:
+        if not noise.is_monotone:
+            raise OutOfTime
+        return worst_case(noise, *arguments, **options)
+
+    monkeypatch.setattr(run, "worst_case", out_of_time)
+    solution = solve(problem, time_limit=1000.0)
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.utility == pytest.approx(monotone.utility, abs=1e-9)
+    assert solution.upper_bound >= solution.utility
+
+
+@pytest.mark.parametrize("problem", [PRIVATE[1], Problem.from_allowance(65, 2, 0.3, 1e-3)], ids=str)
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+def test_a_limit_that_is_not_reached_changes_no_bit(problem: Problem, shape: Any) -> None:
+    without, within = solve(problem, shape=shape), solve(problem, shape=shape, time_limit=1e6)
+    assert within.gamma.tobytes() == without.gamma.tobytes()
+    assert (within.status, within.upper_bound) == (without.status, without.upper_bound)
+
+
+def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(65, 2, 0.3, 1e-3)
+
+    def too_long(*_: object) -> Any:
+        raise OutOfTime
+
+    monkeypatch.setattr(run, "repair", too_long)
+    solution = solve(problem, time_limit=1000.0)
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.utility > 0.1
+    assert verify(problem, solution.gamma).margin >= 0
+
+
+# ---------------------------------------------------------------------------------------- every search stops
+
+
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("affected", [300, 100])
+def test_a_monotone_search_stops_at_its_deadline(Delta: float, affected: int) -> None:
+    constraint = PrivacyConstraint.of(Problem.from_allowance(300, 3, 0.1, Delta, affected=affected))
+    with pytest.raises(OutOfTime):
+        search_monotone(np.sign(np.arange(301) - 150.0), constraint, Collector(deadline=time.perf_counter() - 1))
+
+
+@pytest.mark.parametrize("shape", ["free", "monotone"])
+@pytest.mark.parametrize(("K", "Delta"), [(61, 1e-3), (81, 0.2), (121, 0.1), (401, 1e-4)])
+def test_every_phase_stops_soon_after_the_limit(
+    monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, shape: Any
+) -> None:
+    """Searches look at the clock at least once for a few milliseconds of work: by the count of looks, none goes on."""
+    problem = Problem.from_allowance(K, 3, 0.1, Delta)
+    looks = counting_clock(monkeypatch, 0.002)
+    solution = solve(problem, shape=shape, time_limit=1.0)
+    assert looks() * 0.002 <= 1.0 + 1.0
+    assert solution.certificate.margin >= 0
+
+
+def test_the_inner_search_for_a_monotone_answer_keeps_the_limit_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem.from_allowance(401, 3, 0.1, 1e-3)
+    looks = counting_clock(monkeypatch, 0.002)
+    solution = solve(problem, time_limit=2.0)
+    assert solution.status is Status.TIME_LIMIT
+    assert looks() * 0.002 <= 3.0
+    assert solution.utility > 0
+
+
+# ------------------------------------------------------------------------------------- refused before any work
+
+
+@pytest.mark.parametrize(("K", "Delta", "affected"), [(100_000, 0.0, None), (20_000, 1e-3, None), (5001, 0.0, 2500)])
+def test_what_could_not_even_be_proved_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None
+) -> None:
+    monkeypatch.setattr(run, "GrowingProgram", None)  # nothing is built
+    with pytest.raises(
+        InvalidInput, match=rf"^time_limit = 5 is not valid: expected at least \d+ seconds for K = {K:,}\."
+    ):
+        solve(Problem.from_allowance(K, 3, 0.1, Delta, affected=affected), time_limit=5)
+
+
+@pytest.mark.parametrize(("K", "Delta"), [(5001, 0.0), (1001, 0.1), (801, 0.9), (301, 0.5)])
+def test_what_can_be_proved_is_not_refused(K: int, Delta: float) -> None:
+    assert 2 * monotone_search_seconds(Problem.from_allowance(K, 3, 0.1, Delta)) < 5
+
+
+# ------------------------------------------------------------------------------------ far off their ends
+
+
+@pytest.mark.parametrize(("K", "Delta"), [(401, 0.9), (101, 0.5)])
+def test_gamma_0_is_private_whatever_the_voters(K: int, Delta: float) -> None:
+    certificate = verify(Problem.from_allowance(K, 3, 0.1, Delta, delta=0.1), np.zeros(K + 1))
+    assert (certificate.bound, certificate.error_bound, certificate.method) == (0.0, 0.0, "monotone")
+    assert sum(certificate.worst_corners.values()) == K
+
+
+def test_hundreds_of_voters_off_their_ends_are_searched() -> None:
+    """K = 801, Δ = 0.9: mean^k/k! overflows every double on its way down."""
+    problem = Problem.from_allowance(801, 3, 0.1, 0.9, affected=795, delta=0.1)
+    private, certificate = certify(problem, NoiseFunction.from_upper_half(np.ones(401), 801))
+    assert 0.1 < private.values.max() < 0.5
+    assert certificate.margin >= 0
+
+
+@pytest.mark.parametrize(("K", "Delta", "delta"), [(61, 0.9, 0.5), (101, 0.5, 0.05)])
+def test_fifty_voters_off_their_ends_overflow_nothing(K: int, Delta: float, delta: float) -> None:
+    problem = Problem.from_allowance(K, 3, 0.1, Delta, delta=delta)
+    upper = np.linspace(0.02, 0.05, (K + 1) // 2)
+    upper[-3] = 0.0  # not monotone
+    certificate = verify(problem, NoiseFunction.from_upper_half(upper, K))
+    assert certificate.margin > 0
+
+
+@pytest.mark.parametrize("affected", [120, 70])
+@pytest.mark.parametrize("Delta", [0.3, 0.9])
+def test_many_terms_give_the_same_monotone_search(monkeypatch: pytest.MonkeyPatch, affected: int, Delta: float) -> None:
+    """By products of matrices as by a loop over the terms of a binomial."""
+    problem = Problem.from_allowance(120, 3, 0.1, Delta, delta=0.2, affected=affected)
+    constraint, rng = PrivacyConstraint.of(problem), np.random.default_rng(affected)
+    for _ in range(3):
+        noise = NoiseFunction.from_upper_half(np.sort(rng.random(60)), 120)
+        whole = worst_case(noise, constraint)
+        with monkeypatch.context() as patched:
+            patched.setattr("darrm_opt.design.monotone.MANY_TERMS", 1000)
+            loop = worst_case(noise, constraint)
+        assert whole.value == pytest.approx(loop.value, abs=1e-13)
+        assert constraint.values(noise.signed, whole.counts[None, :])[0] == pytest.approx(whole.value, abs=1e-12)
+
+
+# ------------------------------------------------------------------------ where no free γ is searched for a proof
+
+
+def test_unproved_cuts_bound_what_a_free_gamma_could_add() -> None:
+    """Here the monotone γ is optimal: cuts from searches that prove nothing show it, where the gap was 0.055."""
+    solution = solve(Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05))
+    assert (solution.certificate.method, solution.status) == ("monotone", Status.OPTIMAL)
+    assert solution.upper_bound == pytest.approx(0.191442, abs=2e-6)
+    assert solution.gap <= 1e-6
+
+
+def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without those cuts the answer is the same, and nothing is known but the gap."""
+    problem = Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05)
+
+    def blind(*arguments: Any, **options: Any) -> Any:
+        found = worst_case_near_faces(*arguments, **(options | {"most": 0}))
+        return replace(found, cuts=found.cuts[:0])
+
+    monkeypatch.setattr(run, "worst_case_near_faces", blind)
+    solution = solve(problem)
+    assert solution.status is Status.SEARCH_LIMIT
+    assert 0.01 < solution.gap < 0.1
+    assert solution.status.settled
+    assert "best monotone" in solution.status.advice
+
+
+def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K > 120 and more than 64 voters off their ends in the mean: no stage follows the monotone one."""
+    problem = Problem.from_allowance(201, 3, 0.1, 0.45)
+    monkeypatch.setattr(run.Run, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
+    solution = solve(problem, time_limit=1.0)
+    assert solution.status is Status.TIME_LIMIT
+    assert not solution.status.settled
+    assert solution.utility > 0  # a closed form
+
+
+def test_a_limit_that_stops_the_bounding_is_remembered() -> None:
+    problem = Problem.from_allowance(201, 3, 0.1, 0.45)
+    seen: list[Progress] = []
+    clock = time.perf_counter
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "perf_counter", lambda: clock() + 3600 * bool(seen))
+        solution = solve(problem, time_limit=1800.0, progress=seen.append)
+    assert solution.status is Status.TIME_LIMIT
+    assert solution.utility > 0.5

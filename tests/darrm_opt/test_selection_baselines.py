@@ -1,0 +1,84 @@
+"""Permute-and-flip, the exponential mechanism and mixtures of subsampling, as noise functions, against their definitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from darrm_opt import Privacy, Problem
+from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.baselines import exponential_mechanism, permute_and_flip, subsampling, subsampling_mixture
+from darrm_opt.errors import InvalidInput
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 8])
+@pytest.mark.parametrize("rate", [0.1, 1.0, 4.0])
+def test_the_laws_are_those_of_the_definitions(K: int, rate: float) -> None:
+    for ones in range(K + 1):
+        votes = (K - ones, ones)
+        lag = [max(votes) - each for each in votes]
+        flips = [math.exp(-rate * each) for each in lag]
+        taken = 0.0  # Pr[class 1]: over both orders, the first that its coin takes; a class that does not lag always is
+        for order in itertools.permutations((0, 1)):
+            left = 1.0
+            for each in order:
+                taken += 0.5 * left * flips[each] * each
+                left *= 1 - flips[each]
+        gamma = float(permute_and_flip(K, rate).values[ones])
+        assert abs(2 * taken - 1) == pytest.approx(gamma if 2 * ones != K else 0.0, abs=1e-12)
+        weights = [math.exp(rate * (each - K)) for each in votes]
+        gamma = float(exponential_mechanism(K, rate).values[ones])
+        assert abs(2 * weights[1] / sum(weights) - 1) == pytest.approx(gamma, abs=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.2, 1.5])
+def test_geometric_noise_on_the_difference_is_permute_and_flip(rate: float) -> None:
+    q, gamma = math.exp(-rate), permute_and_flip(9, rate).values
+    for lead in (1, 3, 5, 7, 9):
+        masses = [(1 - q) / (1 + q) * q ** abs(x) for x in range(-400, 401)]
+        loses = sum(
+            mass * (x < -lead) + 0.5 * mass * (x == -lead) for x, mass in zip(range(-400, 401), masses, strict=True)
+        )
+        assert 1 - 2 * loses == pytest.approx(float(gamma[(9 + lead) // 2]), abs=1e-12)
+
+
+def test_one_release_costs_what_the_theorems_say_at_most() -> None:
+    """One vote moved changes the difference by 2: Laplace noise of scale 1/rate on it is 2·rate-DP, and so is the other."""
+    voters = Problem(9, Privacy(math.inf), Privacy(1.0), affected=1)
+    for make in (permute_and_flip, exponential_mechanism):
+        assert exact_epsilon(make(9, 0.3), voters, 1, 1e-9) <= 0.6 + 1e-9
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 6, 11])
+def test_mixtures_of_subsampling_fill_the_gaps(K: int) -> None:
+    most = K - 1 + K % 2
+    for m in range(1, most + 1, 2):
+        np.testing.assert_allclose(subsampling_mixture(K, m).values, subsampling(K, m).values, rtol=1e-15)
+    at = [subsampling_mixture(K, float(voters)).values for voters in np.linspace(0.05, most, 60)]
+    assert all(np.all(b >= a) and np.any(b > a) for a, b in itertools.pairwise(at))
+    if most > 2:
+        half = (subsampling(K, 1).values + subsampling(K, 3).values) / 2
+        np.testing.assert_allclose(subsampling_mixture(K, 2.0).values, half, rtol=1e-15)
+    np.testing.assert_allclose(subsampling_mixture(K, 0.25).values, subsampling(K, 1).values / 4, rtol=1e-15)
+
+
+def test_the_mixture_is_the_majority_of_a_random_number_of_voters() -> None:
+    K, ones, share = 7, 5, Fraction(3, 10)  # 30 % of the time five voters, else three
+    drawn = [list(itertools.combinations([1] * ones + [0] * (K - ones), m)) for m in (3, 5)]
+    wins = [Fraction(sum(2 * sum(each) > len(each) for each in draws), len(draws)) for draws in drawn]
+    expected = abs(2 * ((1 - share) * wins[0] + share * wins[1]) - 1)
+    assert float(subsampling_mixture(K, 3.6).values[ones]) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_bad_knobs_are_named() -> None:
+    for make in (permute_and_flip, exponential_mechanism):
+        for rate in (0.0, -1.0, math.inf, math.nan):
+            with pytest.raises(InvalidInput, match=r"rate = .* a positive finite number"):
+                make(5, rate)
+    for voters in (0.0, 5.5, math.nan):
+        with pytest.raises(InvalidInput, match=r"voters = .* above 0, at most 5"):
+            subsampling_mixture(6, voters)

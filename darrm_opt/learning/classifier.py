@@ -214,7 +214,8 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def _of_fits(self, count: int) -> Privacy:
         """Return what the models of so many fits on the same records cost together."""
-        return models_together({self.voter_privacy: count * self.overlap}, self.delta)
+        voter = Privacy(math.inf) if self.voter_privacy is None else self.voter_privacy
+        return models_together({voter: count * self.overlap}, self.delta)
 
     def _trained(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
         given = self.random_state

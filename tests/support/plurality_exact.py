@@ -118,7 +118,7 @@ def optimum(
                     limits.append(math.exp(-epsilon) * delta)
                     row += 1
     sums = sparse.csr_array(np.kron(np.eye(len(every)), np.ones(outputs)))
-    answer = linprog(
+    answer = linprog(  # type: ignore[call-overload]  # its stubs know no sparse arrays
         -worth / strict,
         A_ub=sparse.coo_array((entries, (rows, columns)), shape=(row, many)).tocsr(),
         b_ub=limits,

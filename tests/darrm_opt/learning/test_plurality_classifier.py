@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,13 +82,14 @@ def test_classes_keep_their_names_and_copies_have_nothing_left(tmp_path: Path) -
 
 def test_what_is_refused() -> None:
     X, y = np.repeat(np.eye(3), 5, axis=0), np.repeat([0, 1, 2], 5)
-    for change, message in [
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"n_voters": 20}, "n_voters = 20"),
         ({"overlap": 2, "n_voters": 5}, "overlap = 2"),
         ({"classes": [0, 1]}, "none of the classes"),
         ({"queries": 0}, "queries = 0"),
         ({"prior": "x"}, "prior = 'x'"),
-    ]:
+    ]
+    for change, message in changes:
         model = PrivatePluralityClassifier(**{"n_voters": 5, "queries": 1} | change)
         with pytest.raises(InvalidInput, match=message):
             model.fit(X, y)

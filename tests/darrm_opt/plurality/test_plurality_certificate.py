@@ -154,6 +154,7 @@ def test_records_read_back_bit_for_bit_and_are_proved_again() -> None:
     dearer = rule_record(PluralityProblem(5, 3, Privacy(0.1, 1e-3), abstention=True), rule)
     with pytest.raises(NotPrivate):
         rule_from_record(dearer)
+    wrong: object
     for wrong in ({}, [], {**json.loads(text), "kind": "x"}, {**json.loads(text), "problem": {"K": 5}}):
         with pytest.raises(InvalidInput):
             rule_from_record(wrong)

@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness plurality faults fuzz mutation openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness plurality faults fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,9 @@ fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running serv
 
 mutation: $(READY) ## put small faults into MODULE=corners (or all: hours), and see whether its tests notice
 	PYTHONPATH=tests $(BIN)/python -m campaigns.mutation $(MODULE) $(ARGS)
+
+formal: ## check the Coq proof of the certificate, and build its checker (needs Coq and OCaml; docs/formal.md)
+	@$(MAKE) --no-print-directory -C formal $(ARGS)
 
 openapi: $(READY) ## write the description of the HTTP API to docs/openapi.json
 	$(BIN)/python -m api.openapi > docs/openapi.json.new

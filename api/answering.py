@@ -106,7 +106,11 @@ def comparison(argument: dict[str, Any], report: Report) -> dict[str, Any]:
             Privacy(argument["total_epsilon"], argument["total_delta"]),
             objective=argument["objective"],
             prior=prior.prior if isinstance(prior, Objective) else None,
-            **{name: argument[name] for name in ("n", "subsample_size", "replacement", "sampling") if name in argument},
+            **{
+                name: argument[name]
+                for name in ("n", "subsample_size", "replacement", "sampling", "fresh")
+                if name in argument
+            },
         )
     )
 
@@ -121,4 +125,6 @@ def composition(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     if argument["problem"] is not None:
         release = Release.of((argument["gamma"], problem_from_record(argument["problem"])))
     each = Privacy(argument["epsilon"], argument["delta"])
-    return composed(each, argument["queries"], argument["slack"], argument["total_delta"], release)
+    return composed(
+        each, argument["queries"], argument["slack"], argument["total_delta"], release, fresh=argument["fresh"]
+    )

@@ -14,6 +14,7 @@ def compared(found: Comparison) -> dict[str, Any]:
     voters = problem_record(found.problem)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
+        "fresh": found.fresh,
         "queries": found.queries,
         "total": {"epsilon": found.total.epsilon, "delta": found.total.delta},
         "objective": found.objective,

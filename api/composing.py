@@ -16,7 +16,13 @@ from darrm_opt.problem import Privacy, whole_number
 
 
 def composed(
-    each: Privacy, queries: int, slack: float, total_delta: float | None = None, release: Release | None = None
+    each: Privacy,
+    queries: int,
+    slack: float,
+    total_delta: float | None = None,
+    release: Release | None = None,
+    *,
+    fresh: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Return the total privacy of ``queries`` releases by each account.
 
@@ -26,7 +32,9 @@ def composed(
         slack: δ′ of the closed form ``general`` [probability], in [0, 1).
         total_delta: δ at which every account but ``simple`` and ``general`` is asked [probability]; None for that of
             ``general``.
-        release: the γ that is released; with it also ``profile``, ``bits`` and ``best``.
+        release: the γ that is released; with it also ``profile``, ``bits`` and ``best``, and ``models`` for voters that were
+            trained once, which the other accounts then take as not private.
+        fresh: whether the voters of the release are (`darrm_opt.accounting.FRESH`).
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -34,6 +42,10 @@ def composed(
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     if queries > MOST_RELEASES:
         raise InvalidInput("queries", queries, f"at most {MOST_RELEASES} releases")
+    if release is None and fresh:
+        raise InvalidInput(
+            "fresh", fresh, "no fresh without voters", "(epsilon, delta) of a release is all that counts here."
+        )
     wanted = total_delta_of(each, queries, slack) if total_delta is None else probability(total_delta, "total_delta")
     answer = {
         "simple": _told(lambda: simple(each.epsilon, each.delta, queries)),
@@ -43,8 +55,11 @@ def composed(
         answer["optimal"] = _told(lambda: optimal(each.epsilon, each.delta, queries, wanted))
         answer["pld"] = _told(lambda: pld(each.epsilon, each.delta, queries, wanted).privacy)
         return answer
-    total = best(release, queries, wanted)
-    for name in ("optimal", "pld", "profile", "bits"):
+    total = best(release, queries, wanted, fresh=fresh)
+    names = ["optimal", "pld", "profile", "bits"]
+    if release.counted(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
+        names = ["simple", "general", *names, "models"]
+    for name in names:
         refusal = total.refused.get(name)
         answer[name] = _refused(refusal) if refusal is not None else _plain(total.totals[name])
     if total.epsilon_at_least not in (None, float("inf")):

@@ -34,6 +34,12 @@ from darrm_opt.grid import (
 LARGEST_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
 
+FRESH = (
+    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
+    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
+)
+"""What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+
 _WHOLE = "a whole number of voters, at least 1"
 
 

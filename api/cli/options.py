@@ -19,6 +19,14 @@ _DESIGN = "The design"
 
 AsJson = Annotated[bool, Option("--json", "Print the answer as JSON on stdout; everything else goes to stderr.")]
 
+FRESH = (
+    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
+    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
+)
+"""What --fresh means: `darrm_opt.problem.FRESH`, which would take long to import."""
+
+Fresh = Annotated[bool, Option("--fresh", FRESH)]
+
 StoreUrl = Annotated[
     str | None,
     Option("--url", "The store, as for DARRM_CACHE_URL.", "URL", otherwise="DARRM_CACHE_URL, or the user's cache"),

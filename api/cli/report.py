@@ -97,6 +97,13 @@ def voters_text(problem: Problem) -> str:
     return f"{_count(problem.K, 'voter')}, each {kind}{reach}"
 
 
+def trained_text(problem: Problem, *, fresh: bool) -> str:
+    """Return whether private voters are fresh, to be put behind them; nothing where they are not private."""
+    if problem.voter.epsilon == math.inf:
+        return ""
+    return " (fresh in every answer)" if fresh else " (trained once)"
+
+
 def guarantee(privacy: Privacy) -> str:
     """Return (ε, δ)-DP as people write it."""
     return f"({privacy.epsilon:g}, {privacy.delta:g})-DP" if privacy.delta else f"{privacy.epsilon:g}-DP"

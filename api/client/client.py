@@ -184,6 +184,7 @@ class DarrmClient(CurvesClient):
         subsample_size: int | None = None,
         replacement: bool = True,
         sampling: str = "independent",
+        fresh: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Return every way of releasing a majority within one budget, as the REST interface has it.
@@ -201,12 +202,13 @@ class DarrmClient(CurvesClient):
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, ``independent`` or ``disjoint``.
+            fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
             timeout: for this call [s]; None for the client's.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`Distrusted`).
         """
-        body = budgeted(problem, queries, total) | {"objective": str(objective), "prior": prior}
+        body = budgeted(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
         if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
             body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
         return comparison_checked(self._ask("compare", body, timeout), problem)
@@ -232,7 +234,7 @@ class DarrmClient(CurvesClient):
             queries: Q ≥ 1.
             total: (ε, δ) of all answers together.
             prior: how votes fall, as text.
-            fresh: whether every voter draws fresh randomness for every answer; False: models that are trained once.
+            fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use.
             timeout: for this call [s]; None for the client's.
 

@@ -28,6 +28,10 @@ export function prepare(state, change) {
     change({ ...state(), ...Object.fromEntries(NAMES.map((name) => [name, byId(name).value.trim()])) });
     workOut();
   });
+  byId("fresh").addEventListener("change", () => {
+    forget();
+    if (NAMES.some((name) => state()[name])) workOut();
+  });
 }
 
 /** Offers the comparison around an answer; a link that asks for one gets it at once. */
@@ -38,12 +42,16 @@ export function offer(answer, state) {
   byId("total_delta").placeholder = plain(delta || LEAST_DELTA, 3);
   const now = JSON.stringify(request());
   if (now === shown || (running && now === asking)) return;
+  forget();
+  if (NAMES.some((name) => state[name])) workOut();
+}
+
+function forget() {
   running?.abort(new DOMException("Asked for something else.", "AbortError"));
   running = null;
   shown = "";
   byId("compared").replaceChildren();
   byId("compare-status").textContent = "";
-  if (NAMES.some((name) => state[name])) workOut();
 }
 
 /** Returns the voters and the budget that are on the page, as the API has them. */
@@ -54,7 +62,7 @@ export function request() {
   return {
     K, epsilon, Delta, affected, objective: offered.state.objective,
     queries: given("queries", 1), total_epsilon: given("total_epsilon", target), total_delta: given("total_delta", delta || LEAST_DELTA),
-    ...draw,
+    fresh: byId("fresh").checked, ...draw,
   };
 }
 

@@ -35,7 +35,7 @@ async function workOut({ objective, n: _records, subsample_size: _drawn, ...vote
   const mine = (running = new AbortController());
   const say = (text) => (byId("plan-status").textContent = text);
   fields.clear(byId("compare"));
-  const body = { ...voters, prior: objective || "rectangular", fresh: byId("fresh").checked };
+  const body = { ...voters, prior: objective || "rectangular" };
   try {
     say("Working …");
     const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };

@@ -59,11 +59,13 @@ async def compose(asked: ComposeRequest, request: Request, desk: AtDesk) -> Resp
             "total_delta": asked.total_delta,
             "problem": record,
             "gamma": gamma,
+            "fresh": asked.fresh,
         },
     )
     answer = {
         "each": {"epsilon": epsilon, "delta": delta},
         "queries": asked.queries,
+        "fresh": asked.fresh,
         "problem": record,
         "gamma": gamma,
         "accounts": accounts,

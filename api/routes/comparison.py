@@ -34,11 +34,13 @@ def accounts_seconds(problem: Problem, asked: CompareRequest) -> float:
     Raises:
         TooMuchWork: it is refused anyway.
     """
+    from darrm_opt.accounting.freshness import counted_voters
     from darrm_opt.ensembles.bags import checked_bags
     from darrm_opt.ensembles.comparable import check_comparable, drawn_steps
 
     bags = checked_bags(problem, **asked.draw())
     reach, total = None if bags is None else bags.reach(problem.K), Privacy(asked.total_epsilon, asked.total_delta)
+    problem = counted_voters(problem, asked.queries, fresh=asked.fresh)
     check_comparable(problem, asked.queries, total, reach)
     if reach is None:
         return ACCOUNTS * RELEASE_SECONDS * asked.queries
@@ -73,6 +75,7 @@ async def compare(asked: CompareRequest, request: Request, desk: AtDesk) -> Resp
             "total_delta": asked.total_delta,
             "objective": asked.objective,
             "prior": asked.prior,
+            "fresh": asked.fresh,
             **asked.draw(),
         },
     )

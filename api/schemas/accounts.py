@@ -15,6 +15,7 @@ from api.schemas.fields import (
     Answer,
     Asked,
     Backend,
+    Fresh,
     ObjectiveText,
     OptionalGamma,
     ReleaseDelta,
@@ -45,7 +46,7 @@ class ComposeRequest(Asked):
         json_schema_extra={
             "examples": [
                 {"epsilon": 0.3, "delta": 1e-5, "queries": 100, "slack": 1e-4},
-                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4},
+                {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4, "queries": 20, "slack": 1e-4, "fresh": True},
             ]
         }
     )
@@ -62,6 +63,7 @@ class ComposeRequest(Asked):
     backend: Backend = "highs"
     gamma: OptionalGamma = None
     queries: Queries = 1
+    fresh: Fresh = False
     slack: Annotated[FiniteFloat, described("δ′ of the closed form [probability].", minimum=0, exclusiveMaximum=1)] = (
         1e-4
     )
@@ -89,8 +91,8 @@ class ComposeRequest(Asked):
         Raises:
             InvalidInput: a field that belongs to a problem is given without K, or a number is out of range.
         """
-        for name in ("m", "affected", "target_epsilon", "gamma"):
-            if (value := getattr(self, name)) is not None:
+        for name in ("m", "affected", "target_epsilon", "gamma", "fresh"):
+            if (value := getattr(self, name) or None) is not None:
                 raise InvalidInput(name, value, f"no {name} without K", "epsilon and delta are those of one release.")
         if self.Delta != 0:
             raise InvalidInput("Delta", self.Delta, "no Delta without K", "epsilon and delta are those of one release.")
@@ -153,8 +155,10 @@ class ComposeAnswer(Answer):
 
     each: EachAnswer
     queries: int = Field(description="Number of releases [releases].")
+    fresh: bool = Field(description="Whether the voters were taken to be fresh; false where there are none.")
     problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")
     gamma: list[FiniteFloat] | None = Field(description="The γ that is released [probability]; null likewise.")
     accounts: dict[str, AccountAnswer] = Field(
-        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of all."
+        description="By name: simple, general, optimal and pld; with a γ also profile, bits and best, the least of all; for voters "
+        "that were trained once also models."
     )

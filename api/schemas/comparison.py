@@ -14,6 +14,7 @@ from api.schemas.fields import (
     Affected,
     Answer,
     Asked,
+    Fresh,
     ObjectiveText,
     VoterDelta,
     VoterEpsilon,
@@ -31,7 +32,9 @@ class CompareRequest(Asked):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}]
+            "examples": [
+                {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
+            ]
         }
     )
 
@@ -40,6 +43,7 @@ class CompareRequest(Asked):
     Delta: VoterDelta = 0.0
     affected: Affected = None
     queries: Queries = 1
+    fresh: Fresh = False
     total_epsilon: Annotated[
         FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
     ]
@@ -172,6 +176,7 @@ class CompareAnswer(Answer):
     model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
 
     voters: VotersAnswer
+    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
     queries: int = Field(description="Number of releases [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all releases together.")
     objective: str = Field(description="What the way called optimal maximises.")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
 from darrm_opt.design.objective import FORMS
+from darrm_opt.problem import FRESH
 
 LARGEST_POINTS = 1001
 """Most points of a curve: finer than any screen."""
@@ -45,6 +46,7 @@ ACCEPTED = {
     "arithmetic": "'float' or 'ball'",
     "fresh": "true (fresh randomness in every answer) or false (trained once)",
     "least_accuracy": "a probability in [0.5, 1)",
+    "time_limit": "null, or seconds above 0",
     "problems": "a list of problems",
     "queries": "a whole number of releases, at least 1",
     "slack": "a probability in [0, 1)",
@@ -110,6 +112,8 @@ ReleaseDelta = Annotated[
 Affected = Annotated[
     int | None, described("How many voters one record can influence [voters]; by default K.", minimum=1)
 ]
+
+Fresh = Annotated[bool, Field(description=FRESH)]
 
 TargetEpsilon = Annotated[
     FiniteFloat | None,

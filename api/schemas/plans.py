@@ -10,7 +10,7 @@ from api.examples import PLAN_EXAMPLE
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
 from api.schemas.comparison import DrawAnswer, VotersAnswer
 from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
-from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
+from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, Fresh, VoterDelta, VoterEpsilon, Voters, described
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
@@ -49,13 +49,7 @@ class PlanRequest(Asked):
             examples=["shared(2,5)"],
         ),
     ] = "rectangular"
-    fresh: Annotated[
-        bool,
-        Field(
-            description="Whether every voter draws fresh, independent randomness for every answer; false: voters are models "
-            "that are trained once, which is safe for both."
-        ),
-    ] = False
+    fresh: Fresh = False
     least_accuracy: Annotated[
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
@@ -99,7 +93,7 @@ class PlanRequest(Asked):
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
-            raise InvalidInput("time_limit", self.time_limit, "seconds above 0")
+            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
         chosen = goal(self.prior, "prior")
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
@@ -152,7 +146,7 @@ class PlanAnswer(Answer):
     model_config = ConfigDict(json_schema_extra={"examples": [PLAN_EXAMPLE]})
 
     voters: VotersAnswer
-    fresh: bool = Field(description="Whether every answer was taken to have fresh randomness.")
+    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
     draw: DrawAnswer | None = Field(
         default=None, description="How the voters' subsamples are drawn; null where nothing was said of it."
     )

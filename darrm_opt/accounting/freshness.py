@@ -22,14 +22,10 @@ from darrm_opt.accounting.optimal import optimal
 from darrm_opt.accounting.refusals import BelowLeakFloor, TooMuchWork
 from darrm_opt.accounting.sequence import optimal_sequence
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import FRESH, Privacy, Problem
 from darrm_opt.rounding import as_written
 
-FRESH = (
-    "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
-    "privacy of one answer; otherwise they were trained once, and (ε, Δ) is the privacy of the whole voter."
-)
-"""What ``fresh`` means: the sentence of the command line, the page and the documentation."""
+__all__ = ["FRESH", "checked_fresh", "counted_voters", "models_together", "models_total"]
 
 
 def checked_fresh(fresh: Any) -> bool:

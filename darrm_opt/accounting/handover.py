@@ -84,7 +84,11 @@ def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
     """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
 
     Compose it (``SelfComposedDpEvent(event, 100)``) and mix it with the library's own events, those of DP-SGD say. Other
-    accountants of the library refuse events that they do not know. ``fresh`` as in `as_pld`.
+    accountants of the library refuse events that they do not know.
+
+    Args:
+        released: a `Solution`, or a pair (gamma, problem), which is verified first.
+        fresh: as in `as_pld`.
 
     Raises:
         NotPrivate: a bare γ is not private for its problem.

@@ -55,7 +55,7 @@ def plan(
         prior: how votes fall, as the objective that has it or its text (its measure does not count).
         fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by itself
             (local randomisers, private predictions, the clients of a round); False where they are models trained once,
-            (ε, Δ)-DP as a whole. False is safe for both.
+            (ε, Δ)-DP as a whole. Where neither is certain, ``voter`` = None is: it holds for both.
         least_accuracy: below this an option is of no use [probability], in [0.5, 1).
         ways: what to weigh, among `WAYS`.
         n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then ``affected``

@@ -302,13 +302,17 @@ def test_what_many_releases_cost(client: TestClient) -> None:
     total = simple(0.3, 1e-5, 10)
     assert told["accounts"]["simple"]["epsilon"] == total.epsilon
     assert told["accounts"]["optimal"]["epsilon"] <= told["accounts"]["general"]["epsilon"]
-    designed = client.post("/v1/compose", json={**MNIST, "queries": 20}).json()
+    designed = client.post("/v1/compose", json={**MNIST, "queries": 20, "fresh": True}).json()
     accounts = designed["accounts"]
     assert accounts["best"]["epsilon"] == min(accounts[name]["epsilon"] for name in ("optimal", "profile", "bits"))
     assert accounts["best"]["epsilon"] == pytest.approx(2.26, abs=0.01)
     assert accounts["best"]["method"] == "bits"
-    posted = client.post("/v1/compose", json={**MNIST, "queries": 20, "gamma": designed["gamma"]}).json()
+    posted = client.post("/v1/compose", json={**MNIST, "queries": 20, "gamma": designed["gamma"], "fresh": True}).json()
     assert posted["accounts"] == accounts
+    once = client.get("/v1/compose", params={**MNIST, "queries": 20}).json()  # models that were trained once
+    assert (designed["fresh"], once["fresh"]) == (True, False)
+    assert once["accounts"]["best"]["method"] == "models"
+    assert once["accounts"]["simple"]["epsilon"] is None
     refused_one = client.post("/v1/compose", json={**MNIST, "gamma": [1] * 12})
     assert refused(refused_one)["type"] == "urn:darrm-opt:problem:not-private"
 
@@ -322,6 +326,7 @@ def test_what_many_releases_cost(client: TestClient) -> None:
         ({"epsilon": 0.1, "m": 2}, "m"),
         ({"epsilon": 0.1, "Delta": 0.1}, "Delta"),
         ({"epsilon": 0.1, "gamma": [1, 1]}, "gamma"),
+        ({"epsilon": 0.1, "fresh": True}, "fresh"),
         ({"epsilon": 0.1, "queries": 0}, "queries"),
         ({"epsilon": 0.1, "queries": 10**10}, "queries"),
         ({"epsilon": 0.1, "slack": 1}, "slack"),
@@ -349,7 +354,7 @@ def test_new_problems_are_charged_and_kept_ones_are_not() -> None:
 
 @pytest.mark.slow
 def test_every_way_on_one_footing(client: TestClient) -> None:
-    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
+    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
     told = client.post("/v1/compare", json=asked).json()
     assert told == client.get("/v1/compare", params=asked).json()
     assert told["rows"][0]["name"] == "optimal_sequence"

@@ -210,7 +210,7 @@ SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
             "TradeoffAnswer",
         ),
         ("/v1/profile", {**SMALL, "epsilons": [0.0, 0.1, 0.2]}, "ProfileAnswer"),
-        ("/v1/compose", {**SMALL, "queries": 10}, "ComposeAnswer"),
+        ("/v1/compose", {**SMALL, "queries": 10, "fresh": True}, "ComposeAnswer"),
         (
             "/v1/plan",
             {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},

@@ -49,7 +49,7 @@ PUBLIC = (
 )
 """Packages whose ``__all__`` is a promise."""
 
-OF_CLIENTS = {"DARRM_URL", "DARRM_KEY"}
+OF_CLIENTS = {"DARRM_URL", "DARRM_KEY", "DARRM_FORMAL_CHECKER"}
 """Variables that the service does not read."""
 
 
@@ -344,3 +344,17 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
         assert not fetched.findall(page.read_text(encoding="utf-8")), page
     for sheet in (tmp_path / "site").rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_fresh_means_the_same_everywhere() -> None:
+    from api.cli.options import FRESH as TYPED
+    from darrm_opt.problem import FRESH
+
+    assert TYPED == FRESH
+    page = (ROOT / "api" / "page" / "index.html").read_text(encoding="utf-8")
+    pages = [page, *(DOCUMENTS[f"docs/{name}.md"] for name in ("accounting", "planning", "proofs"))]
+    assert all(FRESH in text for text in pages)
+    described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
+    for name in ("ComposeRequest", "CompareRequest", "PlanRequest"):
+        assert described[name]["properties"]["fresh"]["description"] == FRESH
+        assert described[name]["properties"]["fresh"]["default"] is False

@@ -26,7 +26,7 @@ PACKAGES = ("darrm_opt", "solver_cache", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "errors", "extras", "grid"},
+    {"_version", "errors", "extras", "grid", "process"},
     {"problem", "noise", "rounding", "priors", "baselines", "error"},
     {"design"},
     {"record"},

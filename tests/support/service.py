@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.darrm_runner import PROGRAM
-from support.paths import ROOT
 
 from api.solver_handle import _BEGIN
+from support.darrm_runner import PROGRAM
+from support.paths import ROOT
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Option
-from api.cli.options import AsJson, ProblemOptions, number
+from api.cli.options import AsJson, Fresh, ProblemOptions, number
 from api.cli.outcome import answer
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def compare(
     without_replacement: Annotated[
         bool, Option("--without-replacement", "No record is drawn twice within a subsample.")
     ] = False,
+    fresh: Fresh = False,
     json: AsJson = False,
 ) -> None:
     """Compare ways of releasing a majority on one footing: same voters, same total privacy over all queries.
@@ -69,7 +70,7 @@ def compare(
     --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that.
     """
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, columns, guarantee, voters_text
+    from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
     from api.comparing import compared
     from darrm_opt.ensembles.compare import compare as ways
     from darrm_opt.errors import InvalidInput
@@ -94,6 +95,7 @@ def compare(
         objective=objective,
         prior=_prior(prior, votes, problem.K),
         replacement=not without_replacement,
+        fresh=fresh,
         **drawn,
     )
     if plot is not None:
@@ -103,7 +105,7 @@ def compare(
     if json:
         answer(as_json(compared(found)))
         return
-    head = f"{voters_text(problem)}; {queries} releases, {guarantee(found.total)} in all."
+    head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {queries} releases, {guarantee(found.total)} in all."
     heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:

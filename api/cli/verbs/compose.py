@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Option
-from api.cli.options import PROBLEM, AsJson, DesignOptions, ProblemOptions, number
+from api.cli.options import PROBLEM, AsJson, DesignOptions, Fresh, ProblemOptions, number
 from api.cli.outcome import answer
 
 if TYPE_CHECKING:
@@ -46,19 +46,21 @@ def compose(
         str | None, Option("--solution", "An answer of `darrm solve`, instead of a problem; - is stdin.", "FILE")
     ] = None,
     *,
+    fresh: Fresh = False,
     json: AsJson = False,
 ) -> None:
     """Say what many releases cost together, by every sound account.
 
     Without --K: --epsilon and --delta are those of one release. With --K (and --m or --target-epsilon) they belong to
     the problem as everywhere, --epsilon to one voter, and γ_opt is designed; or --solution names a γ. Then the exact
-    profile of that γ and the exact recursion on its bits are asked too: the least of all is the best.
+    profile of that γ and the exact recursion on its bits are asked too: the least of all is the best. Voters that were trained
+    once (no --fresh) are taken as not private, and what their models cost together is an account beside the others.
     """
-    from api.cli.report import as_json, columns, guarantee
+    from api.cli.report import as_json, columns, guarantee, trained_text
     from api.composing import composed
 
     each, release = _release(asked, design, solution)
-    table = composed(each, number(queries), number(slack), number(total_delta), release)
+    table = composed(each, number(queries), number(slack), number(total_delta), release, fresh=fresh)
     if json:
         answer(as_json(table))
         return
@@ -69,7 +71,7 @@ def compose(
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
     if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
-    head = f"{queries} releases, each {guarantee(each)}:"
+    head = f"{queries} releases, each {guarantee(each)}{'' if release is None else trained_text(release.problem, fresh=fresh)}:"
     answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
 
 

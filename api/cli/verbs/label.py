@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Argument, Option
-from api.cli.options import AsJson, number
+from api.cli.options import FRESH, AsJson, number
 from api.cli.outcome import answer, say
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def label(
     ] = None,
     block: Annotated[str, Option("--block", "Rows that are charged and released together.", "COUNT")] = "65536",
     *,
+    fresh: Annotated[bool, Option("--fresh", FRESH, panel=_BUDGET)] = False,
     json: AsJson = False,
 ) -> None:
     """Release a private label for each row of votes, within a budget that lasts.
@@ -73,7 +74,7 @@ def label(
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     plurality = plurality_of(saved)
     release = plurality or release_of(ProblemOptions(), DesignOptions(), saved)
-    account = budget(account_file, release, queries, total_epsilon, total_delta)
+    account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh)
     mechanism: PrivateMajority | PrivatePlurality
     if plurality is None:
         mechanism = PrivateMajority(release, account)  # type: ignore[arg-type]  # no plurality, so a majority
@@ -100,6 +101,7 @@ def label(
                     "spent": spent,
                     "left": account.limit - spent,
                     "limit": account.limit,
+                    "fresh": account.fresh,
                     "total_epsilon": None if account.budget is None else account.budget.epsilon,
                     "total_delta": None if account.budget is None else account.budget.delta,
                     "problem": problem,
@@ -145,7 +147,13 @@ def plurality_of(saved: str) -> VoteMechanism | None:
 
 
 def budget(
-    path: str, release: Release | VoteMechanism, queries: str | None, total_epsilon: str | None, total_delta: str | None
+    path: str,
+    release: Release | VoteMechanism,
+    queries: str | None,
+    total_epsilon: str | None,
+    total_delta: str | None,
+    *,
+    fresh: bool,
 ) -> ReleaseLedger:
     """Return the ledger at ``path``, begun if there is none; what was typed must be what it says.
 
@@ -173,13 +181,16 @@ def budget(
                 "Give --total-epsilon and --total-delta, or --queries.",
             )
         try:
-            if isinstance(release, VoteMechanism):
-                return PluralityLog.begin(path, release, budget=total, queries=number(queries))
-            return ReleaseLedger.create(path, release, budget=total, queries=number(queries))
+            return _begun(path, release, total, number(queries), fresh=fresh)
         except InvalidInput as err:
             if err.argument != "ledger":  # "ledger": somebody else has just begun it
                 raise
     found = PluralityLog(path) if isinstance(release, VoteMechanism) else ReleaseLedger(path)
+    fresh = fresh and not isinstance(release, VoteMechanism)  # their voters are not private: it makes no difference
+    if fresh and not found.fresh:
+        raise InvalidInput(
+            "fresh", fresh, f"what {path} was begun with: voters that were trained once", "Leave it out."
+        )
     if total is not None and found.budget != total:
         raise InvalidInput(
             "total_epsilon", total_epsilon, f"the budget of {path}: {found.in_words}", "Or leave it out."
@@ -187,6 +198,18 @@ def budget(
     if queries is not None and (found.budget is not None or number(queries) != found.limit):
         raise InvalidInput("queries", queries, f"the budget of {path}: {found.in_words}", "Or leave it out.")
     return found
+
+
+def _begun(
+    path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool
+) -> ReleaseLedger:
+    from darrm_opt.mechanism import ReleaseLedger
+    from darrm_opt.plurality.log import PluralityLog
+    from darrm_opt.plurality.samplers import VoteMechanism
+
+    if isinstance(release, VoteMechanism):
+        return PluralityLog.begin(path, release, budget=total, queries=queries)
+    return ReleaseLedger.create(path, release, budget=total, queries=queries, fresh=fresh)
 
 
 def _total(total_epsilon: str, total_delta: str | None) -> Privacy:

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.declared import Option
-from api.cli.options import AsJson, number
+from api.cli.options import FRESH, AsJson, number
 from api.cli.outcome import answer, say
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plan(
         bool,
         Option(
             "--fresh",
-            "Every voter draws new randomness for every answer. Without it voters are models that are trained once.",
+            FRESH,
             panel=_VOTERS,
         ),
     ] = False,
@@ -139,11 +139,11 @@ def _told_later() -> Callable[[Way], None]:
 
 
 def _text(found: Plan) -> str:
-    from api.cli.report import columns, guarantee, voters_text
+    from api.cli.report import columns, guarantee, trained_text, voters_text
 
     asked = found.situation
-    trained = "" if not asked.private else "fresh in every answer" if asked.fresh else "trained once"
-    head = f"{voters_text(asked.voters)}{f' ({trained})' if trained else ''}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
+    trained = trained_text(asked.voters, fresh=asked.fresh)
+    head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
     heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.way:<19} {option.why}" for option in found.options if option is not found.best]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])

@@ -31,6 +31,14 @@ def verify(
             "float|ball",
         ),
     ] = "float",
+    checker: Annotated[
+        str,
+        Option(
+            "--checker",
+            "This program's own search, or the checker that is extracted from a Coq proof (`make formal` builds it).",
+            "own|formal",
+        ),
+    ] = "own",
     *,
     json: AsJson = False,
 ) -> None:
@@ -42,6 +50,7 @@ def verify(
     from api.cli.report import as_json, certificate_text, problem_text
     from darrm_opt import NotPrivate, NotProven
     from darrm_opt import verify as prove
+    from darrm_opt.errors import InvalidInput
     from darrm_opt.record import problem_record
 
     content = _parsed(read_text(file), file)
@@ -50,6 +59,15 @@ def verify(
         return
     problem, gamma = _question(file, content, asked)
     proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
+    if checker not in ("own", "formal"):
+        raise InvalidInput("checker", checker, "'own' or 'formal'")
+    if checker == "formal":
+        if arithmetic != "float":
+            raise InvalidInput(
+                "arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic"
+            )
+        _formally(problem, gamma, proof, json=json)
+        return
     try:
         certificate = prove(problem, gamma, arithmetic=arithmetic)  # type: ignore[arg-type]  # checked there
     except NotPrivate as err:
@@ -88,6 +106,26 @@ def _verify_plurality(source: str, content: dict[str, Any], *, json: bool) -> No
         f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP.\n"
         f"private    proved for these very numbers over {certificate.edges:,} neighbouring vote counts"
     )
+
+
+def _formally(problem: Problem, gamma: NoiseFunction, proof: dict[str, Any], *, json: bool) -> None:
+    """Answer with what the formal checker says."""
+    from api.cli.formal import formally_private
+    from api.cli.report import as_json, problem_text
+
+    proof |= {"checker": "formal", "private": formally_private(problem, gamma) or None}
+    if not proof["private"]:
+        message = (
+            "The formal checker does not prove gamma private for these very numbers. "
+            "Without --checker formal, `darrm verify` says where it fails."
+        )
+        if json:
+            answer(as_json(proof | {"message": message}))
+        fail(message, ExitCode.NOT_PRIVATE)
+    for warning in problem.warnings:
+        say(f"Warning: {warning}")
+    said = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
+    answer(as_json(proof) if json else f"{problem_text(problem)}\n\n{said}")
 
 
 def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem, NoiseFunction]:

@@ -72,7 +72,7 @@ def test_one_release_known_by_its_privacy() -> None:
 
 
 def test_a_problem_is_designed_and_accounted_exactly() -> None:
-    table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
+    table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "best"]
     assert round(table["general"]["epsilon"], 2) == 15.04
     assert table["best"]["epsilon"] <= 5.4
@@ -80,13 +80,26 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
     assert table["best"]["epsilon"] == min(total["epsilon"] for total in table.values())
 
 
+def test_voters_that_were_trained_once_have_another_account() -> None:
+    table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
+    assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
+    assert (
+        table["simple"]["epsilon"] > 1000
+    )  # 100·(mε, δ) is false, and γ shows nearly all of votes that are not private
+    assert table["best"] == table["models"] | {"method": "models"}
+    assert table["models"]["epsilon"] < 11 * 0.0892
+    text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
+    assert text.startswith("100 releases, each (0.2676, 0.00029997)-DP (trained once):")
+    assert "no fresh without voters" in refused("compose", "--epsilon", "0.1", "--queries", "3", "--fresh")
+
+
 def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     assert run("solve", *MNIST, "--no-cache", "--output", str(path)).exit_code == 0
-    options = ("--queries", "20", "--total-delta", "0.006")
+    options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
     assert told("compose", "--solution", str(path), *options) == told("compose", *MNIST, *options)
     table = run("compose", "--solution", str(path), *options)
-    assert table.stdout.startswith("20 releases, each (0.2676, 0.00029997)-DP:")
+    assert table.stdout.startswith("20 releases, each (0.2676, 0.00029997)-DP (fresh in every answer):")
     saved = told("compose", "--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006
 

@@ -97,7 +97,7 @@ def test_the_labels_follow_the_votes() -> None:
 
 def test_a_total_budget_is_kept_across_jobs() -> None:
     name = written("votes.csv", votes(3))
-    budget = ("--total-epsilon", "8", "--total-delta", "1e-6")
+    budget = ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")
     assert label(name, "one.csv", *budget).exit_code == 0
     limit = ReleaseLedger("ledger").limit
     assert ReleaseLedger("ledger").budget == Privacy(8.0, 1e-6)
@@ -109,6 +109,20 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
     assert ReleaseLedger("ledger").spent == 6
     assert not [path for path in Path().iterdir() if "three" in path.name]
+
+
+def test_a_ledger_for_voters_that_were_trained_once_allows_what_their_models_allow() -> None:
+    name = written("votes.csv", votes(3))
+    result = label(name, "one.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
+    assert result.exit_code == 0
+    ledger = ReleaseLedger("ledger")
+    assert (ledger.fresh, ledger.account, ledger.limit) == (False, "models", 10**9)  # K·ε is within 8
+    again = label(name, "two.csv", "--fresh")
+    assert again.exit_code == ExitCode.BAD_INPUT
+    assert (
+        "--fresh: True is not valid: expected what ledger was begun with: voters that were trained once" in again.stderr
+    )
+    assert ReleaseLedger("ledger").spent == 3
 
 
 def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Path) -> None:

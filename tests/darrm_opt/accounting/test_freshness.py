@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 
@@ -19,7 +20,6 @@ from support.exact import distribution
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import (
     FRESH,
-    BelowLeakFloor,
     Release,
     best,
     best_sequence,
@@ -59,25 +59,34 @@ def secret(epsilon: float) -> tuple[Fraction, Fraction]:
     return p, 1 - p
 
 
-def repeated(noise: NoiseFunction, epsilon: float, queries: int, affected: int) -> list[tuple[Fraction, Fraction]]:
-    """Return how likely each number of ones is among releases of the same votes, on a dataset and on its neighbour.
+Outcome = tuple[int, Fraction, Fraction]
+"""Voters that always say 1, and the chance of a number of ones among the released bits on the dataset and on its neighbour."""
 
-    ``affected`` voters answer their secret bit and the others, in all shares, 0 or 1; the worst share is the caller's to take.
-    """
+
+def repeated(noise: NoiseFunction, epsilon: float, queries: int, affected: int) -> list[Outcome]:
+    """Return what releases of the same votes show: ``affected`` voters say their secret bit, of the others some 1 and some 0."""
     K, one = noise.values.size - 1, chances(noise)
     p, q = secret(epsilon)
     here, there = distribution([p] * affected), distribution([q] * affected)
-    pairs = []
+    outcomes = []
     for fixed in range(K - affected + 1):
         for j in range(queries + 1):
             ways = math.comb(queries, j)
             shown = [ways * one[fixed + l] ** j * (1 - one[fixed + l]) ** (queries - j) for l in range(affected + 1)]
-            pairs.append((fixed, sum(map(Fraction.__mul__, here, shown)), sum(map(Fraction.__mul__, there, shown))))
-    return pairs  # type: ignore[return-value]  # with the share in front
+            outcomes.append((fixed, dot(here, shown), dot(there, shown)))
+    return outcomes
 
 
-def true_delta(pairs: list[tuple[int, Fraction, Fraction]], epsilon: float) -> float:
-    """Return the largest hockey-stick at ε over the shares and both directions, rounded down."""
+def dot(masses: Iterable[Fraction], values: Iterable[Fraction]) -> Fraction:
+    return sum(times(masses, values), Fraction(0))
+
+
+def times(masses: Iterable[Fraction], values: Iterable[Fraction]) -> list[Fraction]:
+    return [mass * value for mass, value in zip(masses, values, strict=True)]
+
+
+def true_delta(pairs: list[Outcome], epsilon: float) -> float:
+    """Return the largest hockey-stick at ε over both directions and what the others say, rounded down."""
     c = Fraction(math.nextafter(math.exp(epsilon), math.inf))
     found = Fraction(0)
     for _, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
@@ -88,7 +97,7 @@ def true_delta(pairs: list[tuple[int, Fraction, Fraction]], epsilon: float) -> f
     return math.nextafter(float(found), 0.0)
 
 
-def true_epsilon(pairs: list[tuple[int, Fraction, Fraction]], delta: float) -> float:
+def true_epsilon(pairs: list[Outcome], delta: float) -> float:
     """Return the total ε at a total δ, from below."""
     low, high = 0.0, 64.0
     for _ in range(40):
@@ -139,7 +148,7 @@ def test_totals_hold_for_a_few_voters_of_any_kind(
     for delta in (1e-6, 1e-3, 0.1):
         total = best(solution, queries, delta)
         for account in total.totals.values():
-            assert true_delta(pairs, account.epsilon) <= account.delta * (1 + 1e-9)
+            assert true_delta(pairs, account.epsilon) <= account.delta
         assert total.best.epsilon <= models_together({solution.problem.voter: affected}, delta).epsilon
 
 
@@ -149,11 +158,15 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
     solution = solved(3, 1.0, 1.0)
     one, (p, q) = chances(solution.noise), secret(1.0)
     models = list(itertools.product((0, 1), repeat=3))
-    questions = list(itertools.product((lambda b: b, lambda b: 1 - b, lambda _: 0, lambda _: 1), repeat=3))
-    bits = {tuple(one[sum(f(b) for f, b in zip(ask, state, strict=True))] for state in models) for ask in questions}
+    questions = itertools.product(
+        ((0, 1), (1, 0), (0, 0), (1, 1)), repeat=3
+    )  # each model's answers at bit 0 and at bit 1
+    bits = {
+        tuple(one[sum(said[b] for said, b in zip(ask, state, strict=True))] for state in models) for ask in questions
+    }
 
     def weights(chance: Fraction) -> list[Fraction]:
-        return [math.prod(chance if b else 1 - chance for b in state) for state in models]  # type: ignore[misc]
+        return [math.prod((chance if b else 1 - chance for b in state), start=Fraction(1)) for state in models]
 
     for total_delta in (1e-4, 1e-2):
         claimed = best(solution, 2, total_delta).best.epsilon
@@ -161,18 +174,12 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
 
         def shown(a: list[Fraction], b: list[Fraction], left: int, c: Fraction = c) -> Fraction:
             if not left:
-                return max(sum(a) - c * sum(b), Fraction(0))
-            return max(
-                sum(
-                    shown(
-                        [w * chance for w, chance in zip(a, bit, strict=True)],
-                        [w * chance for w, chance in zip(b, bit, strict=True)],
-                        left - 1,
-                    )
-                    for bit in (first, tuple(1 - chance for chance in first))
-                )
-                for first in bits
-            )
+                return max(sum(a, Fraction(0)) - c * sum(b, Fraction(0)), Fraction(0))
+            found = Fraction(0)
+            for ones in bits:
+                answers = (ones, tuple(1 - chance for chance in ones))
+                found = max(found, sum((shown(times(a, bit), times(b, bit), left - 1) for bit in answers), Fraction(0)))
+            return found
 
         assert shown(weights(p), weights(q), 2) <= total_delta
 
@@ -204,8 +211,9 @@ def test_models_with_a_Delta_together() -> None:
         total = best(solution, 50, delta).best
         assert total.delta == delta
         assert optimal_delta(0.3, 1e-4, 2, total.epsilon) <= delta
-    with pytest.raises(BelowLeakFloor):
-        _ = best(solution, 50, 1e-4).best  # two models may leak 2e-4, and γ for them shows all if they do
+    total = best(solution, 50, 1e-4)  # two models may leak 2e-4, and γ for them shows nearly all if they do
+    assert total.method == "bits"
+    assert total.best.epsilon > 500
 
 
 def test_releases_for_other_voters_are_of_other_models() -> None:
@@ -242,7 +250,7 @@ def test_a_comparison_asks_too() -> None:
     taken = compare(Problem(5, Privacy(math.inf), Privacy(1.0), 3), 10, total)
     for row, other in zip(once.rows, taken.rows, strict=True):
         assert row.name == other.name
-        assert row.utility == pytest.approx(other.utility, rel=1e-3)
+        assert (row.utility or 0.0) == pytest.approx(other.utility or 0.0, rel=1e-3)
     rows = {row.name: row for row in compare(Problem(5, Privacy(1.0), Privacy(1.0), 2), 10, total).rows}
     assert rows["majority"].utility == 1.0
     assert rows["majority"].epsilon is not None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.forks import forked
 
 from darrm_opt.accounting.composition import general
 from darrm_opt.accounting.ledger import Ledger
@@ -240,3 +241,50 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(LedgerUnreadable, match="is damaged: TypeError"):
         Ledger.load(tmp_path / "list.json")
+
+
+# ------------------------------------------------------------------------------------------ fork
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
+    ledger = Ledger(Privacy(1.0, 1e-6))
+    ledger.charge(Privacy(0.25), 2)
+
+    def refused() -> str:
+        assert not ledger.fits(Privacy(0.0), 0)
+        assert ledger.affordable(Privacy(0.1)) == 0
+        assert ledger.remaining == Privacy(0.0)
+        with pytest.raises(BudgetExceeded, match=r"a copy of it that fork made has nothing left\. Nothing was charged"):
+            ledger.charge(Privacy(0.0))
+        with pytest.raises(BudgetExceeded, match="Nothing was saved"):
+            ledger.save(tmp_path / "copy")
+        return repr(ledger.events)
+
+    assert forked(refused, depth) == repr({Privacy(0.25): 2})
+    assert not (tmp_path / "copy").exists()
+    ledger.charge(Privacy(0.25), 2)  # the original goes on
+    assert ledger.affordable(Privacy(0.25)) == 0
+
+
+def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
+    ledger = Ledger(Privacy(1.0))
+    with ledger._lock:
+
+        def refused() -> str:
+            with pytest.raises(BudgetExceeded):
+                ledger.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
+            return "refused"
+
+        assert forked(refused) == "refused"
+
+
+def test_a_ledger_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
+    Ledger(Privacy(1.0)).save(tmp_path / "ledger")
+
+    def charged() -> str:
+        ledger = Ledger.load(tmp_path / "ledger")
+        ledger.charge(Privacy(1.0))
+        return str(ledger.affordable(Privacy(0.5)))
+
+    assert forked(charged) == "0"

@@ -292,13 +292,14 @@ VOTERS = ("--K", "5", "--epsilon", "0.3", "--Delta", "1e-4")
 
 
 def test_from_the_command_line() -> None:
-    budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01")
+    budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01", "--fresh")
     answer = json.loads(run("compare", *VOTERS, *budget, "--json").stdout)
     assert answer["voters"] == {"K": 5, "epsilon": 0.3, "Delta": 1e-4, "affected": 5}
+    assert answer["fresh"] is True
     assert {row["name"] for row in answer["rows"]} == WAYS
     assert answer["rows"][0]["name"] == "optimal_sequence"
     text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
-    assert text.startswith("5 voters, each (0.3, 0.0001)-DP; 5 releases, (1, 0.01)-DP in all.")
+    assert text.startswith("5 voters, each (0.3, 0.0001)-DP (fresh in every answer); 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text
 
 

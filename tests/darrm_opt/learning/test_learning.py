@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from support.forks import forked
 
 sklearn = pytest.importorskip("sklearn")
 
@@ -201,6 +202,64 @@ def test_a_ledger_remembers_across_fits_and_copies(tmp_path: Path) -> None:
     assert ReleaseLedger(tmp_path / "ledger").spent == 3
     with pytest.raises(InvalidInput, match="the ledger of this gamma"):
         PrivateMajorityClassifier(n_voters=5, queries=5, ledger=tmp_path / "ledger").fit(X, y)
+
+
+def test_forked_children_have_nothing_left() -> None:
+    X, y = digits()
+    model = PrivateMajorityClassifier(n_voters=3, queries=3, random_state=0).fit(X, y)
+
+    def asked() -> str:
+        with pytest.raises(BudgetSpent):
+            model.predict(X[:1])
+        return str(model.queries_left_)
+
+    assert [forked(asked) for _ in range(4)] == ["0"] * 4
+    assert len(model.predict(X[:3])) == 3
+
+
+@pytest.fixture
+def private_model(tmp_path: Path) -> Any:
+    voter = PrivateLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=4.0, regularization=0.02)
+
+    def made(**given: Any) -> PrivateMajorityClassifier:
+        asked = {"epsilon": 3.5, "delta": 1e-5, "n_voters": 3, "random_state": 0, "ledger": tmp_path / "ledger"}
+        return PrivateMajorityClassifier(voter, voter_privacy=Privacy(1.0, 1e-6), **{**asked, **given})
+
+    return made
+
+
+def test_fits_of_a_plain_majority_are_charged_to_a_ledger(tmp_path: Path, private_model: Any) -> None:
+    X, y = digits()
+    spent = []
+    for _ in range(3):
+        model = private_model().fit(X, y)
+        assert model.plan_.method == "plain majority"
+        model.predict(X[:2])
+        spent.append(model.privacy_spent_.epsilon)
+    assert spent == pytest.approx([1.0, 2.0, 3.0], rel=1e-4)
+    ledger = ReleaseLedger(tmp_path / "ledger")
+    assert (ledger.limit, ledger.spent) == (3, 3)
+    again = private_model()
+    with pytest.raises(BudgetSpent, match="3 are spent"):
+        again.fit(X, y)
+    assert not hasattr(again, "voters_")
+    assert model.predict(X[:5]).shape == (5,)  # what is paid for goes on
+
+
+def test_a_ledger_of_fits_is_for_one_ensemble_and_one_total(private_model: Any) -> None:
+    X, y = digits()
+    private_model().fit(X, y)
+    with pytest.raises(InvalidInput, match="the ledger of this gamma"):
+        private_model(n_voters=5).fit(X, y)
+    with pytest.raises(InvalidInput, match="the ledger of this gamma"):
+        private_model(epsilon=2.5).fit(X, y)
+
+
+def test_fits_without_a_ledger_are_as_many_as_one_likes(private_model: Any, tmp_path: Path) -> None:
+    X, y = digits()
+    model = private_model(ledger=None)
+    assert model.fit(X, y).fit(X, y).privacy_spent_ == Privacy(1.0, 1e-6)
+    assert not list(tmp_path.iterdir())
 
 
 class Remembers(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped

@@ -272,7 +272,9 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnreadable, match="not a release ledger of format 2"):
         ReleaseLedger(tmp_path / "other")
     create(tmp_path / "old", {"kind": "darrm release ledger", "format": 1})
-    with pytest.raises(LedgerUnreadable, match=r"format 1, which does not say whether voters are fresh.* Begin another"):
+    with pytest.raises(
+        LedgerUnreadable, match=r"format 1, which does not say whether voters are fresh.* Begin another"
+    ):
         ReleaseLedger(tmp_path / "old")
     create(tmp_path / "half", {"kind": "darrm release ledger", "format": 2})
     with pytest.raises(LedgerDamaged, match="does not say what it is for"):

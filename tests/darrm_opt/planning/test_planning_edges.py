@@ -18,7 +18,7 @@ from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.ensembles.bags import Bags
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy, plan, planner
-from darrm_opt.planning.option import Option
+from darrm_opt.planning.option import WAYS, Option
 from darrm_opt.planning.situation import Situation
 
 INF = Privacy(math.inf)
@@ -128,9 +128,9 @@ def test_a_time_limit_leaves_what_was_found() -> None:
 
     whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, ways=("gnmax", "saa"))
     situation = replace(whole.situation, stop=late)
-    options = planner._weighed(situation, planner.WAYS, lambda option: told.append(option.way))
+    options = planner._weighed(situation, WAYS, lambda option: told.append(option.way))
     assert told == [option.way for option in options]
-    assert set(told) == set(planner.WAYS)
+    assert set(told) == set(WAYS)
     assert any(option.fits for option in options)
     assert [option.why for option in options][-1] == noisy.TIME_IS_UP
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)

@@ -1,0 +1,33 @@
+"""A real child: what it says, or how it failed."""
+
+from __future__ import annotations
+
+import os
+import traceback
+import warnings
+from collections.abc import Callable
+
+
+def forked(act: Callable[[], str], depth: int = 1) -> str:
+    """Return what ``act`` returns in a child of this process, or in its child's child; fail with its traceback if it raises."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of forks where there are threads, which is what is tried here
+        child = os.fork()
+    if child == 0:  # nothing may leave this branch: the child must not go on with the tests
+        os.close(read)
+        try:
+            told = "+" + (act() if depth == 1 else forked(act, depth - 1))
+        except BaseException:  # noqa: BLE001 - told to the parent
+            told = "-" + traceback.format_exc()
+        with os.fdopen(write, "w", encoding="utf-8") as pipe:
+            pipe.write(told)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    assert told.startswith("+"), told
+    return told[1:]

@@ -26,6 +26,7 @@ from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
 from darrm_opt.mechanism.release_log import checked_id
+from darrm_opt.plurality.release import PrivatePlurality
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
@@ -71,7 +72,13 @@ class LabelResult:
 
 
 def label_file(
-    votes: str, output: str, release: PrivateMajority, ledger: ReleaseLog, *, release_id: str | None, rows: int
+    votes: str,
+    output: str,
+    release: PrivateMajority | PrivatePlurality,
+    ledger: ReleaseLog,
+    *,
+    release_id: str | None,
+    rows: int,
 ) -> LabelResult:
     """Release a label for each row of a file of votes.
 
@@ -88,8 +95,12 @@ def label_file(
         BudgetSpent: the ledger has less left than there are rows; nothing was charged.
     """
     suffix = check_format(output, "output")
-    K = release.problem.K
-    count = count_rows(votes, K, rows)  # all of it is looked at before anything is charged
+    K, classes = (
+        (release.problem.K, None)
+        if isinstance(release, PrivateMajority)
+        else (release.mechanism.K, release.mechanism.classes)
+    )
+    count = count_rows(votes, K, rows, classes)  # all of it is looked at before anything is charged
     with _job(votes, output, ledger, release_id, rows) as job:
         missing = _missing(ledger, job, count)
         if missing > ledger.left:
@@ -98,8 +109,8 @@ def label_file(
             say(f"Going on: {count - missing:,} of {count:,} labels were released before.")
         part = _beside(output, "part")
         progress = RowCounter(count)
-        with labels(part, suffix) as file:
-            for number, block in enumerate(blocks(votes, K, job.rows)):
+        with labels(part, suffix, classes=classes is not None) as file:
+            for number, block in enumerate(blocks(votes, K, job.rows, classes)):
                 file.write(release.release_many(block, _block_id(job, number)))
                 progress.add(len(block))
         part.replace(output)

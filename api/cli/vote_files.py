@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
+from darrm_opt.plurality.votes import checked_classes
 
-Table = NDArray[np.uint8]
+Table = NDArray[Any]
 
 FORMATS = (".csv", ".parquet", ".npy")
 """Names that files of votes and labels may end in."""
@@ -46,7 +47,7 @@ def check_format(path: str, argument: str) -> str:
     return suffix
 
 
-def blocks(path: str, K: int, rows: int) -> Iterator[Table]:
+def blocks(path: str, K: int, rows: int, classes: int | None = None) -> Iterator[Table]:
     """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked.
 
     Args:
@@ -54,24 +55,25 @@ def blocks(path: str, K: int, rows: int) -> Iterator[Table]:
             or without a line of names. Parquet: a column for each voter. npy: an array of shape (N, K).
         K: voters, the columns that are needed.
         rows: rows of a block.
+        classes: C, for votes that are whole numbers 0..C−1; None: they are 0 or 1.
 
     Raises:
-        InvalidInput: the file cannot be read, has other columns, or holds something that is neither 0 nor 1.
+        InvalidInput: the file cannot be read, has other columns, or holds something that is no vote.
         BackendUnavailable: Parquet needs pyarrow, and it is not there.
     """
     read = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
     try:
-        yield from _reblocked(read(path, K, rows), rows)
+        yield from _reblocked(read(path, K, rows, classes), rows)
     except OSError as err:
         raise InvalidInput("VOTES", path, "a readable file", f"{err.strerror or 'It cannot be read'}.") from err
 
 
-def count_rows(path: str, K: int, rows: int) -> int:
+def count_rows(path: str, K: int, rows: int, classes: int | None = None) -> int:
     """Return the number of rows in a file of votes, once all of it is found to be votes; raises as `blocks`."""
-    return sum(len(block) for block in blocks(path, K, rows))
+    return sum(len(block) for block in blocks(path, K, rows, classes))
 
 
-def _csv(path: str, K: int, rows: int) -> Iterator[Table]:
+def _csv(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
     with Path(path).open("rb") as file:
         first = file.readline()
         if first.startswith(b"\xef\xbb\xbf"):
@@ -84,13 +86,13 @@ def _csv(path: str, K: int, rows: int) -> Iterator[Table]:
             pending, number = [], 2
         while lines := pending + list(islice(file, rows - len(pending))):
             pending = []
-            votes = _parsed(lines, path, number, K)
+            votes = _parsed(lines, path, number, K, classes)
             if len(votes):
                 yield votes
             number += len(lines)
 
 
-def _parsed(lines: list[bytes], path: str, number: int, K: int) -> Table:
+def _parsed(lines: list[bytes], path: str, number: int, K: int, classes: int | None) -> Table:
     """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be."""
     raw = b"".join(lines).replace(b"\r\n", b"\n")
     if not raw.endswith(b"\n"):
@@ -99,7 +101,11 @@ def _parsed(lines: list[bytes], path: str, number: int, K: int) -> Table:
     if text.size == 2 * K * len(lines):
         table = text.reshape(len(lines), 2 * K)
         digits = table[:, ::2] - np.uint8(ord("0"))
-        if (table[:, 1:-1:2] == ord(",")).all() and (table[:, -1] == ord("\n")).all() and (digits <= 1).all():
+        if (
+            (table[:, 1:-1:2] == ord(",")).all()
+            and (table[:, -1] == ord("\n")).all()
+            and (digits < (classes or 2)).all()
+        ):
             return digits
     votes = []
     for at, line in enumerate(lines, number):
@@ -108,11 +114,30 @@ def _parsed(lines: list[bytes], path: str, number: int, K: int) -> Table:
         cells = _cells(line, path, at)
         if len(cells) != K:
             raise _wrong_width(path, at, K)
-        row = [_VOTE.get(cell.strip().lower(), 2) for cell in cells]
-        if 2 in row:
-            raise InvalidInput("VOTES", path, "0 and 1 alone", f"Line {at} holds something else.")
+        row = [_vote(cell, classes) for cell in cells]
+        if None in row:
+            raise InvalidInput("VOTES", path, _accepted(classes), f"Line {at} holds something else.")
         votes.append(row)
-    return np.array(votes, dtype=np.uint8).reshape(len(votes), K)
+    return np.array(votes, dtype=np.uint8 if classes is None else np.int64).reshape(len(votes), K)
+
+
+def _accepted(classes: int | None) -> str:
+    return "0 and 1 alone" if classes is None else f"classes 0 to {classes - 1} alone"
+
+
+def _vote(cell: str, classes: int | None) -> int | None:
+    """Return the vote that a cell spells, or None."""
+    if classes is None:
+        return _VOTE.get(cell.strip().lower())
+    try:
+        vote = float(cell)
+    except ValueError:
+        return None
+    return int(vote) if vote in range(classes) else None
+
+
+def _checked(votes: Any, K: int, classes: int | None) -> Table:
+    return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
 
 
 def _cells(line: bytes, path: str, number: int) -> list[str]:
@@ -138,7 +163,7 @@ def _wrong_width(path: str, number: int, K: int) -> InvalidInput:
     )
 
 
-def _npy(path: str, K: int, rows: int) -> Iterator[Table]:
+def _npy(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
     accepted = f"an array of shape (N, {K}), in C order, of whole numbers, truth values or floats"
     with Path(path).open("rb") as file:
         try:
@@ -154,10 +179,10 @@ def _npy(path: str, K: int, rows: int) -> Iterator[Table]:
             raw = file.read(count * K * dtype.itemsize)
             if len(raw) != count * K * dtype.itemsize:
                 raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
-            yield checked_votes(np.frombuffer(raw, dtype=dtype).reshape(count, K), K)
+            yield _checked(np.frombuffer(raw, dtype=dtype).reshape(count, K), K, classes)
 
 
-def _parquet_columns(path: str, K: int, rows: int) -> Iterator[Table]:
+def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Iterator[Table]:
     arrow = _parquet()
     try:
         file = arrow.ParquetFile(path)
@@ -168,8 +193,9 @@ def _parquet_columns(path: str, K: int, rows: int) -> Iterator[Table]:
             raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", f"It has {len(file.schema_arrow)}.")
         for batch in file.iter_batches(batch_size=rows):
             if any(column.null_count for column in batch.columns):
-                raise InvalidInput("VOTES", path, "0 and 1 alone", "It has missing values.")
-            yield checked_votes(np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns]), K)
+                raise InvalidInput("VOTES", path, _accepted(classes), "It has missing values.")
+            columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+            yield _checked(columns, K, classes)
 
 
 def _parquet() -> Any:
@@ -199,9 +225,10 @@ def _reblocked(pieces: Iterable[Table], rows: int) -> Iterator[Table]:
 
 
 class Labels:
-    """A file of labels that is being written."""
+    """A file of labels that is being written: 0 and 1 as bytes; classes as 16-bit whole numbers, −1 where there is none."""
 
-    def __init__(self, file: BinaryIO, suffix: str) -> None:
+    def __init__(self, file: BinaryIO, suffix: str, *, classes: bool = False) -> None:
+        self._classes = classes
         self._file = file
         self._suffix = suffix
         self._count = 0
@@ -212,18 +239,20 @@ class Labels:
             file.write(bytes(_NPY_HEADER))
         else:
             self._arrow = import_module("pyarrow")
-            self._schema = self._arrow.schema([("label", self._arrow.uint8())])
+            self._schema = self._arrow.schema([("label", self._arrow.int16() if classes else self._arrow.uint8())])
             self._parquet = _parquet().ParquetWriter(file, self._schema)
 
-    def write(self, bits: Table) -> None:
-        """Add labels, each 0 or 1."""
+    def write(self, bits: NDArray[np.uint8] | NDArray[np.int16]) -> None:
+        """Add labels."""
         self._count += len(bits)
-        if self._suffix == ".csv":
+        if self._suffix == ".csv" and self._classes:
+            self._file.write("".join(f"{label}\n" for label in bits.tolist()).encode("ascii"))
+        elif self._suffix == ".csv":
             text = np.full((len(bits), 2), ord("\n"), dtype=np.uint8)
             text[:, 0] = bits + np.uint8(ord("0"))
             self._file.write(text.tobytes())
         elif self._suffix == ".npy":
-            self._file.write(bits.tobytes())
+            self._file.write(bits.astype("<i2" if self._classes else "|u1", copy=False).tobytes())
         else:
             self._parquet.write_table(self._arrow.table([self._arrow.array(bits)], schema=self._schema))
 
@@ -233,17 +262,17 @@ class Labels:
             self._parquet.close()
         if self._suffix == ".npy":
             header = io.BytesIO()
-            described = {"descr": "|u1", "fortran_order": False, "shape": (self._count,)}
+            described = {"descr": "<i2" if self._classes else "|u1", "fortran_order": False, "shape": (self._count,)}
             np.lib.format.write_array_header_1_0(header, described)
             self._file.seek(0)
             self._file.write(header.getvalue())
 
 
 @contextmanager
-def labels(path: Path, suffix: str) -> Iterator[Labels]:
+def labels(path: Path, suffix: str, *, classes: bool = False) -> Iterator[Labels]:
     """Open a file for labels, anew; when this ends well the file is whole and on the disk."""
     with path.open("wb") as file:
-        writing = Labels(file, suffix)
+        writing = Labels(file, suffix, classes=classes)
         yield writing
         writing.finish()
         file.flush()

@@ -3,10 +3,18 @@
 voting      which release fits K voters, a total budget and a number of queries, and why
 logistic    `PrivateLogisticRegression`: a voter that is private itself, with its proof
 classifier  `PrivateMajorityClassifier`: split, train, vote, release within a budget
+plurality   `PrivatePluralityClassifier`: the same for any number of classes
 """
 
 from darrm_opt.learning.classifier import PrivateMajorityClassifier
 from darrm_opt.learning.logistic_regression import PrivateLogisticRegression
+from darrm_opt.learning.plurality import PrivatePluralityClassifier
 from darrm_opt.learning.release_plan import VotingPlan, voting_plan
 
-__all__ = ["PrivateLogisticRegression", "PrivateMajorityClassifier", "VotingPlan", "voting_plan"]
+__all__ = [
+    "PrivateLogisticRegression",
+    "PrivateMajorityClassifier",
+    "PrivatePluralityClassifier",
+    "VotingPlan",
+    "voting_plan",
+]

@@ -224,7 +224,7 @@ class ReleaseLog:
             bits = draw()
             if bits.shape != (count,):
                 raise InvalidInput("draw", bits.shape, f"a draw of shape ({count},)")
-            named = {} if release_id is None else {"id": release_id, "bits": _written(bits)}
+            named = {} if release_id is None else {"id": release_id, "bits": self._written(bits)}
             file.append({"count": count, **named})
             return bits
 
@@ -239,7 +239,15 @@ class ReleaseLog:
         if release_id is None or release_id not in self._places:
             return None
         place, count = self._places[release_id]
-        return _read(file.at(place)["bits"], count)
+        return self._stored(file.at(place)["bits"], count)
+
+    def _written(self, bits: Bits) -> str:
+        """Return released bits as text."""
+        return _written(bits)
+
+    def _stored(self, text: str, count: int) -> Bits:
+        """Return the released bits of a text."""
+        return _read(text, count)
 
     def _seen(self, record: Record, place: int) -> None:
         if not self._header:

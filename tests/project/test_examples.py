@@ -85,6 +85,26 @@ def test_stronger_than_a_voter() -> None:
     assert "Every answer has fresh randomness" in out
 
 
+def test_class_votes() -> None:
+    out = printed("class_votes.py")
+    shown = {name.strip(): float(value) for name, value in re.findall(r"^  ([a-z_ ]+?) +(0\.\d+)$", out, re.MULTILINE)}
+    assert shown["optimal rule"] >= max(shown.values()) > 0.95
+    assert shown["gnmax"] < shown["permute_and_flip"]
+    assert re.search(r"^6 labels released, \d+% of them right; 0 releases are left\.$", out, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_pate_with_ten_classes() -> None:
+    pytest.importorskip("sklearn")
+    out = printed("pate_digits.py")
+    sigma = float(re.search(r"σ = ([\d.]+) votes", out)[1])  # type: ignore[index]
+    published = float(re.search(r"would have to be ([\d.]+)\.", out)[1])  # type: ignore[index]
+    assert sigma < 0.75 * published
+    right, student = (int(share) for share in re.findall(r"(\d+)%", out))
+    assert right >= 70
+    assert student >= 60
+
+
 @pytest.mark.slow
 def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp_path: Path) -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)

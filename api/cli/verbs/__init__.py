@@ -16,6 +16,7 @@ VERBS = (
     "profile",
     "bagging",
     "gnmax",
+    "plurality",
     "teach",
     "reproduce",
     "label",

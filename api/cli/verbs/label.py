@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number
@@ -12,6 +12,7 @@ from api.cli.parser import Argument, Option
 if TYPE_CHECKING:
     from darrm_opt.accounting import Release
     from darrm_opt.mechanism import ReleaseLog
+    from darrm_opt.plurality.samplers import VoteMechanism
     from darrm_opt.problem import Privacy
 
 _NATS = "a finite number of nats, at least 0"
@@ -23,7 +24,9 @@ def label(
     votes: Annotated[
         str, Argument("VOTES", "A .csv, .parquet or .npy file: a row for each label, a column for each voter.")
     ],
-    solution: Annotated[str | None, Option("--solution", "An answer of `darrm solve`.", "FILE")] = None,
+    solution: Annotated[
+        str | None, Option("--solution", "An answer of `darrm solve`, or a rule of `darrm plurality`.", "FILE")
+    ] = None,
     ledger: Annotated[
         str | None, Option("--ledger", "What was released so far; begun if there is no such file.", "FILE")
     ] = None,
@@ -61,6 +64,7 @@ def label(
     from api.cli.parameters import DesignOptions, ProblemOptions
     from api.cli.report import as_json
     from darrm_opt.mechanism import PrivateMajority
+    from darrm_opt.plurality.release import PrivatePlurality
     from darrm_opt.problem import whole_number
     from darrm_opt.record import problem_record
 
@@ -68,9 +72,17 @@ def label(
     check_writable(labels, "output")
     check_writable(account_file, "ledger")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
-    release = release_of(ProblemOptions(), DesignOptions(), saved)
+    plurality = plurality_of(saved)
+    release = plurality or release_of(ProblemOptions(), DesignOptions(), saved)
     account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh)
-    mechanism = PrivateMajority(release, account)
+    mechanism: PrivateMajority | PrivatePlurality
+    if plurality is None:
+        mechanism = PrivateMajority(release, account)  # type: ignore[arg-type]  # no plurality, so a majority
+        problem = problem_record(mechanism.problem)
+    else:
+        mechanism = PrivatePlurality(plurality, account)
+        problem = plurality.record()
+        problem = problem.get("problem", problem)
     try:
         done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows)
     except KeyboardInterrupt:
@@ -92,7 +104,7 @@ def label(
                     "fresh": account.fresh,
                     "total_epsilon": None if account.budget is None else account.budget.epsilon,
                     "total_delta": None if account.budget is None else account.budget.delta,
-                    "problem": problem_record(release.problem),
+                    "problem": problem,
                 }
             )
         )
@@ -114,9 +126,29 @@ def needed(given: str | None, argument: str) -> str:
     return given
 
 
+def plurality_of(saved: str) -> VoteMechanism | None:
+    """Return the mechanism in a file that `darrm plurality` wrote, proved; None where the file is another one."""
+    from json import loads
+
+    from api.cli.files import read_text
+
+    if saved == "-":  # can be read once
+        return None
+    text = read_text(saved)
+    try:
+        record = loads(text)
+    except (ValueError, RecursionError):
+        return None  # said by whoever reads it as an answer of `darrm solve`
+    if not isinstance(record, dict) or record.get("kind") not in ("darrm plurality rule", "darrm noisy maximum"):
+        return None
+    from darrm_opt.plurality.samplers import mechanism_from_record
+
+    return mechanism_from_record(record)
+
+
 def budget(
     path: str,
-    release: Release,
+    release: Release | VoteMechanism,
     queries: str | None,
     total_epsilon: str | None,
     total_delta: str | None,
@@ -132,6 +164,8 @@ def budget(
 
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanism import ReleaseLog
+    from darrm_opt.plurality.log import PluralityLog
+    from darrm_opt.plurality.samplers import VoteMechanism
 
     if total_delta is not None and total_epsilon is None:
         raise InvalidInput("total_epsilon", None, "ε of all releases [nats], with --total-delta")
@@ -147,11 +181,12 @@ def budget(
                 "Give --total-epsilon and --total-delta, or --queries.",
             )
         try:
-            return ReleaseLog.create(path, release, budget=total, queries=number(queries), fresh=fresh)
+            return _begun(path, release, total, number(queries), fresh=fresh)
         except InvalidInput as err:
             if err.argument != "ledger":  # "ledger": somebody else has just begun it
                 raise
-    found = ReleaseLog(path)
+    found = PluralityLog(path) if isinstance(release, VoteMechanism) else ReleaseLog(path)
+    fresh = fresh and not isinstance(release, VoteMechanism)  # their voters are not private: it makes no difference
     if fresh and not found.fresh:
         raise InvalidInput(
             "fresh", fresh, f"what {path} was begun with: voters that were trained once", "Leave it out."
@@ -163,6 +198,18 @@ def budget(
     if queries is not None and (found.budget is not None or number(queries) != found.limit):
         raise InvalidInput("queries", queries, f"the budget of {path}: {found.in_words}", "Or leave it out.")
     return found
+
+
+def _begun(
+    path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool
+) -> ReleaseLedger:
+    from darrm_opt.mechanism import ReleaseLedger
+    from darrm_opt.plurality.log import PluralityLog
+    from darrm_opt.plurality.samplers import VoteMechanism
+
+    if isinstance(release, VoteMechanism):
+        return PluralityLog.begin(path, release, budget=total, queries=queries)
+    return ReleaseLedger.create(path, release, budget=total, queries=queries, fresh=fresh)
 
 
 def _total(total_epsilon: str, total_delta: str | None) -> Privacy:

@@ -1,0 +1,101 @@
+"""``darrm plurality``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from api.cli.parser import Option
+from api.cli.parameters import AsJson, number
+from api.cli.output import ExitCode, answer, end
+
+
+def plurality(
+    K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT")] = None,
+    classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT")] = None,
+    target_epsilon: Annotated[
+        str | None, Option("--target-epsilon", "ε of the released class (of all of them, with --queries).", "NATS")
+    ] = None,
+    delta: Annotated[str, Option("--delta", "δ likewise, in [0, 1).", "PROBABILITY")] = "0",
+    queries: Annotated[str, Option("--queries", "Releases that share the target.", "COUNT")] = "1",
+    affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
+    prior: Annotated[
+        str, Option("--prior", "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).", "TEXT")
+    ] = "dirichlet(1)",
+    ties: Annotated[
+        str, Option("--ties", "Votes without a single leader: left out, or any leader is right.", "excluded|any")
+    ] = "excluded",
+    price: Annotated[str, Option("--price", "Cost of a wrong label, in right ones.", "NUMBER")] = "0",
+    abstention: Annotated[bool, Option("--abstention", "Allow that no class is released.")] = False,  # noqa: FBT002
+    time_limit: Annotated[
+        str | None, Option("--time-limit", "Stop after this and report the gap.", "SECONDS", otherwise="none")
+    ] = None,
+    output: Annotated[
+        str | None, Option("--output", "Write the certified rule to this file, for `darrm label`.", "FILE")
+    ] = None,
+    mechanism: Annotated[
+        str,
+        Option(
+            "--mechanism",
+            "What is written: the optimum; another rule; or noise on the counts, whose account needs no table.",
+            "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
+        ),
+    ] = "optimal",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Design the best private release of the plurality of votes among any number of classes.
+
+    Voters are not private. The optimum for one release is compared with permute-and-flip, the exponential mechanism,
+    Laplace noise and GNMax, each calibrated exactly for the released label.
+    """
+    from api.cli.files import check_writable, write_whole
+    from api.cli.report import as_json, columns
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
+    from darrm_opt.plurality.mechanisms import MECHANISMS
+    from darrm_opt.plurality.record import plurality_record, rule_record
+    from darrm_opt.plurality.sequence import noise_for, release_target
+    from darrm_opt.problem import Privacy, real_number
+
+    check_writable(output, "output")
+    written = ("optimal", *MECHANISMS, "noise")
+    if mechanism not in written:
+        raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
+    nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
+    total = Privacy(nats, number(delta))
+    if mechanism == "noise":
+        noisy = noise_for(total, number(queries), K=number(K), classes=number(classes), affected=number(affected))
+        if output is not None:
+            write_whole(output, as_json(noisy.record()).encode())
+        spent = noisy.epsilon(number(queries), total.delta)
+        found_noise = {**noisy.record(), "queries": number(queries), "epsilon": spent, "delta": total.delta}
+        answer(
+            as_json(found_noise)
+            if json
+            else f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
+        )
+        return
+    problem = PluralityProblem(
+        number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention
+    )
+    objective = PluralityObjective(parse_prior(prior), ties, number(price))  # type: ignore[arg-type]  # checked there
+    found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
+    solution = found.solution
+    if output is not None:
+        chosen = found.mechanisms.get(mechanism)
+        record = plurality_record(solution) if chosen is None else rule_record(chosen.problem, chosen.rule)
+        write_whole(output, as_json(record).encode())
+    if json:
+        answer(as_json(found.as_dict()))
+    else:
+        rows = [["optimal rule", f"{solution.utility:.6f}"]]
+        rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.ways.items()]
+        answer(
+            f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
+            f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP.\n"
+            f"{columns(['way', 'utility'], rows)}\n"
+            f"optimal    no private rule is worth more than {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
+            f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "
+            f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
+        )
+    end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)

@@ -1,0 +1,160 @@
+"""`PrivatePluralityClassifier`: split the records, train K voters, release the class that most of them choose."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.learning.classifier import InMemory, PrivateMajorityClassifier
+from darrm_opt.plurality import PluralityLog, PluralityPlan, PrivatePlurality, plurality_plan
+from darrm_opt.problem import Privacy, whole_number
+
+
+class PrivatePluralityClassifier(PrivateMajorityClassifier):
+    """A classifier of C classes whose predictions, all together, are (ε, δ)-DP for the replacement of one training record.
+
+    Args:
+        estimator: any scikit-learn classifier, copied for each voter; None: `LogisticRegression`.
+        n_voters: K ≥ 1 voters.
+        overlap: voters that see a given record, 1..K, a divisor of K: 1 for disjoint parts.
+        epsilon: total ε of all predictions [nats].
+        delta: total δ of all predictions [probability].
+        queries: predictions wanted; fewer and the answers are better.
+        prior: how votes are expected to fall (`darrm_opt.plurality.parse_prior`); it decides how good the answers are, not
+            how private.
+        ledger: a file that keeps the account across processes and restarts; None: this object keeps it, and copies
+            made of it (pickle, deepcopy) have nothing left.
+        classes: the classes, public; None: those that occur in ``y``, taken to be public.
+        random_state: for the parts and the training of voters, never for what is released.
+
+    Attributes:
+        classes_: the classes.
+        plan_: what is released and why (`PluralityPlan`).
+        voters_: the trained voters. Not private: never publish.
+
+    Guarantees:
+        As `PrivateMajorityClassifier`: everything that `predict` returns, over all calls, is (``epsilon``, ``delta``)-DP.
+        The voters are not private and need not be: what is accounted for is that a record changes ``overlap`` of them.
+
+    >>> X = np.repeat(np.eye(3), 60, axis=0)
+    >>> model = PrivatePluralityClassifier(n_voters=12, epsilon=4.0, queries=2, random_state=0)
+    >>> model.fit(X, np.repeat(["a", "b", "c"], 60)).predict([[1, 0, 0]]).shape, model.queries_left_
+    ((1,), 1)
+    """
+
+    voter_privacy = None
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_voters: int = 25,
+        overlap: int = 1,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        queries: int = 100,
+        prior: str = "dirichlet(0.2)",
+        ledger: str | os.PathLike[str] | None = None,
+        classes: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_voters = n_voters
+        self.overlap = overlap
+        self.epsilon = epsilon
+        self.delta = delta
+        self.queries = queries
+        self.prior = prior
+        self.ledger = ledger
+        self.classes = classes
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the voters and decide how they will release.
+
+        Args:
+            X: records, shape (n, features), n ≥ K/overlap.
+            y: labels, shape (n,).
+
+        Raises:
+            InvalidInput: a parameter is outside its range, fewer than two classes, or a label that is no class.
+        """
+        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
+        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
+        if K % overlap:
+            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            raise InvalidInput("y", f"{len(self.classes_)} class", "labels of at least two classes")
+        if not np.isin(y, self.classes_).all():
+            raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(self.classes_)}")
+        if len(X) < K // overlap:
+            raise InvalidInput(
+                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
+            )
+        numbers = np.searchsorted(self.classes_, y)
+        self.plan_: PluralityPlan = plurality_plan(  # type: ignore[assignment]  # another plan than the majority's
+            K,
+            len(self.classes_),
+            Privacy(self.epsilon, self.delta),
+            self.queries,
+            affected=overlap,
+            objective=self.prior,
+        )
+        self.voters_ = self._trained(X, numbers, K // overlap, overlap)
+        self._budget = self._account()
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a private class for each row, and charge each.
+
+        Raises:
+            BudgetSpent: fewer predictions are left than rows; none was made.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
+        if isinstance(self._budget, Path):
+            labels = PrivatePlurality(self.plan_.mechanism, PluralityLog(self._budget)).release_many(votes)
+        else:
+            release = PrivatePlurality(self.plan_.mechanism)
+            self._budget.charge(len(votes))
+            labels = release.release_many(votes)
+        predicted: NDArray[Any] = self.classes_.take(labels)
+        return predicted
+
+    @property
+    def queries_left_(self) -> float:
+        """Predictions that are left."""
+        check_is_fitted(self)
+        return (PluralityLog(self._budget) if isinstance(self._budget, Path) else self._budget).left
+
+    @property
+    def privacy_spent_(self) -> Privacy:
+        """(ε, δ) of all predictions: the total once the first is made."""
+        return Privacy(0.0) if self.queries_left_ == self.plan_.queries else self.plan_.total
+
+    def _account(self) -> InMemory | Path:
+        plan = self.plan_
+        if self.ledger is None:
+            return InMemory(plan.queries)
+        path = Path(self.ledger)
+        found = PluralityLog(path) if path.exists() else PluralityLog.begin(path, plan.mechanism, queries=plan.queries)
+        PrivatePlurality(plan.mechanism, found)  # refuses the log of another mechanism
+        if found.limit != plan.queries:
+            raise InvalidInput("ledger", str(path), f"a log of {plan.queries} releases", f"This one has {found.limit}.")
+        return path
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = True
+        return tags

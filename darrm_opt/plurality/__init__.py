@@ -1,0 +1,73 @@
+"""Votes among any number of classes, of voters that are not private.
+
+problem         `PluralityProblem`; partitions, cells and edges
+rule            `PluralityRule`: release probabilities as doubles, exactly
+certificate     `verify_rule`, `certify_rule`: proofs in whole numbers over every edge
+priors          how votes fall, and what a release is worth
+linear_program  the equivariant linear program, its cuts and its dual bound
+solver          `solve_plurality`: the cutting-plane loop
+mechanisms      permute-and-flip, exponential, Laplace, GNMax, Confident-GNMax, calibrated for the label alone
+comparison      all of them on one footing
+record          rules as plain data
+accounting      what labels and checks cost over many releases
+samplers        `RuleMechanism`, `NoisyMaximum`: counts in, a class or ⊥ out, exactly
+log             the budget of a mechanism on a file
+votes           votes, checked and counted
+sequence        many releases from one total
+release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
+"""
+
+from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
+from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
+from darrm_opt.plurality.log import PluralityLog
+from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
+from darrm_opt.plurality.priors import (
+    Dirichlet,
+    Favoured,
+    FavouredBeta,
+    PastVotes,
+    PluralityObjective,
+    PluralityPrior,
+    parse_prior,
+)
+from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
+from darrm_opt.plurality.release import PrivatePlurality
+from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.sequence import PluralityPlan, noise_for, plurality_plan, release_target
+from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
+from darrm_opt.plurality.votes import count_votes
+
+__all__ = [
+    "ABSTENTION",
+    "MECHANISMS",
+    "CalibratedMechanism",
+    "Dirichlet",
+    "Favoured",
+    "FavouredBeta",
+    "MechanismComparison",
+    "NoisyMaximum",
+    "PastVotes",
+    "PluralityCertificate",
+    "PluralityLog",
+    "PluralityObjective",
+    "PluralityPlan",
+    "PluralityPrior",
+    "PluralityProblem",
+    "PluralityRule",
+    "PluralitySolution",
+    "PrivatePlurality",
+    "RuleMechanism",
+    "VoteMechanism",
+    "calibrate_mechanism",
+    "certify_rule",
+    "compare_mechanisms",
+    "count_votes",
+    "noise_for",
+    "parse_prior",
+    "partition_count",
+    "plurality_plan",
+    "release_target",
+    "solve_plurality",
+    "verify_rule",
+]

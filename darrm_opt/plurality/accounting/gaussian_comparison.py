@@ -1,0 +1,156 @@
+"""Gaussian comparison: many adaptive releases cost no more than one Gaussian mechanism, and a negligible δ.
+
+Let U(x; s) be the δ at x = e^ε of the Gaussian mechanism with μ² = s, and V_n the largest δ that n adaptive releases can show:
+V_0(x) = (1 − x)₊, V_n(x) = sup over pairs of laws of Σ_c P_c·V_{n−1}(xQ_c/P_c). If the *one-step inequality*
+
+    Σ_c P_c·U(xQ_c/P_c; s) ≤ U(x; s + t) + η    for all x ≥ 1
+
+holds with t = t(s), then V_n ≤ U(·; s_n) + nη, where s_0 = 0 and s_n = s_{n−1} + t(s_{n−1}). It follows from a bound H on
+the power divergence of the release alone. With y = ln x, a = ½ + y/s and n_s the density of the privacy loss N(s/2, s),
+
+    Σ_c P_c·U(xQ_c/P_c; s) − U(x; s) ≤ n_s(y)·H(a),
+    U(x; s + t) − U(x; s) = n_s(y)·J(s, t, a),   J = ½ ∫_0^t √(s/(s+r))·exp(½((a−½)²·s·r/(s+r) − r/4)) dr,
+
+so H(a) ≤ J(s, t, a) suffices for ½ ≤ a ≤ a*, and η covers what lies beyond. J grows with s and t, so t(s) falls with s: a value
+found at one s holds for every larger one. t = μ² and η = 0 always hold for a function of a Gaussian mechanism with shift μ;
+for other releases s_0 > 0 is given away at the start, since U grows with s.
+Proofs: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.noise import Array
+from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
+from darrm_opt.rounding import up
+
+GRID_RATIO = 1.05
+"""Ratio of neighbouring values of s/μ² at which increments are computed; between them the one to the left holds."""
+
+MIN_RELEASES = 2.0
+"""Least s/μ² with an increment of its own; below, every release is charged as its noisy counts."""
+
+HEAD_STARTS = (4.0, 6.0, 9.0, 13.0)
+"""Values of s_0/μ² to begin with, of which the best is taken, where the first releases are no function of a Gaussian mechanism."""
+
+ORDER_INTERVALS = 400
+"""Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
+
+SHIFT_INTERVALS = 16
+"""Intervals of the integral J."""
+
+HALVINGS = 16
+"""Bisection steps for an increment: to 1e-5 of it."""
+
+ROUNDING = 1e-12
+"""Relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100."""
+
+
+@dataclass(frozen=True)
+class GaussianCost:
+    """Gaussian mechanism that bounds a number of releases: their δ at ε is at most U(e^ε; ``variance``) + ``slack``.
+
+    Attributes:
+        variance: s = μ² of the Gaussian mechanism, rounded up.
+        slack: sum of the η, rounded up [probability].
+    """
+
+    variance: float
+    slack: float
+
+
+def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> GaussianCost:
+    """Return the Gaussian mechanism that bounds ``count`` adaptive releases, among any other releases.
+
+    Args:
+        release: bound on the power divergence of one release, for a family closed under swapping the neighbours.
+        count: n ≥ 0.
+        slack: η of one release [probability], > 0; tails of that size are not looked at.
+
+    Returns:
+        The least variance found; inf where the releases reveal too much for this method.
+
+    Guarantees:
+        Costs of several kinds add up, in whatever order the releases are made, the order being adaptive too: increments
+        fall with s, and s is never less than what this kind alone has added to it.
+    """
+    if count == 0:
+        return GaussianCost(0.0, 0.0)
+    if release.within_gaussian:
+        return _accumulated(release, count, slack, 0.0)
+    return min((_accumulated(release, count, slack, start) for start in HEAD_STARTS), key=lambda cost: cost.variance)
+
+
+def _accumulated(release: PowerDivergence, count: int, slack: float, start: float) -> GaussianCost:
+    """Return s_n and the sum of the η from s_0 = start·μ²; from s_0 = 0 the first releases are charged as noisy counts."""
+    unit = release.shift**2
+    spent, position, done, charged = start * unit, 0, 0, 0
+    increment = math.inf if start else unit
+    while done < count:
+        following = unit * (start or MIN_RELEASES) * GRID_RATIO**position
+        if spent < following:  # with the increment of the grid point before, until s passes this one
+            steps = min(count - done, math.ceil((following - spent) / increment))
+            spent = up(spent + steps * increment, 8)
+            done += steps
+            charged += steps if start or increment < unit else 0
+        if spent >= following:
+            increment = min(increment, _increment(release, following, slack))
+            position += 1
+        if increment == math.inf:
+            return GaussianCost(math.inf, 0.0)
+    return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
+
+
+def last_order(unit: float, s: float, slack: float) -> float:
+    """Return a* such that n_s(y)·H(a) ≤ ``slack`` for every a ≥ a* and every larger s too, for a release within a Gaussian one.
+
+    Args:
+        unit: μ² of the noisy counts.
+        s: at least 2μ².
+        slack: η.
+
+    Source: n_s·H ≤ μ²/(2√(2πs))·exp(−s(a−1)²/2 + a(a−1)μ²/2), which falls in a once (a−1)(s−μ²) ≥ μ²/2; with b = a−1 it is
+    η where ½(s−μ²)b² − ½μ²b = ln(μ²/(2√(2πs)η)).
+    """
+    size = max(0.0, math.log(unit / (2 * math.sqrt(2 * math.pi * s) * slack)))
+    half = (s - unit) / 2
+    root = (unit / 2 + math.sqrt(unit * unit / 4 + 4 * half * size)) / (2 * half)
+    return 1 + root * (1 + 1e-9)
+
+
+def gaussian_increase(s: float, t: float, orders: Array) -> Array:
+    """Return J(s, t, a) at each order, rounded down.
+
+    On each of `SHIFT_INTERVALS` the integrand's logarithm is −½ ln(1 + r/s), convex, plus a concave function of r. The first is
+    bounded by its tangent in the middle, the second by its chord; and the mean of an exponential of a linear function is
+    at least its value in the middle.
+    """
+    r = np.linspace(0.0, t, SHIFT_INTERVALS + 1)
+    middle = (r[1:] + r[:-1]) / 2
+    exponent = ((orders[:, np.newaxis] - 0.5) ** 2 * (s * r / (s + r)) - r / 4) / 2
+    with np.errstate(over="ignore"):
+        parts = np.exp((exponent[:, 1:] + exponent[:, :-1]) / 2) / np.sqrt(1 + middle / s)
+        return np.asarray(parts.sum(axis=1) * (t / SHIFT_INTERVALS / 2) * (1 - ROUNDING))
+
+
+def _increment(release: PowerDivergence, s: float, slack: float) -> float:
+    """Return a t for which the one-step inequality holds at s and every larger s, rounded up."""
+    unit = release.shift**2
+    orders = np.linspace(0.5, last_order(unit, s, slack), ORDER_INTERVALS + 1)
+    needed = release.at(orders[1:]) * (1 + ROUNDING)
+
+    def holds(t: float) -> bool:
+        return bool(np.all(needed <= gaussian_increase(s, t, orders[:-1])))
+
+    enough = unit if release.within_gaussian else 2 * unit
+    if not holds(enough):
+        return unit if release.within_gaussian else math.inf  # a function of noisy counts needs no such proof
+    short = 0.0
+    for _ in range(HALVINGS):
+        middle = (short + enough) / 2
+        short, enough = (short, middle) if holds(middle) else (middle, enough)
+    return enough

@@ -1,0 +1,203 @@
+"""Lattice noise: what a label shows when the noise is a discrete Gaussian, as it is drawn, and counts can tie.
+
+The argument of `three_cells` holds for any noise; here M and the noisy counts are whole numbers. Given the order in which ties
+are broken (at random or fixed: reveal it), the largest noisy count of the other classes and who has it, with u and v the
+noisy counts of a and b relative to M,
+
+    a if u ≥ t_a and u ≥ v (or u > v),    b if v ≥ t_b and v > u (or v ≥ u),    otherwise another class,
+
+(t_a, t_b) in {(0, 0), (0, 1), (1, 0)}, and who wins u = v is a where t_b = 1, b where t_a = 1. The means (i, j) of (u, v)
+are whole numbers, the neighbour's are (i − 1, j + 1): a countable family, of which all members in a triangle are
+computed; outside of it the bounds are those of `three_cells`. Proofs: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from darrm_opt.noise import Array
+from darrm_opt.plurality.accounting.noisy_bit import GRID_END, scaled_orders
+from darrm_opt.plurality.accounting.power_divergence import (
+    PowerDivergence,
+    gaussian_counts,
+    gaussian_divergence,
+    loss_term,
+)
+from darrm_opt.plurality.accounting.three_cells import MAX_SUM, MIN_MEAN, IntArray
+
+MIN_SIGMA, MAX_SIGMA = 2.0, 200.0
+"""Range of σ [votes] with an account of its own for three cells; outside of it a label is charged as its noisy counts."""
+
+MASS_ERROR = 2.0**-36
+"""Relative error of a probability: exponentials of at most 100, and sums and products of positive terms, fewer than 1e5."""
+
+END = 14.0
+"""Noise is summed to this many standard deviations; what lies beyond, below 1e-42, is covered by `MASS_ERROR`."""
+
+PERIODS = 1e-6
+"""Relative charge for the difference between sums over the whole numbers and integrals, e^(−2π²σ²) at σ ≥ 1."""
+
+FIRST_ORDERS = 10
+"""Every tenth order is computed for all members of the family; the others for those that may still be largest."""
+
+CHUNK = 20_000
+"""Members of the family that are evaluated at a time."""
+
+
+@lru_cache(maxsize=16)
+def lattice_label_divergence(sigma: float) -> PowerDivergence:
+    """Return a bound on H_a of one label among any number of classes, discrete Gaussian noise σ on each count, one vote moved.
+
+    Args:
+        sigma: σ ≥ 1 [votes], the parameter of the discrete Gaussian.
+    """
+    mu = math.sqrt(2) / sigma * (1 + PERIODS)
+    if not MIN_SIGMA <= sigma <= MAX_SIGMA:
+        return gaussian_counts(mu, within_gaussian=False)
+    orders = scaled_orders(mu)
+    single = lattice_bit_values(sigma, 0.0, 1, orders)
+    pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
+    first = math.ceil(MIN_MEAN * sigma)
+    hidden = np.max([_censored(sigma, 0.0, -first, shift, orders) for shift in (1, -1)], axis=0)
+    growth = np.where(orders > 1, 1 + np.abs(orders * (orders - 1)) * hidden, 1.0)
+    third_rare = pair + math.exp(-(MAX_SUM**2) / 4) * gaussian_divergence(mu, orders)
+    outside = np.maximum(growth * single + hidden, third_rare)
+    values = np.maximum(_inside(sigma, first, math.ceil(MAX_SUM * sigma), orders), outside)
+    return PowerDivergence(
+        orders, values * (1 + 1e-9), mu, "three cells on the lattice: enumerated", within_gaussian=False
+    )
+
+
+@lru_cache(maxsize=64)
+def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...]) -> PowerDivergence:
+    """Return a bound on H_a of the bit "k + X ≥ T", X on the lattice Z + offset with mass ∝ e^(−X²/(2·scale²)).
+
+    Args:
+        scale: standard deviation in units of the lattice's spacing, at least 1/√2·`MIN_SIGMA`.
+        shift: how many whole numbers one record can move k by at most, ≥ 1.
+        offsets: the lattices that occur.
+    """
+    mu = shift / scale * (1 + PERIODS)
+    if scale < MIN_SIGMA / math.sqrt(2):
+        return gaussian_counts(mu, within_gaussian=False)
+    orders = scaled_orders(mu)
+    values = np.max(
+        [lattice_bit_values(scale, offset, moved, orders) for offset in offsets for moved in range(1, shift + 1)],
+        axis=0,
+    )
+    return PowerDivergence(
+        orders, values * (1 + 1e-9), mu, "noisy bit on the lattice: enumerated", within_gaussian=False
+    )
+
+
+def lattice_bit_values(scale: float, offset: float, shift: int, orders: Array) -> Array:
+    """Return upper bounds on the largest H_a of (Pr[X ≥ k], Pr[X ≥ k + shift]) over all whole k, at each order."""
+    noise = _Noise(scale, offset)
+    last = math.floor(GRID_END * scale)
+    k = np.arange(-last, last + 1)
+    p, q = (np.stack([noise.at_least(each), noise.below(each)], axis=1) for each in (k, k + shift))
+    tails = [_censored(scale, offset, last, moved, orders) for moved in (shift, -shift)]
+    return np.asarray(np.max([_divergences(p, q, orders).max(axis=0), *tails], axis=0))
+
+
+class _Noise:
+    """Discrete Gaussian on Z + offset, indexed by whole numbers: mass at k ∝ e^(−(k + offset)²/(2·scale²))."""
+
+    def __init__(self, scale: float, offset: float) -> None:
+        self.end = math.ceil(END * scale)
+        k = np.arange(-self.end, self.end + 1)
+        masses = np.exp(-((k + offset) ** 2) / (2 * scale * scale))
+        self.masses = masses / masses.sum()
+        self._below = np.concatenate([[0.0], np.cumsum(self.masses)])
+        self._at_least = np.concatenate([np.cumsum(self.masses[::-1])[::-1], [0.0]])
+
+    def at(self, k: IntArray) -> Array:
+        """Return Pr[X = k]."""
+        inside = np.abs(k) <= self.end
+        return np.where(inside, self.masses[np.where(inside, k + self.end, 0)], 0.0)
+
+    def below(self, k: IntArray) -> Array:
+        """Return Pr[X < k]."""
+        return np.asarray(self._below[np.clip(k + self.end, 0, 2 * self.end + 1)])
+
+    def at_least(self, k: IntArray) -> Array:
+        """Return Pr[X ≥ k]."""
+        return np.asarray(self._at_least[np.clip(k + self.end, 0, 2 * self.end + 1)])
+
+
+def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
+    """Return the largest H_a over all ties and all means i, j ≥ ``first`` with i + j ≤ ``largest_sum``."""
+    noise, last = _Noise(sigma, 0.0), largest_sum - first
+    means, u = np.arange(first - 2, last + 3), np.arange(last + 3 + noise.end)
+    # wins[x, y] = Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y, indices from first − 2.
+    wins = noise.at(u - means[:, np.newaxis]) @ noise.below(u + 1 - means[:, np.newaxis]).T
+    i, j = (each.ravel() for each in np.indices((last - first + 1,) * 2) + first)
+    keep = i + j <= largest_sum
+    i, j = i[keep], j[keep]
+
+    def win(x: IntArray, y: IntArray) -> Array:
+        return np.asarray(wins[x - first + 2, y - first + 2])
+
+    def laws(i: IntArray, j: IntArray) -> list[Array]:
+        """Return the probabilities of (a, b, another class) for each way of breaking ties, shape (n, 3) each."""
+        neither = noise.below(-i) * noise.below(-j)
+        return [
+            np.stack(cells, axis=1)
+            for cells in (
+                (win(i, j), win(j, i + 1), neither),  # u ≥ 0, v ≥ 0, a wins u = v; v > u is v ≥ u + 1
+                (win(i, j + 1), win(j, i), neither),
+                (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # u ≥ 0, v ≥ 1: v − 1 ≥ 0, v − 1 ≥ u
+                (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
+            )
+        ]
+
+    pairs = zip(laws(i, j), laws(i - 1, j + 1), strict=True)
+    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+
+
+def _largest(p: Array, q: Array, orders: Array) -> Array:
+    """Return the largest H_a over pairs of laws, shape (n, cells) each, at each order.
+
+    ln H_a is convex in a for each pair: pairs whose chord between two of the first orders is nowhere above what one pair
+    attains are left out between them.
+    """
+    first = np.unique([*range(0, orders.size, FIRST_ORDERS), orders.size - 1])
+    coarse = _divergences(p, q, orders[first])
+    leaders = np.unique(coarse.argmax(axis=0))
+    best = _divergences(p[leaders], q[leaders], orders).max(axis=0)
+    best[first] = np.maximum(best[first], coarse.max(axis=0))
+    for place, (left, right) in enumerate(pairwise(first)):
+        between = slice(left + 1, right)
+        share = (orders[between] - orders[left]) / (orders[right] - orders[left])
+        chords = coarse[:, [place]] ** (1 - share) * coarse[:, [place + 1]] ** share
+        open_ = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
+        if np.any(open_):
+            best[between] = np.maximum(best[between], _divergences(p[open_], q[open_], orders[between]).max(axis=0))
+    return best
+
+
+def _divergences(p: Array, q: Array, orders: Array) -> Array:
+    """Return H_a of pairs of laws, shape (n, cells) each, rounded up, shape (n, orders)."""
+    found = np.zeros((p.shape[0], orders.size))
+    for start in range(0, p.shape[0], CHUNK):
+        rows = slice(start, start + CHUNK)
+        for cell in range(p.shape[1]):
+            loss = np.log(q[rows, cell] / p[rows, cell])[:, np.newaxis]
+            ends = [loss_term(loss + sign * 3 * MASS_ERROR, orders) for sign in (-1, 1)]
+            found[rows] += p[rows, cell, np.newaxis] * (1 + MASS_ERROR) * np.maximum(*ends)
+    return np.asarray(found * (1 + MASS_ERROR))
+
+
+def _censored(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:
+    """Return H_a of what X ≥ ``threshold`` shows of X, against X + shift, shape (orders,): bounds every function of it."""
+    noise = _Noise(scale, offset)
+    shown = np.arange(threshold, noise.end + 1)
+    cells = np.concatenate([[float(noise.below(np.array(threshold)))], noise.at(shown)])
+    atom = math.log(float(noise.below(np.array(threshold - shift))) / cells[0])
+    losses = np.concatenate([[atom], shift * (2 * (shown + offset) - shift) / (2 * scale * scale)])
+    ends = [loss_term((losses + sign * 3 * MASS_ERROR)[:, np.newaxis], orders) for sign in (-1, 1)]
+    return np.asarray(cells @ np.maximum(*ends) * (1 + 2 * MASS_ERROR))

@@ -1,0 +1,129 @@
+"""One noisy bit: "z + N(0, 1) ≥ 0", where a record moves z by at most μ, z being anything.
+
+It is the label of two classes (μ = √2·r/σ) and the check of Confident-GNMax (μ = r/σ₁): the pairs are (Φ(u), Φ(u − μ)), u real,
+and their complements. The largest power divergence over u is bounded on a grid; between two points the second derivative
+has a lower bound, and the tails are bounded by a Gaussian mechanism that shows its value only beyond a threshold.
+Proofs: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from darrm_opt.accounting.gaussian import ERFCX_ULPS
+from darrm_opt.noise import Array
+from darrm_opt.plurality.accounting.power_divergence import (
+    PowerDivergence,
+    gaussian_divergence,
+    loss_gradients,
+    loss_term,
+)
+from darrm_opt.rounding import ULP
+
+MAX_SCALED_ORDER = 3.0
+"""Largest (a − ½)·μ with a bound of its own; beyond it a release is charged as its noisy counts."""
+
+SCALED_ORDERS: Array = np.linspace(0, MAX_SCALED_ORDER, 31)
+"""(a − ½)·μ of the orders with a bound of their own; chords of ln H between them lose less than 1e-3."""
+SCALED_ORDERS.setflags(write=False)
+
+MIN_DISTANCE_FROM_ONE = 1e-3
+"""Orders this close to 1 get no bound of their own: formulas divide by a − 1, and chords serve."""
+
+GRID_STEP = 0.01
+"""Distance of grid points in u: their bound exceeds the maximum by about 1e-4 of it."""
+
+GRID_END = MAX_SCALED_ORDER + 6
+"""Largest |u| on the grid; what lies beyond is bounded in closed form."""
+
+TAIL_ERROR = ERFCX_ULPS * ULP
+"""Relative error of a value of Φ."""
+
+
+def scaled_orders(mu: float) -> Array:
+    """Return the orders a = ½ + Λ/μ, Λ in `SCALED_ORDERS`, without those close to 1."""
+    orders = 0.5 + SCALED_ORDERS / mu
+    return np.asarray(orders[np.abs(orders - 1) >= MIN_DISTANCE_FROM_ONE])
+
+
+@lru_cache(maxsize=64)
+def bit_divergence(mu: float) -> PowerDivergence:
+    """Return a bound on H_a of a noisy bit with shift μ > 0, for every z and both orders of the neighbours."""
+    orders = scaled_orders(mu)
+    return PowerDivergence(orders, bit_values(mu, orders), mu, "noisy bit: grid with a bound on second derivatives")
+
+
+def bit_values(mu: float, orders: Array) -> Array:
+    """Return upper bounds on sup over u of H_a(Φ(u), Φ(u − μ)) at each order, shape (n,)."""
+    from scipy.special import ndtr
+
+    points = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
+    p = np.stack([ndtr(points), ndtr(-points)], axis=1)
+    q = np.stack([ndtr(points - mu), ndtr(mu - points)], axis=1)
+    losses = np.log(q / p)  # both rise with u
+    error = 2 * TAIL_ERROR + 4 * ULP * (1 + np.abs(losses))
+    low, high = losses - error, losses + error
+    at_points = np.zeros((points.size, orders.size))
+    for cell in range(2):
+        ends = [loss_term(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
+        at_points += (p[:, cell] * (1 + 2 * TAIL_ERROR))[:, np.newaxis] * np.maximum(*ends)
+    # Between two points ℓ ranges from its value at the left one to that at the right one.
+    largest_p = np.stack([p[1:, 0], np.maximum(p[:-1, 1], q[:-1, 1])], axis=1) * (1 + 2 * TAIL_ERROR)
+    bend = curvature_bound(low[:-1], high[1:], largest_p, orders, mu * math.sqrt(6))
+    between = np.maximum(at_points[:-1], at_points[1:]) + GRID_STEP**2 / 8 * bend
+    tails = np.maximum(*(censored_divergence(-GRID_END, shift, orders) for shift in (mu, -mu)))
+    return np.asarray(np.maximum(between.max(axis=0), tails) * (1 + 16 * ULP))
+
+
+def curvature_bound(low: Array, high: Array, largest_p: Array, orders: Array, norm: float) -> Array:
+    """Return a bound on −∂²H_a along one coordinate, on each of several boxes.
+
+    Args:
+        low: least ℓ of each cell on the box, shape (boxes, cells).
+        high: largest ℓ of each cell on the box, shape (boxes, cells).
+        largest_p: largest probability of each cell on the box and on the way to its neighbour, shape (boxes, cells).
+        orders: a, shape (n,).
+        norm: length of the shift times the 2-norm of the third derivative of the density, divided by the density.
+
+    Returns:
+        Bounds, shape (boxes, n).
+
+    Source: docs/proofs.md, "What labels cost", Lemma 3: ‖third derivative‖·√(Σ A²P) + √2·min(√(Σ (A+B)²P), ½·max|A+B|).
+    """
+    squared_first, squared_sum, largest_sum = np.zeros((3, low.shape[0], orders.size))
+    with np.errstate(over="ignore"):
+        for cell in range(low.shape[1]):
+            ends = [loss_gradients(bound[:, cell, np.newaxis], orders) for bound in (low, high)]
+            first, both = (np.maximum(ends[0][i], ends[1][i]) for i in range(2))
+            weight = largest_p[:, cell, np.newaxis]
+            squared_first += weight * first**2
+            squared_sum += weight * both**2
+            largest_sum = np.maximum(largest_sum, both)
+        second = math.sqrt(2) * np.minimum(np.sqrt(squared_sum), largest_sum / 2)
+        return np.asarray((norm * np.sqrt(squared_first) + second) * (1 + 64 * ULP))
+
+
+def censored_divergence(mean: float, shift: float, orders: Array) -> Array:
+    """Return H_a of max(X, 0), X ~ N(mean, 1) against N(mean + shift, 1), rounded up, shape (n,).
+
+    It grows with ``mean`` (a larger mean shows more), and bounds every function of max(X, 0).
+
+    Source: ∫_0^∞ of the densities to the powers a and 1−a is e^(a(a−1)shift²/2)·Φ(mean + (1−a)·shift).
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    below = float(log_ndtr(-mean - shift) - log_ndtr(-mean))
+    error = 2 * TAIL_ERROR * (1 + abs(float(log_ndtr(-mean - shift))))
+    ends = [loss_term(np.array(below + sign * error), orders) for sign in (-1, 1)]
+    atom = float(ndtr(-mean)) * (1 + TAIL_ERROR) * np.maximum(*ends)
+    exponent = orders * (orders - 1) * (shift * shift / 2)
+    with np.errstate(over="ignore"):
+        power = np.exp(exponent) * ndtr(mean + (1 - orders) * shift)
+        parts = [power, -orders * float(ndtr(mean)), (orders - 1) * float(ndtr(mean + shift))]
+        charge = (4 * TAIL_ERROR + 8 * ULP * np.abs(exponent)) * sum(np.abs(part) for part in parts)
+        shown = (np.sign(orders - 1) * sum(parts) + charge) / np.abs(orders * (orders - 1))
+    counts = gaussian_divergence(abs(shift), orders)
+    return np.asarray(np.minimum(atom + np.maximum(shown, 0.0), counts))

@@ -1,0 +1,118 @@
+"""Power divergences: what one release reveals, order by order, whatever is composed with it.
+
+The power divergence of order a of a pair of laws (P, Q) of one release is
+
+    H_a(P‖Q) = Σ_c P_c·χ_a(ln(Q_c/P_c)) = (Σ_c P_c^a Q_c^(1−a) − 1)/(a(a−1)),
+    χ_a(ℓ) = (e^(−(a−1)ℓ) − a + (a−1)e^ℓ)/(a(a−1)) = ∫_0^ℓ (e^(ℓ−u) − 1) e^(−(a−1)u) du ≥ 0,
+
+continued to a = 0 and 1. It is jointly convex in (P, Q) and Rényi's divergence in another form, D_a = ln(1 + a(a−1)H_a)/(a−1).
+By the integral, H_a is a Laplace transform of a non-negative function, so ln H_a is convex in a; the largest over a family
+is convex too, and a chord between two orders bounds all orders between them. For a family that is closed under swapping
+P and Q, H_a = H_{1−a}: orders from ½ on suffice. Proofs: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from darrm_opt.noise import Array
+from darrm_opt.rounding import ULP
+
+INTERPOLATION_ERROR = 2.0**-40
+"""Relative charge for logarithm, chord and exponential of a bound: |ln H| is below 100, so some 1e-13."""
+
+NEAR_ONE = 2.0**-20
+"""Distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class PowerDivergence:
+    """Upper bound on H_a over all neighbours, for every order a ≥ ½.
+
+    Attributes:
+        orders: orders a ≥ ½ with a bound of their own, increasing from ½, shape (n,), read-only.
+        values: upper bounds on H_a at these orders, > 0, shape (n,), read-only.
+        shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ: the only bound above the last of
+            ``orders``.
+        method: how the bounds were proved.
+        within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every divergence
+            and not only H_a.
+    """
+
+    orders: Array
+    values: Array
+    shift: float
+    method: str
+    within_gaussian: bool = True
+
+    def __post_init__(self) -> None:
+        counts = gaussian_divergence(self.shift, self.orders)
+        values = np.where(self.values < counts, self.values, counts)
+        for array in (values, self.orders):
+            array.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    def at(self, orders: Array) -> Array:
+        """Return upper bounds on H_a at orders a ≥ ½, shape as given."""
+        counts = gaussian_divergence(self.shift, orders)
+        chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
+        return np.asarray(np.where(orders <= self.orders[-1], np.minimum(chords, counts), counts))
+
+    def renyi(self, orders: Array) -> Array:
+        """Return upper bounds on the Rényi divergences D_a [nats] at orders a > 1, shape as given."""
+        counts = orders * (self.shift**2 / 2) * (1 + 8 * ULP)
+        with np.errstate(over="ignore"):
+            found = np.log1p(orders * (orders - 1) * self.at(orders) * (1 + 8 * ULP)) / (orders - 1)
+        return np.asarray(np.minimum(found * (1 + 16 * ULP * orders / (orders - 1)), counts))
+
+
+def gaussian_counts(shift: float, *, within_gaussian: bool = True) -> PowerDivergence:
+    """Return the power divergence of a Gaussian mechanism with shift μ > 0: noisy counts, not labels."""
+    orders = np.array([0.5])
+    return PowerDivergence(orders, gaussian_divergence(shift, orders), shift, "noisy counts", within_gaussian)
+
+
+def gaussian_divergence(shift: float, orders: Array) -> Array:
+    """Return H_a = (e^(a(a−1)μ²/2) − 1)/(a(a−1)) of the Gaussian mechanism with shift μ, rounded up; inf where it overflows.
+
+    Args:
+        shift: μ ≥ 0, in standard deviations.
+        orders: a ≥ 0, shape (n,).
+    """
+    product = orders * (orders - 1)
+    half = shift * shift / 2
+    safe = np.where(np.abs(product) < NEAR_ONE, NEAR_ONE, product)  # H grows with a(a−1)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.expm1(safe * half) / safe * (1 + 16 * ULP * (1 + np.abs(safe) * half)))
+
+
+def loss_term(losses: Array, orders: Array) -> Array:
+    """Return χ_a(ℓ), rounded up; both arguments broadcast; orders are ≥ ½ and not within 1e-3 of 1.
+
+    Args:
+        losses: ℓ = ln(Q_c/P_c) [nats].
+        orders: a.
+    """
+    b = orders - 1
+    with np.errstate(over="ignore"):
+        towards, away = np.expm1(-b * losses), b * np.expm1(losses)
+        # The first-order parts cancel: an error of 8 ulps of each is charged, exponent included.
+        charge = 8 * ULP * (np.abs(towards) * (1 + np.abs(b * losses)) + np.abs(away) * (1 + np.abs(losses)))
+        return np.asarray((towards + away) / (orders * b) + charge / np.abs(orders * b))
+
+
+def loss_gradients(losses: Array, orders: Array) -> tuple[Array, Array]:
+    """Return |A| and |A + B| at ℓ, where A = ∂/∂p and B = ∂/∂q of p·χ_a(ln(q/p)), rounded up.
+
+    A = (e^(−(a−1)ℓ) − 1)/(a−1) falls with ℓ and vanishes at 0; A + B = A + (1 − e^(−aℓ))/a is ≤ 0, rises up to ℓ = 0 and
+    falls from there: so on an interval both are largest, in absolute value, at an end.
+    """
+    b = orders - 1
+    with np.errstate(over="ignore"):
+        first = np.expm1(-b * losses) / b
+        second = np.expm1(-orders * losses) / -orders
+        size = np.abs(first) + np.abs(second)
+        charge = 16 * ULP * size * (1 + orders * np.abs(losses))
+        return np.abs(first) + charge, np.abs(first + second) + charge

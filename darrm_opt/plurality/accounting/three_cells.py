@@ -1,0 +1,200 @@
+"""Three cells: all that the label of a noisy vote shows, whatever the number of classes.
+
+A record moves one vote from class a to class b. Given the largest noisy count M of the other classes, which has the same law on
+both sides, the label is a, b, or that other class: a function of (x_a, x_b) ~ N((α, β), I) against N((α − h, β + h), I), in
+units of σ and relative to M, with h = 1/σ:
+
+    a if x_a > max(x_b, 0),    b if x_b > max(x_a, 0),    otherwise another class.
+
+So the laws of the label are a mixture of members of one family in two parameters, and H_a, jointly convex, is at most its
+supremum over all real (α, β). This module bounds the supremum: boxes that are refined until they are within `TOLERANCE` of
+the largest value found, where a box is bounded by its corners and a lower bound on second derivatives; outside of a
+triangle the family is bounded by one noisy bit and a little of the noisy counts. Proofs: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.noise import Array
+from darrm_opt.plurality.accounting.noisy_bit import (
+    TAIL_ERROR,
+    bit_values,
+    censored_divergence,
+    curvature_bound,
+    scaled_orders,
+)
+from darrm_opt.plurality.accounting.power_divergence import (
+    PowerDivergence,
+    gaussian_counts,
+    gaussian_divergence,
+    loss_term,
+)
+from darrm_opt.rounding import ULP
+
+CELL_ERROR = 2.0**-46
+"""Absolute error of a computed probability, 1.4e-14; against ball arithmetic it is below 1e-15 (see the tests)."""
+
+_ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * TAIL_ERROR * np.array([0.0, 0.0, 1.0])
+"""Errors of the three cells: another class is a product of two values of Φ; small shares of it keep their digits."""
+
+MIN_PROBABILITY = 1e-200
+"""What a probability that is not above its error is taken for where it is to be small."""
+
+MIN_SIGMA = 0.5
+"""Least σ [votes] with an account of its own; with less noise a label is charged as the noisy counts."""
+
+TOLERANCE = 1e-3
+"""Relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ."""
+
+MIN_MEAN = -1.5
+"""Least α and β inside the triangle (more where σ < 2, so that no probability is lost to rounding);
+below, one class hardly ever wins, and the other's bit is half as informative."""
+
+MAX_SUM = 4 * math.sqrt(2)
+"""Largest α + β inside the triangle; above, another class wins with probability below Φ(−4) = 3.2e-5."""
+
+FIRST_BOX, MAX_BOXES = 0.5, 20_000
+"""Side of the first boxes, and the most boxes that are looked at together: with more, the bound is what it is by then."""
+
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""Corners of a box, and its quarters."""
+
+IntArray = NDArray[np.int64]
+
+
+@lru_cache(maxsize=64)
+def label_divergence(sigma: float) -> PowerDivergence:
+    """Return a bound on H_a of one label among any number of classes, Gaussian noise σ on each count, one vote moved.
+
+    Args:
+        sigma: σ > 0 [votes].
+
+    Guarantees:
+        At least the supremum over all counts, numbers of classes, and both orders of the neighbours, given that SciPy's
+        ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.
+    """
+    mu = math.sqrt(2) / sigma * (1 + 4 * ULP)
+    if sigma < MIN_SIGMA:
+        return gaussian_counts(mu)
+    orders = scaled_orders(mu)
+    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, orders)], axis=0)
+    return PowerDivergence(
+        orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
+    )
+
+
+def cell_probabilities(alpha: Array, beta: Array) -> Array:
+    """Return the probabilities of a, b and another class at each (α, β), shape (n, 3), to `CELL_ERROR`.
+
+    Source: Owen 1956: Pr[x_a > max(x_b, 0)] = ½(Φ(α) + Φ(δ)) + T(α, β/α) − T(δ, (α+β)/(α−β)) − ½·[αδ < 0], δ = (α−β)/√2.
+    """
+    from scipy.special import ndtr, owens_t
+
+    tiny = 1e-300  # the limit from above: T's jump there is that of the last term
+    first = np.where(alpha == 0, tiny, alpha)
+    difference = np.where(first == beta, tiny, first - beta)
+    contrast = difference / math.sqrt(2)
+    with np.errstate(over="ignore"):
+        parts = owens_t(first, beta / first) - owens_t(contrast, (first + beta) / difference)
+    p_a = (ndtr(first) + ndtr(contrast)) / 2 + parts - np.where((first > 0) != (contrast > 0), 0.5, 0.0)
+    p_o = ndtr(-alpha) * ndtr(-beta)
+    return np.stack([p_a, 1 - p_o - p_a, p_o], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Squares in the plane of (α, β): the i-th has its least corner at (least + i·side, least + j·side).
+
+    Attributes:
+        i, j: whole numbers, shape (n,).
+        side: length of a side.
+        bounds: upper bounds on H_a on each box, shape (n, orders).
+    """
+
+    i: IntArray
+    j: IntArray
+    side: float
+    bounds: Array
+
+
+def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
+    """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order."""
+    h = 1 / sigma
+    tolerance = TOLERANCE * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
+    side, least = FIRST_BOX, least_mean(sigma)
+    i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
+    within = 2 * least + (i + j) * side <= MAX_SUM
+    i, j = i[within], j[within]
+    largest, found = np.zeros(orders.size), list[Boxes]()
+    while True:
+        values, bounds = _boxes(i, j, side, sigma, orders)
+        largest = np.maximum(largest, values.max(axis=0))
+        wide = np.any(bounds > largest * (1 + tolerance), axis=1)
+        if 4 * np.count_nonzero(wide) > MAX_BOXES:
+            wide[:] = False
+        found.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))
+        if not wide.any():
+            return found
+        side /= 2
+        i, j = (np.concatenate([2 * each[wide] + half[axis] for half in CORNERS]) for axis, each in enumerate((i, j)))
+
+
+def least_mean(sigma: float) -> float:
+    """Return the least α and β inside the triangle."""
+    return MIN_MEAN + max(0.0, 1 / sigma - 0.5)
+
+
+def _boxes(i: IntArray, j: IntArray, side: float, sigma: float, orders: Array) -> tuple[Array, Array]:
+    """Return the largest H_a at the corners of boxes and upper bounds on the boxes, shape (boxes, orders) each."""
+    h, least = 1 / sigma, least_mean(sigma)
+    width = int(max(i.max(), j.max())) + 2
+    corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
+    at = dict(zip(CORNERS, places.reshape(len(CORNERS), -1), strict=True))
+    alpha, beta = (least + side * each for each in np.divmod(corners, width))
+    p, q = cell_probabilities(alpha, beta), cell_probabilities(alpha - h, beta + h)
+    low, high = np.log(_below(q) / _above(p)), np.log(_above(q) / _below(p))
+    points = np.zeros((corners.size, orders.size))
+    for cell in range(3):
+        ends = [loss_term(each[:, cell, np.newaxis], orders) for each in (low, high)]
+        points += _above(p)[:, cell, np.newaxis] * np.maximum(*ends)
+    values = np.max([points[place] for place in at.values()], axis=0)
+    # Each ℓ rises with α and falls with β. On a box and on the way to the neighbour a is likeliest at the corner (1, 0), b at
+    # the neighbour of (0, 1), another class at the distance (−h, 0) from the corner (0, 0).
+    other = cell_probabilities(alpha - h, beta)[:, 2]
+    largest_p = _above(np.stack([p[at[1, 0], 0], q[at[0, 1], 1], other[at[0, 0]]], axis=1))
+    bend = curvature_bound(low[at[0, 1]], high[at[1, 0]], largest_p, orders, h * math.sqrt(8))
+    return values, (values + side**2 / 4 * bend) * (1 + 16 * ULP)
+
+
+def _above(cells: Array) -> Array:
+    """Return probabilities of the three cells that are not below the exact ones."""
+    return cells * (1 + _RELATIVE_ERROR) + _ABSOLUTE_ERROR
+
+
+def _below(cells: Array) -> Array:
+    """Return probabilities of the three cells that are not above the exact ones, except that they are positive.
+
+    Within the shifts that occur they are above 1e-60.
+    """
+    return np.maximum(cells * (1 - _RELATIVE_ERROR) - _ABSOLUTE_ERROR, MIN_PROBABILITY)
+
+
+def _outside(sigma: float, orders: Array) -> Array:
+    """Return upper bounds over all (α, β) outside of the triangle."""
+    from scipy.special import ndtr
+
+    h = 1 / sigma
+    mu = math.sqrt(2) * h
+    product = np.abs(orders * (orders - 1))
+    single = bit_values(h, orders)
+    hidden = np.maximum(*(censored_divergence(least_mean(sigma), shift, orders) for shift in (h, -h)))
+    growth = np.where(orders > 1, 1 + product * hidden, 1.0)
+    one_rare = growth * single + hidden
+    third_rare = bit_values(mu, orders) + float(ndtr(-MAX_SUM / math.sqrt(2))) * gaussian_divergence(mu, orders)
+    return np.asarray(np.maximum(one_rare, third_rare) * (1 + 64 * ULP))

@@ -1,0 +1,206 @@
+"""Vote cost: (ε, δ) of a transcript of labels and checks, among any number of classes.
+
+A *label* is argmax over the classes of count + N(0, σ²). A *check* is one bit, "largest count + N(0, σ₁²) ≥ T", for any T.
+Counts come from voters that are not private; one record moves ``affected`` of the votes. Labels and checks may follow each
+other in any order that depends on what was released before, up to the given numbers, and thresholds T may too: an
+abstention is a check that failed. The accounts, from the loosest to the tightest:
+
+- `VoteCost.counts_renyi`: noisy counts by Rényi divergences, as other accountants charge them;
+- `VoteCost.counts_gaussian`: noisy counts exactly: one Gaussian mechanism;
+- `VoteCost.labels_renyi`: labels and checks by their own Rényi divergences;
+- `VoteCost.labels_recursion`: the adaptive recursion over labels and checks, bounded by the Gaussian comparison.
+
+All four are proved: docs/proofs.md, "What labels cost".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality.accounting.gaussian_comparison import gaussian_cost
+from darrm_opt.plurality.accounting.lattice_cells import lattice_bit_divergence, lattice_label_divergence
+from darrm_opt.plurality.accounting.noisy_bit import bit_divergence
+from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, gaussian_counts
+from darrm_opt.plurality.accounting.three_cells import label_divergence
+from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import ULP, up
+
+SLACK_SHARE = 0.01
+"""Share of δ that the Gaussian comparison leaves for tails: it costs less than 0.1 % of ε."""
+
+MIN_DISCRETE_SIGMA = 1.0
+"""Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
+
+Kind = Literal["label", "check"]
+
+Noise = Literal["gaussian", "discrete"]
+
+
+@dataclass(frozen=True)
+class VoteReleases:
+    """A number of releases of one kind with the same noise.
+
+    Args:
+        kind: "label" or "check".
+        sigma: standard deviation of the Gaussian noise on each count, or on the largest one, > 0 [votes].
+        count: how many there may be at most, ≥ 0.
+        noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as drawn
+            by `darrm_opt.ensembles.voting`, ties broken at random or in a fixed order.
+
+    Raises:
+        InvalidInput: a value is outside its range.
+    """
+
+    kind: Kind
+    sigma: float
+    count: int
+    noise: Noise = "gaussian"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("label", "check"):
+            raise InvalidInput("kind", self.kind, "'label' or 'check'")
+        if self.noise not in ("gaussian", "discrete"):
+            raise InvalidInput("noise", self.noise, "'gaussian' or 'discrete'")
+        sigma = real_number(self.sigma, "sigma", _SIGMA)
+        if not 0 < sigma < math.inf:
+            raise InvalidInput("sigma", self.sigma, _SIGMA)
+        if self.noise == "discrete" and sigma < MIN_DISCRETE_SIGMA:
+            raise InvalidInput("sigma", self.sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote where the noise is discrete")
+        object.__setattr__(self, "sigma", sigma)
+        whole_number(self.count, "count", "a whole number of releases, at least 0", least=0)
+
+    def shift(self, affected: int = 1) -> float:
+        """Return μ of the noisy counts, rounded up: r votes move two counts by r each, and the largest one by at most r."""
+        return up((math.sqrt(2) if self.kind == "label" else 1.0) * affected / self.sigma, 4)
+
+    def divergence(self, classes: int | None = None, affected: int = 1) -> PowerDivergence:
+        """Return a bound on the power divergence of one of them.
+
+        Args:
+            classes: number of classes ≥ 2; None where it is not known, which is at most 1 % dearer than two.
+            affected: votes r ≥ 1 that one record can move. For r > 1 and more than two classes a label is charged as its
+                noisy counts.
+        """
+        if self.noise == "discrete":
+            if self.kind == "check":
+                return lattice_bit_divergence(self.sigma, affected, (0.0,))
+            if classes == 2:  # the difference of two counts: even or odd, in steps of two
+                return lattice_bit_divergence(self.sigma / math.sqrt(2), affected, (0.0, 0.5))
+            if affected == 1:
+                return lattice_label_divergence(self.sigma)
+            return gaussian_counts(self.shift(affected), within_gaussian=False)
+        if self.kind == "check" or classes == 2:
+            return bit_divergence(self.shift(affected))
+        return label_divergence(self.sigma) if affected == 1 else gaussian_counts(self.shift(affected))
+
+
+_SIGMA = "a standard deviation, a finite number of votes above 0"
+
+
+@dataclass(frozen=True)
+class ProvedEpsilon:
+    """An ε and how it was found.
+
+    Attributes:
+        epsilon: [nats].
+        method: the account.
+        proved: whether it is a guarantee.
+    """
+
+    epsilon: float
+    method: str
+    proved: bool = True
+
+
+@dataclass(frozen=True)
+class VoteCost:
+    """What a transcript of labels and checks costs at one δ, by each account; every ε is a guarantee, rounded up [nats].
+
+    Attributes:
+        delta: δ of the whole transcript [probability].
+        counts_renyi: noisy counts by Rényi divergences, tight conversion.
+        counts_gaussian: noisy counts as one Gaussian mechanism, exactly; inf where a noise is discrete.
+        labels_renyi: labels and checks by Rényi divergences, tight conversion.
+        labels_recursion: labels and checks by the adaptive recursion, bounded from above.
+    """
+
+    delta: float
+    counts_renyi: float
+    counts_gaussian: float
+    labels_renyi: float
+    labels_recursion: ProvedEpsilon
+
+    @property
+    def epsilon(self) -> float:
+        """The least ε of all accounts [nats]."""
+        return min(self.counts_renyi, self.counts_gaussian, self.labels_renyi, self.labels_recursion.epsilon)
+
+
+def vote_cost(
+    releases: Sequence[VoteReleases], delta: float, *, classes: int | None = None, affected: int = 1
+) -> VoteCost:
+    """Return what labels and checks of a noisy vote cost together.
+
+    Args:
+        releases: the most releases of each kind and noise, made in any order.
+        delta: δ of all together [probability], in (0, 1).
+        classes: number of classes, ≥ 2; None for any number.
+        affected: votes r ≥ 1 that one record can move from their classes to others.
+
+    Returns:
+        ε at ``delta`` by each account.
+
+    Guarantees:
+        Each ε is sound for every adaptive order of the releases, any counts and thresholds, for
+        voters that are not private and neighbours of which one record moves at most r votes.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: docs/proofs.md, "What labels cost".
+
+    >>> cost = vote_cost([VoteReleases("check", 150, 640), VoteReleases("label", 40, 286)], 1e-5)
+    >>> round(cost.counts_renyi, 2), round(cost.labels_renyi, 2), round(cost.labels_recursion.epsilon, 2)
+    (2.76, 2.15, 2.01)
+    """
+    delta = positive_delta(delta)
+    if classes is not None:
+        whole_number(classes, "classes", "a number of classes, at least 2", least=2)
+    whole_number(affected, "affected", "a number of votes, at least 1")
+    made = [each for each in releases if each.count]
+    if not made:
+        return VoteCost(delta, 0.0, 0.0, 0.0, ProvedEpsilon(0.0, "nothing is released"))
+    room = 1 + 8 * len(made) * ULP
+    variance = sum(each.count * each.shift(affected) ** 2 for each in made) * room
+    divergences = [each.divergence(classes, affected) for each in made]
+    renyi = np.sum([each.count * one.renyi(ORDERS) for each, one in zip(made, divergences, strict=True)], axis=0) * room
+    counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * room, delta)[0]
+    continuous = all(each.noise == "gaussian" for each in made)
+    counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf
+    labels_renyi = min(counts_renyi, rdp_epsilon(renyi, delta)[0])
+    accounts = [
+        _compared(made, divergences, delta),
+        ProvedEpsilon(counts_gaussian, "noisy counts, one Gaussian mechanism"),
+        ProvedEpsilon(labels_renyi, "Rényi divergences of labels and checks"),
+    ]
+    least = min(accounts, key=lambda account: account.epsilon)
+    return VoteCost(delta, counts_renyi, counts_gaussian, labels_renyi, least)
+
+
+def _compared(made: Sequence[VoteReleases], divergences: Sequence[PowerDivergence], delta: float) -> ProvedEpsilon:
+    """Return ε by the Gaussian comparison; inf where it has none."""
+    slack = SLACK_SHARE * delta / sum(each.count for each in made)
+    costs = [gaussian_cost(one, each.count, slack) for each, one in zip(made, divergences, strict=True)]
+    room = 1 + 8 * len(made) * ULP
+    variance = sum(cost.variance for cost in costs) * room
+    left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
+    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
+    return ProvedEpsilon(epsilon, "Gaussian comparison")

@@ -1,0 +1,79 @@
+"""Comparison of the optimum with the mechanisms that people use, at equal privacy of the released label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_confident, calibrate_mechanism
+from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
+from darrm_opt.plurality.problem import PluralityProblem
+from darrm_opt.plurality.record import problem_record
+from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.solver import PluralitySolution, as_objective, solve_plurality, worth
+
+
+@dataclass(frozen=True)
+class MechanismComparison:
+    """The optimal rule, and what each mechanism is worth at the same (ε, δ), neighbours and transcript.
+
+    Attributes:
+        solution: the optimum.
+        mechanisms: by name, each at its largest private rate, certified.
+    """
+
+    solution: PluralitySolution
+    mechanisms: dict[str, CalibratedMechanism]
+
+    @property
+    def ways(self) -> dict[str, float]:
+        """Worth of each mechanism, by name (`PluralityObjective`)."""
+        return {name: utility(found.rule, self.solution.objective) for name, found in self.mechanisms.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain data."""
+        solution = self.solution
+        return {
+            "problem": problem_record(solution.problem),
+            "prior": str(solution.objective.prior),
+            "ties": solution.objective.ties,
+            "price": solution.objective.price,
+            "utility": solution.utility,
+            "upper_bound": solution.upper_bound,
+            "gap": solution.gap,
+            "status": solution.status.value,
+            "margin": solution.certificate.margin,
+            "ways": self.ways,
+            "rates": {name: found.rate for name, found in self.mechanisms.items()},
+        }
+
+
+def utility(rule: PluralityRule, objective: PluralityObjective) -> float:
+    """Return what a rule is worth under an objective."""
+    weights, constant = objective.weights(rule.cells)
+    return worth(rule, weights) + constant
+
+
+def compare_mechanisms(
+    problem: PluralityProblem,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+    *,
+    time_limit: float | None = None,
+) -> MechanismComparison:
+    """Return the optimum and every mechanism for one problem.
+
+    Args:
+        problem: voters, classes and target; with abstention, Confident-GNMax is among the mechanisms.
+        objective: as for `solve_plurality`.
+        time_limit: for the optimum [s].
+
+    Raises:
+        InvalidInput: as `solve_plurality`.
+    """
+    goal = as_objective(objective)
+    solution = solve_plurality(problem, goal, time_limit=time_limit)
+    labelling = PluralityProblem(problem.K, problem.classes, problem.target, problem.affected)
+    found = {name: calibrate_mechanism(labelling, name) for name in MECHANISMS}
+    if problem.abstention:
+        found["confident_gnmax"] = calibrate_confident(problem, lambda rule: utility(rule, goal))
+    return MechanismComparison(solution, found)

@@ -1,0 +1,136 @@
+"""Durable log of plurality releases: the budget of one mechanism on a file, charged once and never free.
+
+The file, its protocol and its promises are those of `darrm_opt.mechanism.ledger.ReleaseLedger`; what is stored of a
+mechanism is its record, and of a release its classes, two bytes each.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt._version import __version__
+from darrm_opt.accounting.refusals import LedgerUnreadable
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism.journal import create
+from darrm_opt.mechanism.ledger import ReleaseLedger
+from darrm_opt.mechanism.quota import Quota
+from darrm_opt.mechanism.refusals import LedgerDamaged
+from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
+from darrm_opt.problem import Privacy, whole_number
+
+Labels = NDArray[np.int16]
+
+FORMAT = 1
+"""Version of the file."""
+
+KIND = "darrm plurality log"
+"""What the first line says it is."""
+
+_COUNT = "a whole number of releases, at least 0"
+
+
+class PluralityLog(ReleaseLedger):
+    """How many releases of one mechanism were made, how many there may be, and the classes of those that have an id.
+
+    Args:
+        path: a file made by `begin`.
+
+    Guarantees:
+        As `ReleaseLedger`: however many processes use the file, and however they end, no more releases leave than are
+        charged, no more are charged than the budget allows, and releases under one id are charged once.
+
+    Raises:
+        LedgerUnreadable: no such file, or not a log of this format.
+        LedgerDamaged: its lines are not as they were written.
+        NotPrivate: its rule is not private for its problem.
+    """
+
+    @classmethod
+    def begin(
+        cls,
+        path: str | os.PathLike[str],
+        mechanism: VoteMechanism,
+        *,
+        budget: Privacy | None = None,
+        queries: int | None = None,
+    ) -> PluralityLog:
+        """Begin a log for one mechanism, with a total budget or a number of releases.
+
+        Args:
+            path: a file that does not exist yet, in a folder that does.
+            mechanism: what releases.
+            budget: total (ε, δ) of all releases; how many fit is proved by `VoteMechanism.most_releases`.
+            queries: or this many releases, whose total cost is then for the caller to know.
+
+        Raises:
+            InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
+            LedgerUnreadable: the file cannot be written.
+        """
+        if (budget is None) == (queries is None):
+            raise InvalidInput("budget", budget, "exactly one of budget and queries")
+        if budget is None:
+            limit, account = whole_number(queries, "queries", _COUNT, least=0), "queries"
+        else:
+            limit, account = mechanism.most_releases(budget)
+        header = {
+            "kind": KIND,
+            "format": FORMAT,
+            "version": __version__,
+            "mechanism": mechanism.record(),
+            "budget": None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+            "account": account,
+            "limit": limit,
+        }
+        try:
+            create(path, header)
+        except FileExistsError as err:
+            raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
+        except OSError as err:
+            raise LedgerUnreadable(f"the log {path} cannot be written: {err.strerror}") from err
+        return cls(path)
+
+    @property
+    def mechanism(self) -> VoteMechanism:
+        """What releases, proved when the log was opened."""
+        return self._mechanism
+
+    def once_labels(self, count: int, draw: Callable[[], Labels], release_id: str | None = None) -> Labels:
+        """Release ``count`` classes, or return those that were released under this id; as `ReleaseLedger.once`."""
+        return cast("Labels", self.once(count, cast("Any", draw), release_id))
+
+    def _written(self, bits: Any) -> str:
+        return base64.b64encode(bits.astype("<i2").tobytes()).decode("ascii")
+
+    def _stored(self, text: str, count: int) -> Any:
+        try:
+            labels = np.frombuffer(base64.b64decode(text, validate=True), dtype="<i2")
+        except (binascii.Error, ValueError) as err:
+            raise LedgerDamaged("the classes of a release cannot be read") from err
+        if labels.size != count:
+            raise LedgerDamaged(f"a release has {labels.size} classes, not {count}")
+        return labels.astype(np.int16)
+
+    def _read_header(self) -> None:
+        header = self._header
+        if header.get("kind") != KIND or header.get("format") != FORMAT:
+            raise LedgerUnreadable(
+                f"{self.path} is not a plurality log of format {FORMAT}, the one that this version reads and writes."
+            )
+        self._mechanism, self._fresh = mechanism_from_record(header["mechanism"]), False
+        self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
+        budget: Any = header["budget"]
+        self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
+        if self._budget is not None and header["version"] != __version__:
+            again, _ = self._mechanism.most_releases(self._budget)
+            if again < self.limit:
+                raise LedgerUnreadable(
+                    f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "
+                    f"version, {__version__}, cannot prove it: refusing to go on."
+                )

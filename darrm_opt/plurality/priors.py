@@ -1,0 +1,331 @@
+"""Priors over votes among C classes, and what a release is worth under them.
+
+Every prior treats the classes alike: it draws a class at random to be the favoured one (or none), then the voters choose
+independently. With a the chance of the favoured class and b = (1−a)/(C−1) that of each other, the partition λ has mass
+
+    Pr[λ] = K!/Πλ_i! · C!/Π mult! · Σ_v (mult_λ(v)/C)·E[a^v b^(K−v)].
+
+    favoured(a_1,…,a_n)    a is one of these with equal chances, each ≥ 1/C
+    beta(alpha,beta)       a ~ Beta(alpha, beta)
+    dirichlet(alpha)       the chances of all classes ~ Dirichlet(alpha, …, alpha)
+    histogram(c:n; c:n)    past votes: the counts c, separated by commas, were seen n times
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
+from darrm_opt.plurality.problem import Histograms, Partition
+from darrm_opt.problem import real_number, whole_number
+
+Ties = Literal["excluded", "any"]
+
+MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
+"""Range of the parameters of a Beta or Dirichlet law."""
+
+FORMS = "favoured(a_1,…,a_n), beta(alpha,beta), dirichlet(alpha) or histogram(n_1,…,n_C:times; …)"
+"""How each is written, in words."""
+
+
+@runtime_checkable
+class PluralityPrior(Protocol):
+    """How votes fall."""
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,); relative error below 1e-11."""
+
+
+@dataclass(frozen=True)
+class Favoured:
+    """One class is favoured: every voter chooses it with the same chance, the others share the rest.
+
+    Args:
+        chances: the chance of the favoured class, one of these in equal parts [probability], each in [1/C, 1].
+    """
+
+    chances: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        accepted = "chances of the favoured class, each at least 1/classes and at most 1"
+        given = tuple(real_number(each, "chances", accepted) for each in self.chances)
+        if not given or not all(0 < each <= 1 for each in given):
+            raise InvalidInput("chances", self.chances, accepted)
+        object.__setattr__(self, "chances", given)
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,).
+
+        Raises:
+            InvalidInput: a chance is below 1/C.
+        """
+        low = min(self.chances)
+        if low < (1 - 1e-12) / cells.classes:
+            raise InvalidInput("chances", low, f"at least 1/{cells.classes}", "Below it another class is favoured.")
+        return _favoured_masses(cells, self._log_moment)
+
+    def _log_moment(self, votes: int, K: int, classes: int) -> float:
+        logs = [_log_power(a, votes) + _log_power((1 - a) / (classes - 1), K - votes) for a in self.chances]
+        largest = max(logs)
+        if largest == -math.inf:
+            return -math.inf
+        return largest + math.log(math.fsum(math.exp(each - largest) for each in logs) / len(logs))
+
+    def __str__(self) -> str:
+        return f"favoured({','.join(repr(each) for each in self.chances)})"
+
+
+@dataclass(frozen=True)
+class FavouredBeta:
+    """One class is favoured: every voter chooses it with a chance drawn from a Beta law, the others share the rest.
+
+    Args:
+        alpha: first shape parameter, `MIN_SHAPE` to `MAX_SHAPE`; the mean chance is alpha/(alpha + beta).
+        beta: second shape parameter, in the same range.
+    """
+
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _shape(self.alpha, "alpha"))
+        object.__setattr__(self, "beta", _shape(self.beta, "beta"))
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,)."""
+        return _favoured_masses(cells, self._log_moment)
+
+    def _log_moment(self, votes: int, K: int, classes: int) -> float:
+        others = K - votes
+        drawn = _log_beta(self.alpha + votes, self.beta + others) - _log_beta(self.alpha, self.beta)
+        return drawn - others * math.log(classes - 1)
+
+    def __str__(self) -> str:
+        return f"beta({self.alpha!r},{self.beta!r})"
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """The chances of the classes are drawn from a symmetric Dirichlet law, once for all voters.
+
+    Args:
+        alpha: concentration of each class, `MIN_SHAPE` to `MAX_SHAPE`; small: the voters agree.
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", _shape(self.alpha, "alpha"))
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,)."""
+        total = self.alpha * cells.classes
+        front = math.lgamma(total) - math.lgamma(total + cells.K)
+        rising = [math.lgamma(self.alpha + votes) - math.lgamma(self.alpha) for votes in range(cells.K + 1)]
+        return _normalised(
+            math.exp(_log_arrangements(each) + front + math.fsum(rising[votes] for votes in each))
+            for each in cells.partitions
+        )
+
+    def __str__(self) -> str:
+        return f"dirichlet({self.alpha!r})"
+
+
+@dataclass(frozen=True)
+class PastVotes:
+    """Votes that were counted before, public or no longer sensitive; the classes are taken to be alike.
+
+    Args:
+        counts: pairs (vote counts, times seen), the counts one number a class.
+
+    >>> PastVotes((((3, 1, 0), 2), ((0, 1, 3), 5))).counts
+    (((3, 1, 0), 7),)
+    """
+
+    counts: tuple[tuple[Partition, int], ...]
+
+    def __post_init__(self) -> None:
+        accepted = "pairs of vote counts and how often they were seen"
+        seen: Counter[Partition] = Counter()
+        for each, times in self.counts:
+            votes = (whole_number(n, "counts", accepted, least=0) for n in each)
+            seen[tuple(sorted(votes, reverse=True))] += whole_number(times, "counts", accepted)
+        if not seen or len({(len(each), sum(each)) for each in seen}) != 1:
+            raise InvalidInput("counts", "none, or of different voters or classes", accepted)
+        object.__setattr__(self, "counts", tuple(sorted(seen.items(), reverse=True)))
+
+    @classmethod
+    def of_votes(cls, votes: Any, classes: int) -> PastVotes:
+        """Return the prior of a table of votes.
+
+        Args:
+            votes: class of each voter, 0..C−1, shape (N, K).
+            classes: C.
+
+        Raises:
+            InvalidInput: as `darrm_opt.plurality.votes.count_votes`.
+        """
+        from darrm_opt.plurality.votes import count_votes
+
+        seen = Counter(tuple(row) for row in np.sort(count_votes(votes, None, classes), axis=1)[:, ::-1].tolist())
+        return cls(tuple(seen.items()))
+
+    def masses(self, cells: Histograms) -> Array:
+        """Return the probability of each partition, shape (partitions,).
+
+        Raises:
+            InvalidInput: the votes were of another number of voters or classes.
+        """
+        example = self.counts[0][0]
+        if (sum(example), len(example)) != (cells.K, cells.classes):
+            raise InvalidInput(
+                "counts",
+                f"{sum(example)} votes among {len(example)} classes",
+                f"K = {cells.K} votes among {cells.classes} classes",
+            )
+        table = np.zeros(len(cells.partitions))
+        for each, times in self.counts:
+            table[cells.numbers[each]] = times
+        return _normalised(table)
+
+    def __str__(self) -> str:
+        return f"histogram({'; '.join(','.join(map(str, each)) + f':{times}' for each, times in self.counts)})"
+
+
+@dataclass(frozen=True)
+class PluralityObjective:
+    """What a release is worth: Pr[right] − price·Pr[wrong], expected over a prior.
+
+    Right means that the plurality of the votes cast is released; wrong, that another class is; ⊥ is neither.
+
+    Args:
+        prior: how votes fall.
+        ties: "excluded": expected given that one class alone leads; "any": any of the leading classes is right.
+        price: what a wrong label costs, in right ones, ≥ 0; only where ⊥ may be released does it change the answer.
+
+    Raises:
+        InvalidInput: a parameter out of range.
+    """
+
+    prior: PluralityPrior
+    ties: Ties = "excluded"
+    price: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, PluralityPrior):
+            raise InvalidInput("prior", self.prior, f"a prior: {FORMS}")
+        if self.ties not in ("excluded", "any"):
+            raise InvalidInput("ties", self.ties, "'excluded' or 'any'")
+        accepted = "a number at least 0"
+        price = real_number(self.price, "price", accepted)
+        if not 0 <= price < math.inf:
+            raise InvalidInput("price", self.price, accepted)
+        object.__setattr__(self, "price", price + 0.0)
+
+    def weights(self, cells: Histograms) -> tuple[Array, float]:
+        """Return (w, constant): a rule is worth Σ w·x + constant, x the probability in each cell.
+
+        Raises:
+            InvalidInput: the prior does not fit the voters and classes, or one class never leads alone.
+        """
+        masses = self.prior.masses(cells)
+        if self.ties == "excluded":
+            masses = np.where(cells.strict, masses, 0.0)
+            if not masses.sum() > 0:
+                raise InvalidInput("prior", str(self.prior), "a prior under which one class can lead alone")
+            masses = masses / masses.sum()
+        table = np.zeros(cells.values.size)
+        table[cells.starts] = masses * (1 + self.price) * cells.multiplicities[cells.starts]
+        if cells.abstention:
+            silent = np.append(cells.starts[1:], cells.values.size) - 1
+            table[silent] = masses * self.price
+        return table, -self.price * float(masses.sum())
+
+
+def parse_prior(text: str) -> PluralityPrior:
+    """Return the prior that a text names: favoured, beta, dirichlet or histogram.
+
+    Raises:
+        InvalidInput: not a prior; says how each is written.
+
+    >>> parse_prior("favoured(0.4, 0.9)")
+    Favoured(chances=(0.4, 0.9))
+    >>> parse_prior("histogram(3,1,0:5; 2,2,0:1)").counts
+    (((3, 1, 0), 5), ((2, 2, 0), 1))
+    """
+    written = re.fullmatch(r"\s*([a-z]+)\s*\((.*)\)\s*", text, re.DOTALL) if isinstance(text, str) else None  # type: ignore[redundant-expr]  # typed by people
+    if written is None or written[1] not in ("favoured", "beta", "dirichlet", "histogram"):
+        raise InvalidInput("prior", text, FORMS)
+    name, inside = written[1], written[2]
+    try:
+        if name == "histogram":
+            return PastVotes(tuple(_counted(each) for each in inside.split(";")))
+        numbers = tuple(float(each) for each in inside.split(","))
+    except ValueError as err:
+        if isinstance(err, InvalidInput):
+            raise
+        raise InvalidInput("prior", text, FORMS) from err
+    if name == "favoured":
+        return Favoured(numbers)
+    if len(numbers) != (2 if name == "beta" else 1):
+        raise InvalidInput("prior", text, FORMS)
+    return FavouredBeta(*numbers) if name == "beta" else Dirichlet(*numbers)
+
+
+def _counted(text: str) -> tuple[Partition, int]:
+    counts, _, times = text.partition(":")
+    return tuple(int(each) for each in counts.split(",")), int(times or "1")
+
+
+def _favoured_masses(cells: Histograms, log_moment: Callable[[int, int, int], float]) -> Array:
+    K, classes = cells.K, cells.classes
+    moments = [log_moment(votes, K, classes) for votes in range(K + 1)]
+
+    def mass(partition: Partition) -> float:
+        front = _log_arrangements(partition)
+        return math.fsum(
+            many / classes * math.exp(front + moments[votes]) for votes, many in Counter(partition).items()
+        )
+
+    return _normalised(mass(each) for each in cells.partitions)
+
+
+def _log_arrangements(partition: Partition) -> float:
+    """Return log of the number of ways in which K votes have these counts, in any order of the classes."""
+    ways = math.factorial(sum(partition)) * math.factorial(len(partition))
+    for count in partition:
+        ways //= math.factorial(count)
+    for many in Counter(partition).values():
+        ways //= math.factorial(many)
+    return math.log(ways)
+
+
+def _normalised(masses: Iterable[float] | Array) -> Array:
+    table = np.fromiter(masses, dtype=np.float64)
+    return table / math.fsum(table)
+
+
+def _log_power(base: float, exponent: int) -> float:
+    if exponent == 0:
+        return 0.0
+    return exponent * math.log(base) if base > 0 else -math.inf
+
+
+def _log_beta(alpha: float, beta: float) -> float:
+    return math.lgamma(alpha) + math.lgamma(beta) - math.lgamma(alpha + beta)
+
+
+def _shape(value: Any, argument: str) -> float:
+    accepted = f"a number from {MIN_SHAPE:g} to {MAX_SHAPE:g}"
+    number = real_number(value, argument, accepted)
+    if not MIN_SHAPE <= number <= MAX_SHAPE:
+        raise InvalidInput(argument, value, accepted)
+    return number

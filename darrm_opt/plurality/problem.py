@@ -1,0 +1,292 @@
+"""The plurality problem: K voters choose among C classes, and one class is released.
+
+Voters are not private; one record can change the answers of at most ``affected`` of them. The release sees the vote
+counts alone. What must hold is (ε, δ)-differential privacy of the released class.
+
+Averaging a release rule over all permutations of the classes changes neither its privacy nor its utility, so nothing
+is lost by rules that treat the classes alike. Such a rule is a table over *partitions* λ: the counts in decreasing
+order. Its cells are
+
+    x[λ, v]    the probability that one given class, with v votes, is released     Σ_v mult_λ(v)·x[λ, v] + x[λ, ⊥] = 1
+    x[λ, ⊥]    the probability that no class is released, where the problem allows abstention
+
+with mult_λ(v) the number of classes that have v votes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, Problem, whole_number
+
+MAX_CLASSES = 1000
+"""Most classes of a problem."""
+
+MAX_VOTERS = 1_000_000
+"""Most voters of a problem."""
+
+MAX_PARTITIONS = 20_000
+"""Most partitions for which a table is made: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
+
+THREE_PARTS_TOO_MANY = 500
+"""From so many voters on three parts alone have more than `MAX_PARTITIONS` partitions: (K + 3)²/12, rounded."""
+
+MAX_EDGES = 500_000
+"""Most pairs of neighbouring vote counts that are looked at: some ten seconds."""
+
+ABSTENTION = -1
+"""The value that stands for ⊥ where others are vote counts."""
+
+Index = NDArray[np.intp]
+Partition = tuple[int, ...]
+
+
+@dataclass(frozen=True, init=False)
+class PluralityProblem:
+    """Release one of C classes from the votes of K voters that are not private.
+
+    Args:
+        K: number of voters, ≥ 1 [voters].
+        classes: number of classes C, ≥ 2.
+        target: privacy of the released class; finite ε ≥ 0 [nats], δ in [0, 1).
+        affected: voters whose answer one record can change, 1..K.
+        abstention: whether ⊥ (no class) may be released.
+
+    Guarantees:
+        Frozen; equal and equally hashed when the same up to floating noise (`darrm_opt.problem`).
+
+    Raises:
+        InvalidInput: naming the argument, its value and what is accepted.
+
+    >>> PluralityProblem(K=11, classes=3, target=Privacy(0.2676, 3e-4)).affected
+    1
+    """
+
+    K: int
+    classes: int
+    target: Privacy
+    affected: int
+    abstention: bool
+
+    def __init__(self, K: int, classes: int, target: Privacy, affected: int = 1, *, abstention: bool = False) -> None:
+        accepted = f"a whole number of classes, 2 to {MAX_CLASSES}"
+        classes = whole_number(classes, "classes", accepted, least=2)
+        if classes > MAX_CLASSES:
+            raise InvalidInput("classes", classes, accepted)
+        accepted = f"a whole number of voters, 1 to {MAX_VOTERS}"
+        if whole_number(K, "K", accepted) > MAX_VOTERS:
+            raise InvalidInput("K", K, accepted)
+        if not isinstance(abstention, bool):
+            raise InvalidInput("abstention", abstention, "True or False")
+        # Two-class voters with the same target: the one place where numbers become canonical.
+        canonical = Problem(K, Privacy(math.inf), target, whole_number(affected, "affected", "a whole number in 1..K"))
+        object.__setattr__(self, "K", canonical.K)
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "target", canonical.target)
+        object.__setattr__(self, "affected", canonical.affected)
+        object.__setattr__(self, "abstention", abstention)
+
+    @property
+    def strictest_target(self) -> Privacy:
+        """The smallest target among those whose numbers round to this one: what is proved."""
+        return Problem(self.K, Privacy(math.inf), self.target, self.affected).strictest.target
+
+    @property
+    def histograms(self) -> Histograms:
+        """Every partition, cell and neighbouring pair of the problem.
+
+        Raises:
+            InvalidInput: there are more than `MAX_PARTITIONS` partitions.
+        """
+        return histograms(self.K, self.classes, self.affected, self.abstention)
+
+
+def partition_count(K: int, classes: int) -> int:
+    """Return the number of partitions of K into at most ``classes`` parts; time grows with K·min(K, classes).
+
+    >>> partition_count(50, 4), partition_count(30, 6)
+    (1154, 1206)
+    """
+    ways = [1] + [0] * K  # by conjugation: partitions into parts of size at most C
+    for part in range(1, min(classes, K) + 1):
+        for total in range(part, K + 1):
+            ways[total] += ways[total - part]
+    return ways[K]
+
+
+def has_table(K: int, classes: int, most: int = MAX_PARTITIONS) -> bool:
+    """Return whether K votes among the classes have at most ``most`` ≤ `MAX_PARTITIONS` partitions; at once for any K.
+
+    >>> has_table(40, 4), has_table(10**6, 1000)
+    (True, False)
+    """
+    if classes == 2:
+        return most >= K // 2 + 1
+    return K < THREE_PARTS_TOO_MANY and partition_count(K, classes) <= most
+
+
+def partitions(K: int, classes: int) -> Iterator[Partition]:
+    """Yield the partitions of K into ``classes`` parts, zeros included: decreasing tuples in lexicographic order."""
+
+    def extend(left: int, parts: int, largest: int) -> Iterator[Partition]:
+        if parts == 1:
+            yield (left,)
+            return
+        for first in range(-(-left // parts), min(left, largest) + 1):
+            for rest in extend(left - first, parts - 1, first):
+                yield (first, *rest)
+
+    several = min(classes, K)  # the others are 0
+    return ((*each, *(0,) * (classes - several)) for each in extend(K, several, K))
+
+
+def changes(partition: Partition, affected: int) -> Iterator[Partition]:
+    """Yield every way in which a record can change the counts, up to exchanging classes of equal count.
+
+    Args:
+        partition: the counts, decreasing.
+        affected: votes that can move, ≥ 1.
+
+    Yields:
+        The change of each count; they sum to 0, and those of one sign to at most ``affected``.
+    """
+    # Of the classes without votes no more than ``affected`` can gain one.
+    concerned = min(len(partition), sum(count > 0 for count in partition) + affected)
+    last = concerned - 1
+
+    def extend(at: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
+        largest = affected - gained
+        if at and partition[at] == partition[at - 1]:
+            largest = min(largest, previous)  # among equal counts the larger change first: one order of many
+        least = -min(partition[at], affected - lost)
+        if at == last:
+            change = lost - gained
+            if least <= change <= largest:
+                yield (change,)
+            return
+        for change in range(least, largest + 1):
+            for rest in extend(at + 1, gained + max(change, 0), lost + max(-change, 0), change):
+                yield (change, *rest)
+
+    rest = (0,) * (len(partition) - concerned)
+    return ((*change, *rest) for change in extend(0, 0, 0, affected) if any(change))
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Partitions, cells and edges of a problem, as arrays.
+
+    An *edge* is an ordered pair of vote counts that differ by one record, up to relabelling the classes of both. Its
+    *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left``, ``right`` are their cells,
+    ``sizes`` how many classes there are; unused places have size 0.
+
+    Attributes:
+        K: voters.
+        partitions: decreasing tuples of length C.
+        values: count of each cell, `ABSTENTION` for ⊥, shape (cells,).
+        multiplicities: classes that share a cell, shape (cells,).
+        owners: number of the cell's partition, increasing, shape (cells,).
+        starts: first cell of each partition, the plurality's (the largest count), shape (partitions,).
+        left: shape (edges, width).
+        right: shape (edges, width).
+        sizes: shape (edges, width).
+    """
+
+    K: int
+    partitions: tuple[Partition, ...]
+    values: Index
+    multiplicities: Index
+    owners: Index
+    starts: Index
+    left: Index
+    right: Index
+    sizes: Index
+
+    @cached_property
+    def numbers(self) -> dict[Partition, int]:
+        """The place of each partition."""
+        return {each: place for place, each in enumerate(self.partitions)}
+
+    @property
+    def classes(self) -> int:
+        """Number of classes C."""
+        return len(self.partitions[0])
+
+    @property
+    def abstention(self) -> bool:
+        """Whether there are cells for ⊥."""
+        return int(self.values[-1]) == ABSTENTION
+
+    @property
+    def strict(self) -> NDArray[np.bool_]:
+        """Whether one class alone has the largest count, shape (partitions,)."""
+        unique: NDArray[np.bool_] = self.multiplicities[self.starts] == 1
+        return unique
+
+    def counts_of(self, cell: int) -> tuple[Partition, int]:
+        """Return the partition and the count of a cell."""
+        return self.partitions[int(self.owners[cell])], int(self.values[cell])
+
+
+@lru_cache(maxsize=8)
+def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histograms:  # noqa: FBT001 — a cache key
+    """Return the partitions, cells and edges of K votes among ``classes``.
+
+    Raises:
+        InvalidInput: there are more than `MAX_PARTITIONS` partitions, or more than `MAX_EDGES` edges.
+    """
+    if not has_table(K, classes):
+        count = f"{partition_count(K, classes):,}" if K < THREE_PARTS_TOO_MANY else "more"
+        raise InvalidInput(
+            "K",
+            K,
+            f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
+            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
+        )
+    every = tuple(partitions(K, classes))
+    starts: list[int] = []
+    values: list[int] = []
+    multiplicities: list[int] = []
+    owners: list[int] = []
+    places: list[dict[int, int]] = []
+    for number, partition in enumerate(every):
+        starts.append(len(values))
+        here = Counter(partition)
+        places.append({})
+        for value, many in [*here.items(), *([(ABSTENTION, 1)] if abstention else [])]:
+            places[-1][value] = len(values)
+            values.append(value)
+            multiplicities.append(many)
+            owners.append(number)
+    numbers = {partition: number for number, partition in enumerate(every)}
+    edges: list[list[tuple[int, int, int]]] = []
+    for number, partition in enumerate(every):
+        for change in changes(partition, affected):
+            after = tuple(count + moved for count, moved in zip(partition, change, strict=True))
+            there = places[numbers[tuple(sorted(after, reverse=True))]]
+            groups = Counter((places[number][v], there[w]) for v, w in zip(partition, after, strict=True))
+            edge = [(v, w, size) for (v, w), size in groups.items()]
+            if len(edges) == MAX_EDGES:
+                raise InvalidInput(
+                    "affected",
+                    affected,
+                    f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
+                    "Lower affected or K, or use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
+                )
+            edges.append([*edge, (places[number][ABSTENTION], there[ABSTENTION], 1)] if abstention else edge)
+    width = max((len(edge) for edge in edges), default=1)
+    packed = np.zeros((3, len(edges), width), dtype=np.intp)
+    for row, edge in enumerate(edges):
+        packed[:, row, : len(edge)] = np.array(edge).T
+    made = [np.array(each, dtype=np.intp) for each in (values, multiplicities, owners, starts)] + list(packed)
+    for array in made:
+        array.flags.writeable = False
+    return Histograms(K, every, *made)

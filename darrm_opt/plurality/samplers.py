@@ -1,0 +1,220 @@
+"""Vote mechanisms: from vote counts to a class or ⊥, sampled exactly in whole numbers.
+
+- `RuleMechanism`: a certified table; each output has exactly the probability that `PluralityRule` states;
+- `NoisyMaximum`: GNMax with the discrete Gaussian on every count (for any number of classes, with no table), or
+  Confident-GNMax, which first checks whether the largest count plus noise reaches a threshold. Its account is that of the
+  discrete noise itself (`darrm_opt.plurality.accounting`).
+
+Source of the discrete Gaussian: Canonne, Kamath, Steinke 2020 (`discrete_gaussian`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any
+
+from darrm_opt.accounting import Ledger
+from darrm_opt.ensembles.randomness import Bits, discrete_gaussian
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
+from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
+from darrm_opt.plurality.record import rule_from_record, rule_record
+from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.problem import Privacy, real_number, whole_number
+
+MAX_RELEASES = 10**7
+"""Most releases that a budget is found to allow."""
+
+PRECISION = 0.01
+"""The number of noisy maxima that fit is found to this share of itself, from below."""
+
+_SIGMA = "a standard deviation, a finite number of votes, at least 1"
+
+
+class VoteMechanism(ABC):
+    """What turns vote counts into a class or ⊥.
+
+    Attributes:
+        K: voters.
+        classes: C.
+        affected: votes that one record can move.
+    """
+
+    K: int
+    classes: int
+    affected: int
+
+    @abstractmethod
+    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+        """Return a class 0..C−1, or `ABSTENTION`, for vote counts."""
+
+    @abstractmethod
+    def most_releases(self, budget: Privacy) -> tuple[int, str]:
+        """Return how many releases are proved to fit in a total (ε, δ), and by which account."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data, for a log."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoteMechanism) and self.record() == other.record()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.K, self.classes))
+
+
+class RuleMechanism(VoteMechanism):
+    """A certified rule, sampled exactly.
+
+    Args:
+        problem: what must hold of one release.
+        rule: proved private here, again, from its doubles.
+
+    Raises:
+        NotPrivate: the rule is not private for the problem.
+        InvalidInput: the rule is for other voters, classes or outputs.
+    """
+
+    def __init__(self, problem: PluralityProblem, rule: PluralityRule) -> None:
+        self.certificate: PluralityCertificate = verify_rule(problem, rule)
+        self.problem, self.rule = problem, rule
+        self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
+
+    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability."""
+        cells = self.rule.cell_of(counts)
+        left = bits.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
+        chosen = 0
+        for cell in cells[:-1]:  # all of them, whichever it is
+            left -= self.rule.numerators[cell]
+            chosen += left >= 0
+        return ABSTENTION if chosen == self.classes else int(chosen)
+
+    def most_releases(self, budget: Privacy) -> tuple[int, str]:
+        """Return how many releases fit by optimal composition of (ε, δ)-DP releases."""
+        return min(Ledger(budget).affordable(self.problem.target), MAX_RELEASES), "optimal"
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return rule_record(self.problem, self.rule)
+
+
+class NoisyMaximum(VoteMechanism):
+    """GNMax with discrete Gaussian noise, and Confident-GNMax where there is a threshold.
+
+    Args:
+        K: voters, ≥ 1.
+        classes: C ≥ 2.
+        sigma: σ ≥ 1 of the noise on each count [votes]; taken at its exact value.
+        threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
+        check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
+        affected: votes that one record can move, 1..K.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        classes: int,
+        sigma: float,
+        *,
+        threshold: float | None = None,
+        check_sigma: float | None = None,
+        affected: int = 1,
+    ) -> None:
+        self.K = whole_number(K, "K", "a whole number of voters, at least 1")
+        self.classes = whole_number(classes, "classes", "a whole number of classes, at least 2", least=2)
+        self.affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
+        if self.affected > self.K:
+            raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
+        self.sigma = _sigma(sigma, "sigma")
+        if (threshold is None) != (check_sigma is None):
+            raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
+        self.threshold = self.check_sigma = None
+        if threshold is not None and check_sigma is not None:
+            accepted = "a finite number of votes"
+            self.threshold = real_number(threshold, "threshold", accepted)
+            if not math.isfinite(self.threshold):
+                raise InvalidInput("threshold", threshold, accepted)
+            self.check_sigma = _sigma(check_sigma, "check_sigma")
+
+    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
+        if self.threshold is not None and self.check_sigma is not None:
+            noisy = max(counts) + discrete_gaussian(Fraction(self.check_sigma) ** 2, bits)
+            if noisy < self.threshold:
+                return ABSTENTION
+        variance = Fraction(self.sigma) ** 2
+        noisy_counts = [count + discrete_gaussian(variance, bits) for count in counts]
+        leaders = [place for place, count in enumerate(noisy_counts) if count == max(noisy_counts)]
+        return leaders[bits.below(len(leaders))]
+
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, each with its check if there is one, rounded up [nats]."""
+        from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
+
+        made = [VoteReleases("label", self.sigma, releases, "discrete")]
+        if self.check_sigma is not None:
+            made.append(VoteReleases("check", self.check_sigma, releases, "discrete"))
+        return vote_cost(made, delta, classes=self.classes, affected=self.affected).epsilon
+
+    def most_releases(self, budget: Privacy) -> tuple[int, str]:
+        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check and its label."""
+        if budget.delta == 0:
+            return 0, "vote-cost"
+        fitting, too_many, tried = 0, MAX_RELEASES + 1, 1
+        while too_many - fitting > max(1.0, PRECISION * fitting):
+            epsilon = self.epsilon(tried, budget.delta)
+            fits = epsilon <= budget.epsilon
+            fitting, too_many = (tried, too_many) if fits else (fitting, tried)
+            # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
+            aim = tried * (budget.epsilon / epsilon) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
+            tried = min(max(math.floor(aim), fitting + 1), too_many - 1)
+        return fitting, "vote-cost"
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return {
+            "kind": "darrm noisy maximum",
+            "format": 1,
+            "K": self.K,
+            "classes": self.classes,
+            "sigma": self.sigma,
+            "threshold": self.threshold,
+            "check_sigma": self.check_sigma,
+            "affected": self.affected,
+        }
+
+
+def mechanism_from_record(record: Any) -> VoteMechanism:
+    """Return the mechanism of a record, proved here.
+
+    Raises:
+        InvalidInput: not such a record.
+        NotPrivate: its rule is not private for its problem.
+    """
+    if isinstance(record, dict) and record.get("kind") == "darrm noisy maximum" and record.get("format") == 1:
+        try:
+            return NoisyMaximum(
+                record["K"],
+                record["classes"],
+                record["sigma"],
+                threshold=record["threshold"],
+                check_sigma=record["check_sigma"],
+                affected=record["affected"],
+            )
+        except KeyError as err:
+            raise InvalidInput("mechanism", str(err), "every field of a noisy maximum") from err
+    problem, rule, _ = rule_from_record(record)
+    return RuleMechanism(problem, rule)
+
+
+def _sigma(value: float, argument: str) -> float:
+    sigma = real_number(value, argument, _SIGMA)
+    if not 1 <= sigma < math.inf:
+        raise InvalidInput(argument, value, _SIGMA)
+    return sigma

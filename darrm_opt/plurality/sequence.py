@@ -1,0 +1,173 @@
+"""Many releases from one total (ε, δ): the target of each release, and the noise of noisy maxima.
+
+The counts of votes are fixed by the data, so releases compose without any assumption on the voters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from darrm_opt.accounting import epsilon_each
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality.mechanisms import gnmax_table
+from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
+from darrm_opt.plurality.problem import PluralityProblem, has_table
+from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.solver import as_objective, solve_plurality
+from darrm_opt.problem import Privacy, whole_number
+
+STEP = 1.002
+"""Factor by which σ is raised until the account of the discrete noise fits."""
+
+MAX_STEPS = 400
+"""Steps after which the search gives up; one or two are usual."""
+
+MAX_RULE_PARTITIONS = 600
+"""Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
+
+
+@dataclass(frozen=True)
+class PluralityPlan:
+    """What will be released, and at what price.
+
+    Attributes:
+        mechanism: a certified rule, or noise on the counts.
+        queries: releases allowed.
+        total: (ε, δ) that all of them together cost at most.
+        utility: expected worth of a release, of the continuous Gaussian where the noise is discrete; None where there are
+            too many partitions to say.
+        why: in words.
+    """
+
+    mechanism: VoteMechanism
+    queries: int
+    total: Privacy
+    utility: float | None
+    why: str
+
+
+@lru_cache(maxsize=32)
+def plurality_plan(
+    K: int,
+    classes: int,
+    total: Privacy,
+    queries: int,
+    *,
+    affected: int = 1,
+    objective: PluralityObjective | PluralityPrior | str = "dirichlet(1)",
+) -> PluralityPlan:
+    """Return the better of an optimal rule for each release and noise on the counts for all of them.
+
+    Args:
+        K: voters.
+        classes: C ≥ 2.
+        total: (ε, δ) of all releases.
+        queries: Q ≥ 1 releases.
+        affected: votes that one record can move.
+        objective: what a release is worth, as for `solve_plurality`.
+
+    Guarantees:
+        All releases together are ``total``-DP, each being chosen freely in view of the earlier ones.
+
+    Raises:
+        InvalidInput: a number is outside its range; with δ = 0 and too many partitions there is neither.
+
+    >>> plurality_plan(11, 3, Privacy(1.0, 1e-5), 1).why[:12]
+    'optimal rule'
+    """
+    goal, found = as_objective(objective), []
+    few = has_table(K, classes, MAX_RULE_PARTITIONS)
+    if few:
+        problem = PluralityProblem(K, classes, release_target(total, queries), affected)
+        solution = solve_plurality(problem, goal)
+        each = f"({problem.target.epsilon:.4g}, {problem.target.delta:.4g})"
+        why = f"optimal rule, {each}-DP a release, so that {queries} of them fit in the total by optimal composition"
+        rule = RuleMechanism(problem, solution.rule)
+        found.append(PluralityPlan(rule, queries, total, solution.utility, why))
+    if total.delta > 0 and (queries > 1 or not few):
+        noisy, worth = noise_for(total, queries, K=K, classes=classes, affected=affected), None
+        if few:
+            cells = PluralityProblem(K, classes, total, affected).histograms
+            weights, constant = goal.weights(cells)
+            worth = float(weights @ gnmax_table(cells, 1 / noisy.sigma)) + constant
+        why = f"GNMax, σ = {noisy.sigma:.4g} votes: the account of {queries} labels, not of counts, fits in the total"
+        found.append(PluralityPlan(noisy, queries, total, worth, why))
+    if not found:
+        raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
+    return max(found, key=lambda plan: -1.0 if plan.utility is None else plan.utility)
+
+
+def release_target(total: Privacy, queries: int) -> Privacy:
+    """Return an (ε, δ) of each release with which ``queries`` of them are within a total, by optimal composition.
+
+    Args:
+        total: (ε, δ) of all releases.
+        queries: Q ≥ 1.
+
+    Returns:
+        The total for one release; else half of δ goes to the releases, half to their composition.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> each = release_target(Privacy(2.0, 1e-5), 50)
+    >>> 0.04 < each.epsilon < 0.1, 50 * each.delta <= 1e-5
+    (True, True)
+    """
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    if queries == 1:
+        return total
+    delta = total.delta / (2 * queries)
+    return Privacy(epsilon_each(total, delta, queries), delta)
+
+
+def noise_for(
+    total: Privacy,
+    queries: int,
+    *,
+    K: int,
+    classes: int,
+    affected: int = 1,
+    threshold: float | None = None,
+    check_ratio: float = 4.0,
+) -> NoisyMaximum:
+    """Return GNMax, or Confident-GNMax where there is a threshold, with about the least noise for a total over Q queries.
+
+    Args:
+        total: (ε, δ) of all queries, ε > 0 and finite, δ > 0.
+        queries: Q ≥ 1; with a threshold each is charged a check and a label.
+        K: voters.
+        classes: C ≥ 2.
+        affected: votes that one record can move.
+        threshold: of the check [votes]; None: no check.
+        check_ratio: σ₁/σ, noise of the check over that of the label, > 0.
+
+    Guarantees:
+        ``noise_for(...).epsilon(queries, total.delta) <= total.epsilon``, for the discrete noise that is drawn.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> noise_for(Privacy(2.0, 1e-5), 100, K=250, classes=10).sigma < 26
+    True
+    """
+    from darrm_opt.plurality.accounting.calibration import calibrate_noise
+
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+    checks = 0 if threshold is None else queries
+    found = calibrate_noise(total, queries, checks=checks, check_ratio=check_ratio, classes=classes, affected=affected)
+    sigma = max(found.label_sigma, 1.0, 0.0 if threshold is None else 1.0 / check_ratio)
+    for _ in range(MAX_STEPS):
+        noisy = NoisyMaximum(
+            K,
+            classes,
+            sigma,
+            threshold=threshold,
+            check_sigma=None if threshold is None else check_ratio * sigma,
+            affected=affected,
+        )
+        if noisy.epsilon(queries, total.delta) <= total.epsilon:
+            return noisy
+        sigma *= STEP
+    raise InvalidInput("total", total, "a total that noise of this kind can meet", "Raise ε or δ.")

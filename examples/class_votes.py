@@ -1,0 +1,67 @@
+"""Ten language-model prompts vote among six classes; their plurality is labelled privately, from a file of votes.
+
+Each voter is the same model prompted with another private example (or few of them), so one record changes one vote of ten. The
+votes of some public questions tell how votes fall, the optimal rule is designed for that, and `PluralityLog` keeps the
+budget on a file. The same on the command line:
+
+    darrm plurality --K 10 --classes 6 --target-epsilon 8 --delta 1e-6 --queries 6 --output rule.json
+    darrm label votes.csv --solution rule.json --ledger budget.log --queries 6 --output labels.csv
+
+    python examples/class_votes.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from darrm_opt import Privacy
+from darrm_opt.plurality import (
+    PastVotes,
+    PluralityLog,
+    PluralityProblem,
+    PrivatePlurality,
+    RuleMechanism,
+    compare_mechanisms,
+    release_target,
+)
+
+K, CLASSES, QUESTIONS = 10, 6, 6
+TOTAL = Privacy(8.0, 1e-6)
+
+
+def votes_of(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return votes of K prompts: each is right with a chance that depends on the question, else any class."""
+    right = rng.random((len(truth), K)) < rng.beta(8, 1.5, (len(truth), 1))
+    return np.where(right, truth[:, None], rng.integers(0, CLASSES, (len(truth), K)))
+
+
+def main(folder: Path) -> None:
+    """Write a file of votes, design the rule, label the file within the budget."""
+    rng = np.random.default_rng(0)
+    public = votes_of(rng.integers(0, CLASSES, 2000), rng)
+    truth = rng.integers(0, CLASSES, QUESTIONS)
+    np.savetxt(folder / "votes.csv", votes_of(truth, rng), fmt="%d", delimiter=",")
+
+    target = release_target(TOTAL, QUESTIONS)
+    problem = PluralityProblem(K, CLASSES, target)
+    found = compare_mechanisms(problem, PastVotes.of_votes(public, CLASSES))
+    print(
+        f"{QUESTIONS} labels within ({TOTAL.epsilon:g}, {TOTAL.delta:g}): each ({target.epsilon:.3f}, {target.delta:.1g})-DP."
+    )
+    print("Chance that the plurality is released, given past votes:")
+    for name, utility in {"optimal rule": found.solution.utility, **found.ways}.items():
+        print(f"  {name:18s}{utility:.3f}")
+
+    mechanism = RuleMechanism(problem, found.solution.rule)
+    log = PluralityLog.begin(folder / "budget.log", mechanism, budget=TOTAL)
+    votes = np.loadtxt(folder / "votes.csv", delimiter=",")
+    labels = PrivatePlurality(mechanism, log).release_many(votes, "first job")
+    print(f"{len(labels)} labels released, {np.mean(labels == truth):.0%} of them right; {log.left} releases are left.")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

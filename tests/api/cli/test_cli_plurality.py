@@ -1,0 +1,197 @@
+"""`darrm plurality`, and `darrm label` for class votes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.darrm_runner import refused, run
+
+from api.cli.output import ExitCode
+from darrm_opt.plurality.record import rule_from_record
+
+ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
+SMALL = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-3")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def answered(*arguments: str) -> Any:
+    result = run(*arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_the_values_of_one_release() -> None:
+    found = answered(
+        "plurality", "--K", "11", "--classes", "3", "--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE
+    )
+    assert found["utility"] == pytest.approx(0.640, abs=5e-4)
+    assert 0 <= found["gap"] <= 1e-7
+    assert {name: round(found["ways"][name], 2) for name in ("permute_and_flip", "exponential", "gnmax")} == {
+        "permute_and_flip": 0.62,
+        "exponential": 0.57,
+        "gnmax": 0.56,
+    }
+
+
+def test_in_words() -> None:
+    result = run(*SMALL, "--abstention", "--price", "2")
+    assert result.exit_code == 0
+    assert "no private rule is worth more than" in result.stdout
+    assert "confident gnmax" in result.stdout
+
+
+def test_a_rule_is_written_and_reads_back() -> None:
+    for mechanism in ("optimal", "permute_and_flip"):
+        answered(*SMALL, "--output", "rule.json", "--mechanism", mechanism)
+        problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
+        assert (problem.K, problem.classes) == (5, 3)
+        assert certificate.margin >= 0
+
+
+def test_a_rule_is_verified_whatever_its_file_says() -> None:
+    answered(*SMALL, "--output", "rule.json")
+    told = answered("verify", "rule.json")
+    assert (told["private"], told["problem"]["classes"]) == (True, 3)
+    assert "proved for these very numbers" in run("verify", "rule.json").stdout
+    record = json.loads(Path("rule.json").read_text())
+    record["problem"]["target_epsilon"] = 0.5
+    Path("rule.json").write_text(json.dumps(record))
+    result = run("verify", "rule.json", "--json")
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert json.loads(result.stdout)["excess"] > 0
+    for values in ([], "text", [1e400], [[0.1]], None):
+        Path("rule.json").write_text(json.dumps(record | {"values": values}).replace("Infinity", "1e400"))
+        assert "values" in refused("verify", "rule.json")
+    record["problem"] |= {"K": 10**6, "classes": 1000}
+    Path("rule.json").write_text(json.dumps(record))
+    assert "20,000 partitions" in refused("verify", "rule.json")
+
+
+def test_queries_share_the_target() -> None:
+    one, many = answered(*SMALL), answered(*SMALL, "--queries", "10")
+    assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3
+    assert many["utility"] < one["utility"]
+
+
+def test_noise_on_the_counts() -> None:
+    found = answered(*SMALL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
+    assert 0.97 <= found["epsilon"] <= 1
+    assert json.loads(Path("noise.json").read_text())["sigma"] == found["sigma"]
+    assert "10 labels are" in run(*SMALL, "--queries", "10", "--mechanism", "noise").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plurality",), "--target-epsilon is missing"),
+        (("plurality", "--target-epsilon", "1", "--classes", "3"), "--K is missing"),
+        ((*SMALL, "--prior", "nothing"), "--prior: 'nothing' is not valid: expected favoured"),
+        ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
+        ((*SMALL, "--ties", "some"), "--ties: 'some'"),
+        ((*SMALL, "--mechanism", "magic"), "--mechanism: 'magic'"),
+        ((*SMALL, "--affected", "6"), "--affected: 6"),
+        (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1"), "46,262"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(*arguments)
+
+
+# ------------------------------------------------------------------------------------------ darrm label
+
+
+def votes(rows: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(0, 12, (rows, 4))
+
+
+def written(name: str, table: np.ndarray[Any, Any]) -> str:
+    if name.endswith(".npy"):
+        np.save(name, table)
+    elif name.endswith(".csv"):
+        np.savetxt(name, table, fmt="%d", delimiter=",")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        columns = {f"voter {i}": table[:, i] for i in range(table.shape[1])}
+        pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), name)
+    return name
+
+
+def labels(name: str) -> list[int]:
+    if name.endswith(".npy"):
+        table = np.load(name)
+        assert table.dtype == np.int16
+        return [int(each) for each in table]
+    if name.endswith(".csv"):
+        head, *lines = Path(name).read_text().splitlines()
+        assert head == "label"
+        return [int(line) for line in lines]
+    return [int(each) for each in pytest.importorskip("pyarrow.parquet").read_table(name)["label"].to_pylist()]
+
+
+@pytest.fixture
+def rule() -> str:
+    """A rule that releases the plurality of twelve classes nearly always, or nothing."""
+    arguments = ("--K", "4", "--classes", "12", "--target-epsilon", "30", "--abstention", "--price", "1")
+    answered("plurality", *arguments, "--output", "rule.json", "--ties", "any")
+    return "rule.json"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
+def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
+    table = np.repeat(np.arange(12)[:, None], 4, axis=1)
+    name = written(f"votes.{suffix}", table)
+    told = answered(
+        "label", name, "--solution", rule, "--ledger", "log", "--queries", "20", "--output", f"out.{suffix}"
+    )
+    assert labels(f"out.{suffix}") == list(range(12))
+    assert (told["spent"], told["left"], told["problem"]["classes"]) == (12, 8, 12)
+    again = run("label", name, "--solution", rule, "--ledger", "log", "--output", f"more.{suffix}")
+    assert again.exit_code == ExitCode.UNAVAILABLE
+    assert "8 are left" in again.stderr
+
+
+def test_the_same_job_is_charged_once(rule: str) -> None:
+    written("votes.npy", votes(30))
+    first = ("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "30", "--block", "7")
+    answered(*first, "--output", "a.npy", "--release-id", "job")
+    again = run(*first, "--output", "b.npy", "--release-id", "job")
+    assert "30 of 30 labels were released before" in again.stderr
+    assert labels("a.npy") == labels("b.npy")
+
+
+def test_noisy_counts_within_a_total() -> None:
+    answered("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "5", "--delta", "1e-5", "--queries", "8",
+             "--mechanism", "noise", "--output", "noise.json")  # fmt: skip
+    written("votes.csv", votes(6))
+    told = answered("label", "votes.csv", "--solution", "noise.json", "--ledger", "log", "--total-epsilon", "5",
+                    "--total-delta", "1e-5", "--output", "out.csv")  # fmt: skip
+    assert told["limit"] >= 8
+    assert set(labels("out.csv")) <= set(range(12))
+
+
+@pytest.mark.parametrize("bad", ["0,1,2,12", "0,1,2,-1", "0,1,2,x", "0,1,2", "0,1,2,1.5"])
+def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
+    Path("votes.csv").write_text(f"0,1,2,3\n{bad}\n")
+    told = refused(
+        "label", "votes.csv", "--solution", rule, "--ledger", "log", "--queries", "9", "--output", "out.csv"
+    )  # fmt: skip
+    assert "Line 2" in told
+    assert not Path("out.csv").exists()
+
+
+def test_a_log_of_another_rule_is_refused(rule: str) -> None:
+    written("votes.npy", votes(3))
+    run("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "9", "--output", "a.npy")
+    answered("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
+    told = run("label", "votes.npy", "--solution", "other.json", "--ledger", "log", "--output", "b.npy")
+    assert told.exit_code == ExitCode.BAD_INPUT
+    assert "another one a log" in told.stderr

@@ -1,0 +1,160 @@
+"""Certificates of plurality rules against fractions over every vote count and every set of outputs."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from support.plurality_exact import exp_above, neighbours, vote_counts, worst_excess
+
+from darrm_opt import NotPrivate, Privacy
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality import ABSTENTION, PluralityProblem, PluralityRule, certify_rule, solve_plurality, verify_rule
+from darrm_opt.plurality.certificate import EXPONENT_BITS, excess, exp_bounds
+from darrm_opt.plurality.record import plurality_record, rule_from_record, rule_record
+
+
+def random_rule(rng: np.random.Generator, problem: PluralityProblem) -> PluralityRule:
+    cells = problem.histograms
+    weights = rng.dirichlet([1.0] * 3, size=cells.values.size)[:, 0] ** rng.integers(1, 4)
+    sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
+    return PluralityRule.normalised(problem, weights / sums[cells.owners])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.2676, 1.0, 20.0, 500.0])
+def test_the_bounds_of_the_exponential_enclose_it_tightly(epsilon: float) -> None:
+    low, high = exp_bounds(epsilon)
+    above = exp_above(epsilon)  # by less than 2e-45 of it
+    assert Fraction(low, 2**EXPONENT_BITS) <= above
+    assert above / (1 + Fraction(2, 10**45)) <= Fraction(high, 2**EXPONENT_BITS)
+    assert high - low <= max(2, low >> 100)
+
+
+@pytest.mark.parametrize("abstention", [False, True])
+@pytest.mark.parametrize(("K", "classes", "affected"), [(4, 3, 1), (5, 2, 2), (3, 4, 1), (4, 3, 3)])
+def test_the_excess_is_that_of_every_edge_and_set(K: int, classes: int, affected: int, abstention: bool) -> None:
+    rng = np.random.default_rng((K, classes, affected))
+    for _ in range(4):
+        problem = PluralityProblem(K, classes, Privacy(0.5, 0.01), affected, abstention=abstention)
+        rule = random_rule(rng, problem)
+        target = problem.strictest_target
+        exact = worst_excess(rule.probabilities, K, classes, affected, target.epsilon, target.delta)
+        found = excess(problem, rule).value
+        assert 0 <= found - exact <= Fraction(1, 2**70)  # e^ε is rounded down by 2^−80
+
+
+def test_repair_proves_the_doubles_that_it_returns() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        problem = PluralityProblem(
+            int(rng.integers(1, 6)),
+            int(rng.integers(2, 5)),
+            Privacy(float(rng.choice([0, 1e-6, 0.3, 2.0])), float(rng.choice([0, 1e-12, 0.05]))),
+            abstention=bool(rng.integers(2)),
+        )
+        rule, certificate = certify_rule(problem, random_rule(rng, problem))
+        assert certificate == verify_rule(problem, rule)
+        assert certificate.margin >= 0
+        exact = worst_excess(
+            rule.probabilities, problem.K, problem.classes, 1, problem.target.epsilon, problem.target.delta
+        )
+        assert exact <= Fraction(1, 10**40)  # the oracle's e^ε is a hair above
+
+
+def test_what_is_private_is_not_changed() -> None:
+    problem = PluralityProblem(7, 3, Privacy(1.0, 1e-4))
+    rule = solve_plurality(problem).rule
+    assert certify_rule(problem, rule)[0] is rule
+
+
+def test_the_certificate_names_the_tightest_place() -> None:
+    problem = PluralityProblem(6, 3, Privacy(1.0, 1e-3))
+    solution = solve_plurality(problem)
+    certificate, rule = solution.certificate, solution.rule
+    before, after = (rule.probabilities(counts) for counts in (certificate.before, certificate.after))
+    assert certificate.after in set(neighbours(certificate.before, 1))
+    c = exp_above(problem.target.epsilon)
+    left = sum(before[each] - c * after[each] for each in certificate.released) - Fraction(problem.target.delta)
+    assert -1e-9 < left <= 1e-12
+    assert certificate.edges == sum(
+        len({tuple(sorted(zip(counts, other, strict=True))) for other in neighbours(counts, 1)})
+        for counts in {tuple(sorted(each, reverse=True)) for each in vote_counts(6, 3)}
+    )
+
+
+@pytest.mark.parametrize("abstention", [False, True])
+def test_a_rule_that_is_not_private_is_refuted(abstention: bool) -> None:
+    problem = PluralityProblem(5, 3, Privacy(0.1, 1e-6), abstention=abstention)
+    cells = problem.histograms
+    values = np.zeros(cells.values.size)
+    values[cells.starts[cells.strict]] = 1.0
+    rule = PluralityRule.of(problem, values)
+    with pytest.raises(NotPrivate, match=r"from the counts \(.*class \d.*certify_rule") as caught:
+        verify_rule(problem, rule)
+    assert 0.2 < caught.value.excess < 1
+    if abstention:  # ⊥ depends on the data alone
+        values = np.zeros(cells.values.size)
+        values[cells.values == ABSTENTION] = [float(owner % 2) for owner in range(len(cells.partitions))]
+        with pytest.raises(NotPrivate, match=r"\{no class\}|class"):
+            verify_rule(problem, PluralityRule.of(problem, values))
+
+
+def test_one_unit_in_the_last_place_too_much_is_seen() -> None:
+    problem = PluralityProblem(3, 2, Privacy(0.0, 0.25))
+    private = PluralityRule.of(problem, [0.0, 0.0, 0.0, 0.0])
+    assert verify_rule(problem, private).margin == pytest.approx(0.25, abs=1e-12)
+    # p(3) − p(2) = 1/4 exactly is private at δ = 1/4, but the strictest reading leaves a little less.
+    near = 0.25 - 2.0**-40
+    values = [0.5, 0.5, 0.5 + near, 0.5 - near]
+    assert verify_rule(problem, PluralityRule.of(problem, values)).margin > 0
+    over = math.nextafter(0.75, 1)
+    with pytest.raises(NotPrivate):
+        verify_rule(problem, PluralityRule.of(problem, [0.5, 0.5, over, 1 - over]))
+
+
+def test_the_rest_is_shared_equally_and_sums_are_exact() -> None:
+    rule = PluralityRule(3, 3, [0.25, 0.5, 0.125, 0.125, 1.0, 0.0])
+    assert rule.probabilities((1, 1, 1)) == [Fraction(1, 3)] * 3
+    assert rule.probabilities((0, 2, 1)) == [Fraction(5, 24), Fraction(14, 24), Fraction(5, 24)]
+    assert rule.probabilities((0, 0, 3)) == [0, 0, 1]
+    silent = PluralityRule(1, 2, [0.5, 0.0, 0.25], abstention=True)
+    assert silent.probabilities((0, 1)) == [Fraction(1, 12), Fraction(7, 12), Fraction(1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.1] * 5, r"shape \(5,\)"),
+        ([0.1] * 5 + [math.nan], "outside"),
+        ([0.1] * 5 + [-0.1], "outside"),
+        ([0.1] * 4 + [1.0, math.nextafter(0.0, 1)], "sum above 1"),
+        ("text", "values"),
+    ],
+)
+def test_tables_that_are_no_rules(values: object, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        PluralityRule(3, 3, values)
+
+
+def test_a_rule_of_other_voters_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="K = 3, 2 classes"):
+        verify_rule(PluralityProblem(4, 2, Privacy(1.0)), PluralityRule(3, 2, [0.0] * 4))
+    with pytest.raises(InvalidInput, match="counts that sum to K = 3"):
+        PluralityRule(3, 2, [0.0] * 4).probabilities((1, 1))
+
+
+def test_records_read_back_bit_for_bit_and_are_proved_again() -> None:
+    solution = solve_plurality(PluralityProblem(5, 3, Privacy(1.0, 1e-3), abstention=True))
+    text = json.dumps(plurality_record(solution))
+    problem, rule, certificate = rule_from_record(json.loads(text))
+    assert (problem, rule, certificate) == (solution.problem, solution.rule, solution.certificate)
+    dearer = rule_record(PluralityProblem(5, 3, Privacy(0.1, 1e-3), abstention=True), rule)
+    with pytest.raises(NotPrivate):
+        rule_from_record(dearer)
+    wrong: object
+    for wrong in ({}, [], {**json.loads(text), "kind": "x"}, {**json.loads(text), "problem": {"K": 5}}):
+        with pytest.raises(InvalidInput):
+            rule_from_record(wrong)

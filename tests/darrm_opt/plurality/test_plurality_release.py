@@ -1,0 +1,298 @@
+"""Release of a class: the sampler exactly and at a stated power, the log, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.auditor import Auditor
+
+from darrm_opt import NotPrivate, Privacy
+from darrm_opt.accounting import BudgetExceeded, Ledger
+from darrm_opt.accounting.refusals import LedgerUnreadable
+from darrm_opt.ensembles.randomness import Bits, SeededBitsForTestsOnly
+from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism import BudgetSpent, LedgerDamaged, ReleaseIdTaken, ReleaseLedger
+from darrm_opt.plurality import (
+    ABSTENTION,
+    NoisyMaximum,
+    PluralityLog,
+    PluralityProblem,
+    PluralityRule,
+    PrivatePlurality,
+    RuleMechanism,
+    count_votes,
+    noise_for,
+    release_target,
+    solve_plurality,
+)
+from darrm_opt.plurality.samplers import mechanism_from_record
+
+PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
+SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")
+
+
+class Fixed(Bits):
+    """The number that was chosen beforehand."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.asked: list[int] = []
+
+    def below(self, n: int) -> int:
+        self.asked.append(n)
+        return self._number
+
+
+# ---------------------------------------------------------------------------------------- the sampler
+
+
+@pytest.mark.parametrize("abstention", [False, True])
+def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bool) -> None:
+    rng = np.random.default_rng(5)
+    problem = PluralityProblem(3, 3, Privacy(20.0, 0.9), abstention=abstention)
+    cells = problem.histograms
+    values = np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64  # multiples of 1/64: few numbers to try
+    mechanism = RuleMechanism(problem, PluralityRule.of(problem, values))
+    for counts in [(3, 0, 0), (0, 2, 1), (1, 1, 1), (1, 0, 2)]:
+        many = mechanism.rule.denominator
+        seen = Counter(mechanism.draw(counts, Fixed(number)) for number in range(many))
+        expected = mechanism.rule.probabilities(counts)
+        assert [Fraction(seen[each], many) for each in range(3)] == expected[:3]
+        assert Fraction(seen[ABSTENTION], many) == (expected[3] if abstention else 0)
+
+
+def test_one_number_is_drawn_whatever_the_votes() -> None:
+    mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
+    asked = set()
+    for counts in [(7, 0, 0), (3, 2, 2), (0, 3, 4)]:
+        fixed = Fixed(0)
+        mechanism.draw(counts, fixed)
+        asked.add(tuple(fixed.asked))
+    assert asked == {(mechanism.rule.denominator,)}
+
+
+DRAWS, LEVEL, SHIFT = 20_000, 1e-4, 0.02
+"""Draws of each test, its false alarms, and a change of two probabilities that it must notice."""
+
+
+def chi_square(sample: list[int], chances: list[float]) -> float:
+    outputs = [*range(len(chances) - 1), ABSTENTION]
+    kept = [place for place, chance in enumerate(chances) if chance * len(sample) >= 5]
+    seen = [sample.count(outputs[place]) for place in kept]
+    expected = [chances[place] * len(sample) for place in kept]
+    return float(stats.chisquare(seen, np.array(expected) * sum(seen) / sum(expected)).pvalue)
+
+
+@pytest.mark.parametrize("counts", [(4, 2, 1), (0, 1, 6)])
+def test_released_classes_follow_the_table_at_a_stated_power(counts: tuple[int, ...]) -> None:
+    mechanism, bits = RuleMechanism(PROBLEM, SOLUTION.rule), SeededBitsForTestsOnly(11)
+    chances = [float(each) for each in SOLUTION.rule.probabilities(counts)]
+    sample = [mechanism.draw(counts, bits) for _ in range(DRAWS)]
+    assert chi_square(sample, chances) > LEVEL
+    # The power: were two of the chances off by SHIFT, fewer than 1 in 1,000 such tests would pass.
+    order = np.argsort(chances)
+    other = np.array(chances)
+    other[order[-1]] -= SHIFT
+    other[order[-2]] += SHIFT
+    noncentral = DRAWS * float(np.sum((other - chances) ** 2 / np.maximum(chances, 5 / DRAWS)))
+    limit = stats.chi2.isf(LEVEL, len(chances) - 1)
+    assert stats.ncx2.cdf(limit, len(chances) - 1, noncentral) < 1e-3
+    assert chi_square(sample, other.tolist()) < LEVEL
+
+
+def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
+    problem = PluralityProblem(5, 3, Privacy(0.5, 1e-3))
+    mechanism = RuleMechanism(problem, solve_plurality(problem).rule)
+    worst = mechanism.certificate
+    bits = SeededBitsForTestsOnly(2)
+    here, there = (
+        np.array([mechanism.draw(counts, bits) for _ in range(DRAWS)]) for counts in (worst.before, worst.after)
+    )
+    auditor = Auditor(1e-6)
+    assert not auditor.refutes(here, there, 0.5, 1e-3)
+    assert auditor.refutes(here, there, 0.1, 1e-3)
+
+
+def test_noisy_maximum_follows_the_convolution_of_its_discrete_noise() -> None:
+    counts, sigma = (4, 3, 0), 1.5
+    around = np.arange(-40, 41)
+    mass = np.exp(-(around**2) / (2 * sigma**2))
+    mass /= mass.sum()
+    below = np.concatenate([[0.0], np.cumsum(mass)])  # Pr[noise < −40 + i]
+
+    def law(value: int, at: int) -> tuple[float, float]:
+        place = min(max(value - at + 40, 0), 80)
+        return float(below[place]), float(mass[place])
+
+    chances = [0.0, 0.0, 0.0]
+    for top in range(-30, 38):  # the largest noisy count; ties are shared
+        laws = [law(top, at) for at in counts]
+        for winners in range(1, 8):
+            chance = math.prod(one[1] if winners >> place & 1 else one[0] for place, one in enumerate(laws))
+            for place in range(3):
+                chances[place] += (winners >> place & 1) * chance / winners.bit_count()
+    assert sum(chances) == pytest.approx(1, abs=1e-9)
+    mechanism, bits = NoisyMaximum(7, 3, sigma), SeededBitsForTestsOnly(4)
+    assert chi_square([mechanism.draw(counts, bits) for _ in range(4000)], [*chances, 0.0]) > LEVEL
+
+
+def test_a_check_that_fails_releases_nothing() -> None:
+    votes = [[0, 0, 0, 0, 0, 0, 0]]
+    never = NoisyMaximum(7, 3, 1.0, threshold=1000.0, check_sigma=1.0)
+    always = NoisyMaximum(7, 3, 1.0, threshold=-1000.0, check_sigma=1.0)
+    assert PrivatePlurality(never).release(votes[0]) is None
+    assert PrivatePlurality(never).release_many(votes).tolist() == [ABSTENTION]
+    assert PrivatePlurality(always).release(votes[0]) in {0, 1, 2}
+
+
+# ------------------------------------------------------------------------------------- accounts and logs
+
+
+@pytest.mark.slow
+def test_noise_for_a_total_is_within_it_and_not_far_below() -> None:
+    total = Privacy(2.0, 1e-5)
+    found = noise_for(total, 40, K=50, classes=10)
+    assert found.epsilon(40, 1e-5) <= 2.0
+    assert NoisyMaximum(50, 10, found.sigma / 1.02).epsilon(40, 1e-5) > 2.0
+    fitting, account = found.most_releases(total)
+    assert 0.98 * 40 - 1 <= fitting <= 41
+    assert account == "vote-cost"
+
+
+@pytest.mark.slow
+def test_noise_for_checks_and_labels() -> None:
+    checked = noise_for(Privacy(2.0, 1e-5), 40, K=50, classes=10, threshold=30)
+    assert checked.check_sigma == 4 * checked.sigma
+    assert 1.9 <= checked.epsilon(40, 1e-5) <= 2.0
+    assert NoisyMaximum(50, 10, checked.sigma).epsilon(40, 1e-5) < checked.epsilon(40, 1e-5)
+
+
+def test_targets_of_many_releases_add_up() -> None:
+    total = Privacy(2.0, 1e-5)
+    assert release_target(total, 1) == total
+    each = release_target(total, 50)
+    assert Ledger(total).fits(each, 50)
+    assert not Ledger(total).fits(Privacy(each.epsilon * 1.01, each.delta), 50)
+
+
+def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
+    mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
+    log = PluralityLog.begin(tmp_path / "log", mechanism, queries=5)
+    release = PrivatePlurality(SOLUTION, log)
+    votes = np.array([[0] * 7, [1] * 7, [2] * 6 + [0]])
+    first = release.release_many(votes, "a")
+    assert first.dtype == np.int16
+    assert log.spent == 3
+    again = PrivatePlurality(SOLUTION, PluralityLog(tmp_path / "log"))
+    assert again.release_many(votes[::-1], "a").tolist() == first.tolist()
+    assert log.spent == 3
+    with pytest.raises(ReleaseIdTaken):
+        release.release_many(votes[:1], "a")
+    with pytest.raises(BudgetSpent, match="2 are left"):
+        release.release_many(votes)
+    release.release_many(votes[:2])
+    assert log.left == 0
+    assert log.ids == {"a"}
+    stored = log.stored("a")
+    assert stored is not None
+    assert stored.tolist() == first.tolist()
+
+
+def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
+    total = Privacy(4.0, 0.02)
+    log = PluralityLog.begin(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
+    assert log.limit == Ledger(total).affordable(PROBLEM.target) >= 4
+    assert (log.account, log.budget) == ("optimal", total)
+    noisy = NoisyMaximum(7, 3, 20.0)
+    assert PluralityLog.begin(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
+    assert PluralityLog(tmp_path / "noisy").mechanism == noisy
+    assert noisy.most_releases(Privacy(1.0, 0.0))[0] == 0
+
+
+def test_logs_that_are_refused(tmp_path: Path) -> None:
+    mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
+    path = tmp_path / "log"
+    with pytest.raises(InvalidInput, match="exactly one"):
+        PluralityLog.begin(path, mechanism)
+    log = PluralityLog.begin(path, mechanism, queries=2)
+    with pytest.raises(InvalidInput, match="Open it instead"):
+        PluralityLog.begin(path, mechanism, queries=2)
+    with pytest.raises(LedgerUnreadable):
+        ReleaseLedger(path)
+    with pytest.raises(InvalidInput, match="the log of this mechanism"):
+        PrivatePlurality(NoisyMaximum(7, 3, 5.0), log)
+    release = PrivatePlurality(SOLUTION, log)
+    release.release_many([[0] * 7], "x")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"id":"x"', b'"id":"y"'))
+    with pytest.raises(LedgerDamaged):
+        PluralityLog(path)
+    # A header that was written by hand is proved like any other.
+    values = np.zeros(SOLUTION.rule.values.size)
+    values[SOLUTION.rule.cells.starts[SOLUTION.rule.cells.strict]] = 1.0
+    record = {**mechanism.record(), "values": values.tolist()}
+    with pytest.raises(NotPrivate):
+        mechanism_from_record(json.loads(json.dumps(record)))
+
+
+def test_a_ledger_in_memory_is_charged_the_target() -> None:
+    ledger = Ledger(Privacy(2.0, 0.01))
+    release = PrivatePlurality(SOLUTION, ledger)
+    release.release([1] * 7)
+    assert ledger.events == {PROBLEM.target: 1}
+    with pytest.raises(BudgetExceeded):
+        release.release_many([[1] * 7] * 9)
+    with pytest.raises(InvalidInput, match="PluralityLog or None"):
+        PrivatePlurality(NoisyMaximum(7, 3, 5.0), ledger)
+    with pytest.raises(InvalidInput, match="knows releases by name"):
+        release.release([1] * 7, "x")
+
+
+# -------------------------------------------------------------------------------------------- votes
+
+
+def test_votes_are_counted() -> None:
+    assert count_votes([[0, 2, 2, 1], [3, 3, 3, 3]], 4, 4).tolist() == [[1, 1, 2, 0], [0, 0, 0, 4]]
+    assert count_votes(np.array([[0.0, 2.0]]), None, 3).tolist() == [[1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        ([[0, 1, 3]], "classes 0 to 2"),
+        ([[0, 1, -1]], "classes 0 to 2"),
+        ([[0, 1, 0.5]], "classes 0 to 2"),
+        ([[0, 1, math.nan]], "classes 0 to 2"),
+        ([["0", "1", "2"]], "classes 0 to 2"),
+        ([[0, 1]], r"shape \(N, 3\)"),
+        ([0, 1, 2], r"shape \(N, 3\)"),
+        ([[0, 1, 2], [0]], "different lengths"),
+    ],
+)
+def test_votes_that_are_none_are_refused_without_being_shown(votes: object, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        count_votes(votes, 3, 3)
+    assert "0.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sigma": 0.5}, "sigma = 0.5"),
+        ({"sigma": math.inf}, "sigma = inf"),
+        ({"threshold": 5.0}, "check_sigma"),
+        ({"check_sigma": 5.0}, "check_sigma"),
+        ({"threshold": math.inf, "check_sigma": 5.0}, "threshold = inf"),
+        ({"affected": 8}, "affected = 8"),
+    ],
+)
+def test_noise_that_is_none(change: dict[str, float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        NoisyMaximum(**{"K": 7, "classes": 3, "sigma": 5.0} | change)  # type: ignore[arg-type]

@@ -1,0 +1,315 @@
+"""The optimal plurality rule against full enumeration, published values, its relatives and its extremes."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from support.plurality_exact import alike, favoured_law, optimum, worst_excess
+
+from darrm_opt import Privacy, Problem, solve
+from darrm_opt.design.objective import histogram
+from darrm_opt.design.program import Status
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality import (
+    MECHANISMS,
+    Dirichlet,
+    Favoured,
+    PastVotes,
+    PluralityObjective,
+    PluralityProblem,
+    calibrate_mechanism,
+    compare_mechanisms,
+    parse_prior,
+    partition_count,
+    solve_plurality,
+    verify_rule,
+)
+from darrm_opt.plurality.comparison import utility
+from darrm_opt.plurality.problem import changes, histograms, partitions
+
+ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
+
+
+# ------------------------------------------------------------------------------ published and known values
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "expected"),
+    [
+        (0.2676, 3e-4, {"lp": 0.640, "permute_and_flip": 0.616, "exponential": 0.573, "gnmax": 0.561}),
+        (1.0, 1e-5, {"lp": 0.901, "permute_and_flip": 0.887, "exponential": 0.838, "gnmax": 0.770}),
+    ],
+)
+def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str, float]) -> None:
+    found = compare_mechanisms(PluralityProblem(11, 3, Privacy(epsilon, delta)), ISSUE)
+    measured = {"lp": found.solution.utility, **found.ways}
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, abs=6e-4), name
+    assert found.solution.status is Status.OPTIMAL
+    assert found.solution.gap <= 2e-8
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "affected", "epsilon", "delta"),
+    [
+        (1, 2, 1, 0.5, 0.0),
+        (3, 3, 1, 1.0, 1e-3),
+        (5, 3, 2, 0.7, 0.01),
+        (8, 3, 1, 0.2676, 3e-4),
+        (6, 4, 1, 1.0, 1e-5),
+        (4, 4, 2, 0.3, 0.05),
+        (7, 2, 2, 2.0, 0.0),
+        (2, 4, 2, 0.0, 0.1),
+    ],
+)
+def test_the_optimum_is_that_of_every_rule_and_every_set(
+    K: int, classes: int, affected: int, epsilon: float, delta: float
+) -> None:
+    problem = PluralityProblem(K, classes, Privacy(epsilon, delta), affected)
+    solution = solve_plurality(problem, ISSUE if classes > 2 else Favoured((0.6, 0.9)))
+    law = alike(favoured_law(K, classes, solution.objective.prior.chances))  # type: ignore[attr-defined]
+    assert solution.utility == pytest.approx(optimum(law, affected, epsilon, delta), abs=1e-7)
+    assert solution.utility <= solution.upper_bound <= solution.utility + 1e-7
+    assert worst_excess(solution.rule.probabilities, K, classes, affected, epsilon, delta) <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "affected"), [(8, 1), (6, 2)])
+def test_the_optimum_of_four_classes(K: int, affected: int) -> None:
+    problem = PluralityProblem(K, 4, Privacy(1.0, 1e-4), affected)
+    law = alike(favoured_law(K, 4, ISSUE.chances))
+    assert solve_plurality(problem, ISSUE).utility == pytest.approx(optimum(law, affected, 1.0, 1e-4), abs=1e-7)
+
+
+@pytest.mark.parametrize("price", [0.0, 0.5, 3.0])
+def test_the_optimum_with_abstention(price: float) -> None:
+    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3), abstention=True)
+    solution = solve_plurality(problem, PluralityObjective(ISSUE, price=price))
+    law = alike(favoured_law(5, 3, ISSUE.chances))
+    expected = optimum(law, 1, 1.0, 1e-3, abstention=True, price=price)
+    assert solution.utility == pytest.approx(expected, abs=1e-7)
+    assert solution.gap <= 1e-7
+    assert worst_excess(solution.rule.probabilities, 5, 3, 1, 1.0, 1e-3) <= 0
+
+
+def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
+    for K, affected in [(11, 1), (9, 2)]:
+        target, counts = Privacy(0.4, 1e-3), np.array([math.comb(K, l) for l in range(K + 1)])
+        majority = solve(Problem(K, Privacy(math.inf), target, affected), histogram(counts.tolist()))
+        prior = PastVotes(tuple(((l, K - l), int(counts[l])) for l in range(K + 1)))
+        plurality = solve_plurality(PluralityProblem(K, 2, target, affected), prior)
+        # γ releases the majority, else a fair coin: right with (1 + γ)/2.
+        assert plurality.utility == pytest.approx((1 + majority.utility) / 2, abs=1e-7)
+        for l in range(K // 2 + 1, K + 1):
+            first = plurality.rule.probabilities((l, K - l))[0]
+            assert float(first) == pytest.approx((1 + majority.gamma[l]) / 2, abs=1e-5)
+
+
+def test_two_classes_and_one_vote_have_a_closed_optimum() -> None:
+    K, epsilon, delta = 7, 0.6, 0.01
+    rule = solve_plurality(PluralityProblem(K, 2, Privacy(epsilon, delta)), Dirichlet(1.0)).rule
+    p = (1 - delta) / (math.exp(epsilon) + 1)  # canonical noise: p(3) = 1 − p(4), p(4) = e^ε·p(3) + δ
+    for ones in range(3, K):
+        assert float(rule.probabilities((ones, K - ones))[0]) == pytest.approx(p, abs=1e-7)
+        p = min(math.exp(epsilon) * p + delta, 1 - math.exp(-epsilon) * (1 - p - delta), 1.0)
+
+
+# ----------------------------------------------------------------------------------------- relatives
+
+
+def test_never_below_any_mechanism() -> None:
+    rng = np.random.default_rng(17)
+    for _ in range(100):
+        K, classes = int(rng.integers(1, 11)), int(rng.integers(2, 5))
+        target = Privacy(float(np.round(10 ** rng.uniform(-2, 0.5), 4)), float(rng.choice([0, 1e-6, 1e-3, 0.05])))
+        problem = PluralityProblem(K, classes, target, int(rng.integers(1, min(K, 2) + 1)))
+        prior = Dirichlet(float(np.round(rng.uniform(0.2, 2), 2)))
+        best = solve_plurality(problem, prior)
+        assert best.gap <= 1e-6
+        for name in MECHANISMS:
+            found = calibrate_mechanism(problem, name)
+            assert verify_rule(problem, found.rule) == found.certificate
+            assert utility(found.rule, best.objective) <= best.utility + 1e-8, (problem, name)
+
+
+def test_more_budget_never_hurts_and_reach_never_helps() -> None:
+    worth = [solve_plurality(PluralityProblem(9, 3, Privacy(e, 1e-4)), ISSUE).utility for e in (0.0, 0.1, 0.5, 1, 3)]
+    assert all(a <= b + 1e-8 for a, b in pairwise(worth))
+    assert worth[0] == pytest.approx(1 / 3, abs=2e-3)
+    reach = [solve_plurality(PluralityProblem(9, 3, Privacy(1.0, 1e-4), r), ISSUE).utility for r in (1, 2, 4)]
+    assert reach[0] > reach[1] > reach[2]
+
+
+def test_without_privacy_the_plurality_is_released_and_with_all_of_it_nothing() -> None:
+    open_ = solve_plurality(PluralityProblem(7, 3, Privacy(500.0, 0.9)), ISSUE)
+    assert open_.utility == pytest.approx(1, abs=1e-9)
+    shut = solve_plurality(PluralityProblem(7, 3, Privacy(0.0, 0.0)), ISSUE)
+    assert shut.utility == pytest.approx(1 / 3, abs=1e-9)
+    assert shut.upper_bound == pytest.approx(1 / 3, abs=1e-7)
+
+
+def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
+    silent, wrong = [], []
+    for price in (0.0, 1.0, 5.0):
+        objective = PluralityObjective(ISSUE, price=price)
+        problem = PluralityProblem(7, 3, Privacy(1.0, 1e-4), abstention=True)
+        free = solve_plurality(problem, objective)
+        bound = solve_plurality(PluralityProblem(7, 3, Privacy(1.0, 1e-4)), objective)
+        assert free.utility >= bound.utility - 1e-8
+        right, none = utility(free.rule, PluralityObjective(ISSUE)), free.rule.probabilities((4, 2, 1))[3]
+        silent.append(float(none))
+        wrong.append(right)
+    assert silent[0] < silent[-1]
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    problem = PluralityProblem(11, 3, Privacy(3 * 0.1, 1e-4))
+    one, two = (solve_plurality(each, ISSUE) for each in (problem, PluralityProblem(11, 3, Privacy(0.3, 1e-4))))
+    assert problem == two.problem
+    assert one.rule == two.rule
+    assert hash(one.rule) == hash(two.rule)
+
+
+def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:
+    problem = PluralityProblem(30, 4, Privacy(0.1, 1e-5))
+    solution = solve_plurality(problem, ISSUE, time_limit=1e-3)
+    assert solution.status is Status.TIME_LIMIT
+    assert verify_rule(problem, solution.rule).margin >= 0
+    full = solve_plurality(problem, ISSUE)
+    assert full.status is Status.OPTIMAL
+    assert solution.utility <= full.utility + 1e-8 <= solution.upper_bound + 1e-7
+
+
+# ---------------------------------------------------------------------------------------- structure
+
+
+@pytest.mark.parametrize(("K", "classes"), [(5, 3), (8, 4), (3, 5), (1, 2)])
+def test_partitions_and_edges_are_complete(K: int, classes: int) -> None:
+    from support.plurality_exact import neighbours, vote_counts
+
+    assert len(list(partitions(K, classes))) == partition_count(K, classes)
+    expected = {tuple(sorted(each, reverse=True)) for each in vote_counts(K, classes)}
+    assert set(partitions(K, classes)) == expected
+    for affected in (1, 2):
+        for partition in expected:
+            found = {
+                tuple(sorted(zip(partition, (n + d for n, d in zip(partition, change, strict=True)), strict=True)))
+                for change in changes(partition, affected)
+            }
+            assert found == {
+                tuple(sorted(zip(partition, other, strict=True))) for other in neighbours(partition, affected)
+            }
+
+
+def test_sizes_that_are_quoted() -> None:
+    quoted = {(30, 3): 91, (50, 3): 234, (100, 3): 884, (30, 4): 297, (50, 4): 1154, (100, 4): 8037, (30, 5): 674,
+              (50, 5): 3765, (100, 5): 46262, (30, 6): 1206, (20, 10): 530}  # fmt: skip
+    assert {each: partition_count(*each) for each in quoted} == quoted
+
+
+def test_many_classes_and_few_voters() -> None:
+    found = compare_mechanisms(PluralityProblem(3, 1000, Privacy(6.0, 1e-3)), Dirichlet(0.01))
+    assert found.solution.gap <= 1e-6
+    assert all(utility <= found.solution.utility + 1e-8 for utility in found.ways.values())
+    # A class without votes is one of at least 997: the same as with the few that can be told apart, and a rest.
+    assert found.solution.utility > 0.5
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        PluralityProblem(1, 2, Privacy(0.0, 0.0)),
+        PluralityProblem(4, 3, Privacy(0.0, 0.0), abstention=True),
+        PluralityProblem(4, 3, Privacy(500.0, 0.0), 4),
+        PluralityProblem(5, 3, Privacy(1e-9, 1e-13), 5, abstention=True),
+        PluralityProblem(5, 4, Privacy(40.0, 0.999), 2),
+    ],
+    ids=str,
+)
+def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
+    found = compare_mechanisms(problem, PluralityObjective(Dirichlet(1.0), "any", 1.0))
+    assert found.solution.certificate.margin >= 0
+    assert found.solution.gap <= 1e-6
+    assert all(utility <= found.solution.utility + 1e-7 for utility in found.ways.values())
+
+
+def test_what_is_too_large_is_refused_with_advice() -> None:
+    with pytest.raises(InvalidInput, match=r"46,262.*noisy maximum"):
+        solve_plurality(PluralityProblem(100, 5, Privacy(1.0)), "dirichlet(1)")
+    with pytest.raises(InvalidInput, match="among 1000 classes have more"):
+        solve_plurality(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
+
+
+@pytest.mark.parametrize("delta", [0.0, 2.4e-12])
+@pytest.mark.parametrize("price", [0.0, 4.0])
+def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
+    # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
+    problem = PluralityProblem(6, 3, Privacy(0.0, delta), 3, abstention=True)
+    solution = solve_plurality(problem, PluralityObjective(Dirichlet(0.9), price=price))
+    assert solution.utility == pytest.approx(max(0.0, 1 / 3 - price * 2 / 3), abs=1e-9)
+    assert solution.gap <= 1e-7
+
+
+@pytest.mark.slow
+def test_too_many_neighbours_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"affected = 40.*500,000 pairs"):
+        solve_plurality(PluralityProblem(40, 4, Privacy(1.0), 40), "dirichlet(1)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 3, Privacy(1.0)), "K = 0"),
+        ((5, 1, Privacy(1.0)), "classes = 1"),
+        ((5, 3, Privacy(1.0), 6), "affected = 6"),
+        ((5, 3, 1.0), "target = 1.0"),
+    ],
+)
+def test_problems_that_are_none(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        PluralityProblem(*arguments)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------- priors
+
+
+@pytest.mark.parametrize(
+    "text", ["favoured(0.4,0.9)", "beta(3.0,2.0)", "dirichlet(0.5)", "histogram(3,1,0:5; 2,2,0:1)"]
+)
+def test_priors_read_as_they_are_written(text: str) -> None:
+    assert str(parse_prior(text)) == text
+    K = 4
+    assert math.fsum(parse_prior(text).masses(histograms(K, 3, 1, False))) == pytest.approx(1, abs=1e-12)
+
+
+def test_masses_are_those_of_the_votes_one_by_one() -> None:
+    cells = histograms(6, 3, 1, False)
+    direct = dict.fromkeys(cells.partitions, 0.0)
+    for counts, mass in favoured_law(6, 3, (0.4, 0.7)).items():
+        direct[tuple(sorted(counts, reverse=True))] += mass
+    assert Favoured((0.4, 0.7)).masses(cells) == pytest.approx([direct[each] for each in cells.partitions], rel=1e-12)
+    # Beta(1, C − 1) of one favoured class is not Dirichlet(1), but for two classes it is.
+    two = histograms(6, 2, 1, False)
+    assert parse_prior("beta(1,1)").masses(two) == pytest.approx(Dirichlet(1.0).masses(two), rel=1e-12)
+    assert Dirichlet(1.0).masses(two) == pytest.approx([1 / 7, *[2 / 7] * 3], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "favoured", "favoured()", "favoured(1.5)", "beta(1)", "dirichlet(0)", "histogram(1:x)", "other(1)"]
+)
+def test_what_is_no_prior(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_prior(text)
+
+
+def test_a_prior_that_does_not_fit() -> None:
+    problem = PluralityProblem(5, 3, Privacy(1.0))
+    with pytest.raises(InvalidInput, match="at least 1/3"):
+        solve_plurality(problem, Favoured((0.2,)))
+    with pytest.raises(InvalidInput, match="K = 5 votes among 3 classes"):
+        solve_plurality(problem, PastVotes((((2, 2), 1),)))
+    with pytest.raises(InvalidInput, match="lead alone"):
+        solve_plurality(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))

@@ -1,0 +1,548 @@
+"""What labels cost: published settings, ball arithmetic, brute force over histograms, and exact enumeration."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from darrm_opt import InvalidInput, Privacy
+from darrm_opt.accounting.gaussian import gaussian_delta
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
+from darrm_opt.noise import Array
+from darrm_opt.plurality.accounting import CalibratedVote, VoteReleases, calibrate_noise, most_labels, vote_cost
+from darrm_opt.plurality.accounting import gaussian_comparison as comparison
+from darrm_opt.plurality.accounting import lattice_cells as lattice
+from darrm_opt.plurality.accounting import noisy_bit, three_cells
+from darrm_opt.plurality.accounting.edges import (
+    check_pairs,
+    edges,
+    exact_recursion_delta,
+    histograms,
+    label_law,
+    label_pairs,
+    recursion_delta,
+)
+from darrm_opt.plurality.accounting.power_divergence import (
+    PowerDivergence,
+    gaussian_divergence,
+    loss_gradients,
+    loss_term,
+)
+
+RNG = np.random.default_rng(17)
+
+SETTINGS = [
+    # checks, σ₁, labels, σ₂, δ; counts by RDP; the most that labels may cost by (a) Rényi and (b) the recursion
+    (640, 150.0, 286, 40.0, 1e-5, 2.76, 2.16, 2.06),
+    (1500, 200.0, 524, 40.0, 1e-5, 3.83, 2.99, 2.82),
+    (8500, 200.0, 3098, 40.0, 1e-6, 11.84, 9.11, 8.75),
+    (12000, 500.0, 10762, 100.0, 1e-8, 9.48, 7.39, 7.15),
+]
+"""Published settings of Confident-GNMax."""
+
+
+def divergence(p: Array, q: Array, order: float) -> float:
+    """Return H_a from its definition, in doubles."""
+    if abs(order - 1) < 1e-12:
+        return float(np.sum(p * np.log(p / q)))
+    return float((np.sum(p**order * q ** (1 - order)) - 1) / (order * (order - 1)))
+
+
+def confident(
+    checks: int, check_sigma: float, labels: int, sigma: float, noise: Any = "gaussian"
+) -> list[VoteReleases]:
+    return [VoteReleases("check", check_sigma, checks, noise), VoteReleases("label", sigma, labels, noise)]
+
+
+# ------------------------------------------------------------------------------------------- published settings
+
+
+@pytest.mark.parametrize(
+    ("checks", "check_sigma", "labels", "sigma", "delta", "counts", "renyi", "recursion"), SETTINGS
+)
+def test_totals_at_published_settings(
+    checks: int,
+    check_sigma: float,
+    labels: int,
+    sigma: float,
+    delta: float,
+    counts: float,
+    renyi: float,
+    recursion: float,
+) -> None:
+    cost = vote_cost(confident(checks, check_sigma, labels, sigma), delta)
+    assert round(cost.counts_renyi, 2) == counts
+    assert cost.labels_renyi <= renyi
+    assert cost.labels_recursion.proved
+    assert cost.labels_recursion.method == "Gaussian comparison"
+    assert cost.labels_recursion.epsilon <= recursion
+    assert cost.epsilon == cost.labels_recursion.epsilon < cost.labels_renyi < cost.counts_gaussian < cost.counts_renyi
+    # Not even perfect knowledge of 2/π of the counts' information costs less.
+    least = (2 / math.pi) * (checks / check_sigma**2 + 2 * labels / sigma**2)
+    assert gaussian_delta(math.sqrt(least), cost.epsilon) < delta
+
+
+def test_two_classes_cost_a_little_less_and_discrete_noise_a_little_more() -> None:
+    of = {
+        (noise, classes): vote_cost(confident(640, 150, 286, 40, noise), 1e-5, classes=classes).epsilon
+        for noise in ("gaussian", "discrete")
+        for classes in (None, 2, 3)
+    }
+    assert of["gaussian", 2] < of["gaussian", None] < 1.01 * of["gaussian", 2]
+    assert of["gaussian", 3] == of["gaussian", None]
+    assert of["gaussian", None] < of["discrete", None] < 2.06
+
+
+def test_records_that_move_many_votes() -> None:
+    asked = confident(640, 150, 286, 40)
+    for r in (2, 3):
+        scaled = vote_cost([VoteReleases(each.kind, each.sigma / r, each.count) for each in asked], 1e-5, classes=2)
+        assert vote_cost(asked, 1e-5, classes=2, affected=r).epsilon == pytest.approx(scaled.epsilon, rel=1e-6)
+        many = vote_cost(asked, 1e-5, affected=r)  # more classes: labels are charged as counts
+        assert scaled.epsilon < many.epsilon <= many.counts_gaussian
+
+
+# ------------------------------------------------------------------------------------------- ball arithmetic
+
+
+def ball_cells(flint: Any, alpha: float, beta: float) -> list[Any]:
+    """Return the probabilities of a, b and another class as balls, by integration."""
+    arb, acb = flint.arb, flint.acb
+
+    def phi(t: Any) -> Any:
+        return (-(t * t) / 2).exp() / (2 * acb.pi()).sqrt()
+
+    def Phi(t: Any) -> Any:
+        return (-t / acb(2).sqrt()).erfc() / 2
+
+    def wins(mine: float, other: float) -> Any:
+        return acb.integral(lambda t, _: phi(t - mine) * Phi(t - other), 0, 40).real
+
+    neither = (Phi(acb(-alpha)) * Phi(acb(-beta))).real
+    return [wins(alpha, beta), wins(beta, alpha), arb(neither)]
+
+
+def test_cell_probabilities_are_those_of_ball_arithmetic() -> None:
+    flint = pytest.importorskip("flint")
+    flint.ctx.prec = 128
+    points = [(0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (-1.5, 7.0), (7.0, -1.5), *RNG.uniform(-1.5, 4, (25, 2)).tolist()]
+    for alpha, beta in points:
+        found = three_cells.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
+        for value, true, relative in zip(found, ball_cells(flint, alpha, beta), (0, 0, 1), strict=True):
+            error = float(abs(flint.arb(float(value)) - true).upper())
+            assert error <= (noisy_bit.TAIL_ERROR / 4 * value if relative else three_cells.CELL_ERROR / 8)
+
+
+def ball_divergence(flint: Any, p: list[Any], q: list[Any], order: float) -> Any:
+    a = flint.arb(order)
+    return (sum(x**a * y ** (1 - a) for x, y in zip(p, q, strict=True)) - 1) / (a * (a - 1))
+
+
+@pytest.mark.parametrize("sigma", [1.5, 8.0, 40.0])
+def test_boxes_cover_the_triangle_and_their_bounds_hold_in_ball_arithmetic(sigma: float) -> None:
+    flint = pytest.importorskip("flint")
+    flint.ctx.prec = 128
+    orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 7, 15]]
+    boxes = three_cells.covering_boxes(sigma, orders)
+    least = three_cells.least_mean(sigma)
+    for alpha, beta in RNG.uniform(least, three_cells.MAX_SUM - least, (200, 2)):
+        if alpha + beta > three_cells.MAX_SUM:
+            continue
+        at = [
+            (each, int(n))
+            for each in boxes
+            for n in np.flatnonzero(
+                (np.abs(least + (each.i + 0.5) * each.side - alpha) <= each.side / 2)
+                & (np.abs(least + (each.j + 0.5) * each.side - beta) <= each.side / 2)
+            )
+        ]
+        assert at  # covered
+        p = three_cells.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
+        q = three_cells.cell_probabilities(np.array([alpha - 1 / sigma]), np.array([beta + 1 / sigma]))[0]
+        for each, n in at:
+            for order, bound in zip(orders, each.bounds[n], strict=True):
+                assert divergence(p, q, order) <= bound * (1 + 1e-7)
+    for each in boxes[-3:]:  # and a few by independent arithmetic, at their centres
+        for n in RNG.integers(0, each.i.size, 3 if each.i.size else 0):
+            alpha, beta = (float(least + (index[n] + 0.5) * each.side) for index in (each.i, each.j))
+            here = ball_cells(flint, alpha, beta)
+            there = ball_cells(flint, alpha - 1 / sigma, beta + 1 / sigma)
+            for order, bound in zip(orders, each.bounds[n], strict=True):
+                assert ball_divergence(flint, here, there, float(order)) <= flint.arb(float(bound))
+
+
+def test_the_one_step_inequality_in_ball_arithmetic() -> None:
+    """Σ_c P_c·U(xQ_c/P_c; s) ≤ U(x; s + t) + η, from the definition of U, with 128 bits."""
+    flint = pytest.importorskip("flint")
+    flint.ctx.prec = 128
+    arb = flint.arb
+
+    def U(y: Any, s: Any) -> Any:
+        root = s.sqrt()
+
+        def Phi(t: Any) -> Any:
+            return (-t / arb(2).sqrt()).erfc() / 2
+
+        return Phi(root / 2 - y / root) - y.exp() * Phi(-root / 2 - y / root)
+
+    slack = 1e-13
+    for sigma in (5.0, 40.0):
+        release = three_cells.label_divergence(sigma)
+        unit = release.shift**2
+        for many in (3.0, 12.0, 60.0, 400.0):
+            s = many * unit
+            t = comparison._increment(release, s, slack)
+            assert 0.63 * unit < t <= unit
+            for _ in range(12):
+                alpha, beta = RNG.uniform(-1, 3, 2).tolist()
+                here, there = ball_cells(flint, alpha, beta), ball_cells(flint, alpha - 1 / sigma, beta + 1 / sigma)
+                y = arb(float(RNG.uniform(0, 8) * math.sqrt(s) + s / 2))
+                step = sum(p * U(y + (q / p).log(), arb(s)) for p, q in zip(here, there, strict=True))
+                assert step <= U(y, arb(s) + arb(t)) + arb(slack)
+
+
+# ------------------------------------------------------------------------------------------- the family, at random
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0, 25.0, 300.0])
+def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float) -> None:
+    h, mu = 1 / sigma, math.sqrt(2) / sigma
+    alpha, beta = np.concatenate([RNG.uniform(-1, 3, (4000, 2)), RNG.normal(0, 4, (2000, 2))]).T
+    p, q = three_cells.cell_probabilities(alpha, beta), three_cells.cell_probabilities(alpha - h, beta + h)
+    fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
+    p, q = p[fine], q[fine]
+    release = three_cells.label_divergence(sigma)
+    for scaled in (0.0, 0.03, 0.31, 0.77, 1.0, 1.64, 2.2, 2.93):
+        order = 0.5 + scaled / mu
+        if abs(order - 1) < 1e-2:
+            continue
+        bound = float(release.at(np.array([order]))[0])
+        for pair in ((p, q), (q, p)):
+            largest = np.max([divergence(one, other, order) for one, other in zip(*pair, strict=True)])
+            assert largest <= bound * (1 + 1e-7)
+        if scaled <= 1:
+            assert largest >= bound * (1 - 0.004)
+
+
+def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
+    alpha, beta = RNG.uniform(-2, 4, (3000, 2)).T
+    for h in (0.02, 0.5):
+        for cell in range(3):
+
+            def loss(da: float, db: float, h: float = h, cell: int = cell) -> Array:
+                p = three_cells.cell_probabilities(alpha + da, beta + db)
+                q = three_cells.cell_probabilities(alpha + da - h, beta + db + h)
+                return np.log(q[:, cell] / p[:, cell])
+
+            assert np.all(loss(0.1, 0.0) - loss(0, 0) > -1e-9)
+            assert np.all(loss(0.0, 0.1) - loss(0, 0) < 1e-9)
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.3, 1.4])
+def test_no_bit_is_above_the_bound_and_one_is_close(mu: float) -> None:
+    from scipy.special import ndtr
+
+    release = noisy_bit.bit_divergence(mu)
+    u = np.concatenate([RNG.uniform(-3, 3, 3000), RNG.uniform(-8, 8, 2000)])
+    p, q = np.stack([ndtr(u), ndtr(-u)], axis=1), np.stack([ndtr(u - mu), ndtr(mu - u)], axis=1)
+    for scaled in (0.0, 0.42, 1.3, 2.8):
+        order = 0.5 + scaled / mu
+        bound = float(release.at(np.array([order]))[0])
+        largest = max(
+            float(np.sum(one * loss_term(np.log(other / one), np.array(order))))
+            for one, other in zip(p, q, strict=True)
+        )
+        assert bound * (1 - 0.002) <= largest <= bound * (1 + 1e-9)
+
+
+def test_formulas_of_the_power_divergence() -> None:
+    orders = np.array([0.5, 0.8, 1.7, 6.0, 40.0])
+    p, q = np.array([0.3, 0.5, 0.2]), np.array([0.25, 0.52, 0.23])
+    losses = np.log(q / p)
+    for order in orders:
+        total = float(np.sum(p * loss_term(losses, np.array(order))))
+        assert total == pytest.approx(divergence(p, q, order), rel=1e-9)
+        step = 1e-6
+        first, both = loss_gradients(losses, np.array(order))
+        for cell in range(3):
+
+            def term(p: float, q: float, order: float = order) -> float:
+                return p * float(loss_term(np.array(math.log(q / p)), np.array(order)))
+
+            A = (term(p[cell] + step, q[cell]) - term(p[cell] - step, q[cell])) / (2 * step)
+            B = (term(p[cell], q[cell] + step) - term(p[cell], q[cell] - step)) / (2 * step)
+            assert abs(A) == pytest.approx(first[cell], rel=1e-4, abs=1e-7)
+            assert abs(A + B) == pytest.approx(both[cell], rel=1e-3, abs=1e-7)
+            assert A + B <= 1e-7
+    closed = np.expm1(orders * (orders - 1) * 0.02) / (orders * (orders - 1))
+    np.testing.assert_allclose(gaussian_divergence(0.2, orders), closed, rtol=1e-12)
+    assert gaussian_divergence(0.2, np.array([1.0]))[0] >= 0.02
+    assert gaussian_divergence(0.2, np.array([1e9]))[0] == math.inf
+
+
+def test_orders_between_two_with_a_bound_are_bounded_by_the_chord() -> None:
+    mu = 0.5
+    orders = noisy_bit.scaled_orders(mu)
+    release = noisy_bit.bit_divergence(mu)
+    between = (orders[1:] + orders[:-1]) / 2
+    between = between[np.abs(between - 1) > 1e-3]
+    exact = noisy_bit.bit_values(mu, between)
+    assert np.all(release.at(between) >= exact * (1 - 1e-3))
+    assert np.all(release.at(between) <= exact * (1 + 2e-3))
+    above = np.array([0.5 + 3.5 / mu, 1e4])
+    np.testing.assert_array_equal(release.at(above), gaussian_divergence(mu, above))
+    assert np.all(release.renyi(ORDERS) <= ORDERS * mu * mu / 2 * (1 + 1e-12))
+
+
+def test_the_increase_of_a_gaussian_is_bounded_from_below() -> None:
+    """J·n_s(y) = U(x; s + t) − U(x; s), which J approaches from below."""
+    for s, t in ((0.01, 0.002), (1.0, 0.01), (0.5, 0.3)):
+        for y in (0.0, 0.4, 1.5):
+            order = np.array([0.5 + y / s])
+            density = math.exp(-((y - s / 2) ** 2) / (2 * s)) / math.sqrt(2 * math.pi * s)
+            exact = gaussian_delta(math.sqrt(s + t), y) - gaussian_delta(math.sqrt(s), y)
+            found = float(comparison.gaussian_increase(s, t, order)[0]) * density
+            assert found <= exact + 1e-15
+            assert found >= exact * (1 - 2e-3) - 1e-14
+
+
+# ------------------------------------------------------------------------------------------- brute force
+
+
+@pytest.mark.parametrize(
+    ("K", "classes", "sigma", "labels", "checks"),
+    [(12, 5, 9.0, 10, 0), (9, 3, 4.0, 6, 0), (6, 4, 12.0, 5, 5), (11, 2, 20.0, 10, 0), (3, 3, 2.0, 1, 0)],
+)
+def test_never_below_brute_force_over_all_histograms(
+    K: int, classes: int, sigma: float, labels: int, checks: int
+) -> None:
+    label, check = label_pairs(K, classes, sigma), check_pairs(K, classes, 2 * sigma, K - 1.5)
+    steps = [label] * (labels - checks) + [label, check] * checks
+    releases = [VoteReleases("label", sigma, labels), VoteReleases("check", 2 * sigma, checks)]
+    for delta in (1e-2, 1e-4):
+        cost = vote_cost(releases, delta)
+        totals = np.array([cost.labels_recursion.epsilon, cost.labels_renyi])
+        assert np.all(recursion_delta(steps, totals, points=2001) <= delta)
+        assert np.all(recursion_delta(steps[::-1], totals, points=2001) <= delta)
+
+
+def test_never_below_the_recursion_over_the_whole_family() -> None:
+    """Members of the three-cell family, chosen at each of 40 steps, some of which are checks: close, and never above."""
+    sigma, labels, checks = 6.0, 30, 10
+    h = 1 / sigma
+    alpha, beta = (each.ravel() for each in np.meshgrid(np.arange(-0.5, 3.1, 0.4), np.arange(-0.5, 3.1, 0.4)))
+    near = (np.abs(alpha - beta) < 2) & (alpha + beta < 5)
+    p = three_cells.cell_probabilities(alpha[near], beta[near])
+    q = three_cells.cell_probabilities(alpha[near] - h, beta[near] + h)
+    label = [*zip(p, q, strict=True), *zip(q, p, strict=True)]
+    check = check_pairs(9, 2, 2 * sigma, 7)
+    cost = vote_cost([VoteReleases("label", sigma, labels), VoteReleases("check", 2 * sigma, checks)], 1e-4)
+    steps = ([label] * 3 + [check]) * 10
+    spent = recursion_delta(steps, np.array([cost.labels_recursion.epsilon]), points=1001)[0]
+    assert 0.2e-4 < spent <= 1e-4
+
+
+def test_never_below_exact_enumeration_in_fractions() -> None:
+    """Laws of labels put on a grid of rationals, three adaptive releases, every transcript."""
+    sigma = 2.0
+    pairs = []
+    for here, there in edges(3, 3):
+        laws = [
+            [Fraction(round(value * 10**6), 10**6) for value in label_law(counts, sigma)] for counts in (here, there)
+        ]
+        laws = [[*law[:-1], 1 - sum(law[:-1])] for law in laws]
+        pairs.append(list(zip(*laws, strict=True)))
+    as_floats = [tuple(np.array([[float(x) for x in side] for side in zip(*pair, strict=True)])) for pair in pairs]
+    releases = [VoteReleases("label", sigma, 3)]
+    for delta in (0.1, 0.01):
+        cost = vote_cost(releases, delta)
+        for epsilon in (cost.epsilon, cost.epsilon / 2, 0.5):
+            exact = exact_recursion_delta([pairs] * 3, epsilon)
+            assert float(recursion_delta([as_floats] * 3, np.array([epsilon]))[0]) == pytest.approx(  # type: ignore[list-item]
+                float(exact), rel=1e-3, abs=1e-7
+            )
+        assert exact_recursion_delta([pairs] * 3, cost.epsilon) <= Fraction(delta)
+
+
+def test_histograms_and_edges_are_all_there() -> None:
+    assert len(list(histograms(30, 4))) == 297
+    assert len(list(histograms(50, 3))) == 234
+    raw = {
+        tuple(sorted(zip(n, m, strict=True)))
+        for n in product(range(5), repeat=3)
+        if sum(n) == 4
+        for a, b in permutations(range(3), 2)
+        if n[a] > 0
+        for m in [tuple(count - (c == a) + (c == b) for c, count in enumerate(n))]
+    }
+    assert {tuple(sorted(zip(n, m, strict=True))) for n, m in edges(4, 3)} == raw
+    np.testing.assert_allclose(label_law([5, 2, 2], 1e-3 + 1), label_law([5, 2, 2], 1.001), rtol=1e-12)
+    assert label_law([4, 1], 3.0)[0] == pytest.approx(0.5 * math.erfc(-3 / (2 * 3.0)), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- discrete noise
+
+
+def lattice_law(counts: tuple[int, ...], sigma: float, order: tuple[int, ...]) -> Array:
+    """Return the law of the argmax of counts plus discrete Gaussians, ties to whom comes first in ``order``, by enumeration."""
+    reach = math.ceil(9 * sigma)
+    k = np.arange(-reach, reach + 1)
+    masses = np.exp(-(k**2) / (2 * sigma**2))
+    masses /= masses.sum()
+    law = np.zeros(len(counts))
+    rank = {c: place for place, c in enumerate(order)}
+    values = np.arange(min(counts) - reach, max(counts) + reach + 1)
+    at = np.array([[masses[v - n + reach] if abs(v - n) <= reach else 0.0 for v in values] for n in counts])
+    below = np.cumsum(at, axis=1) - at
+    for c in range(len(counts)):
+        beaten = [below[d] + (at[d] if rank[c] < rank[d] else 0.0) for d in range(len(counts)) if d != c]
+        law[c] = float(np.sum(at[c] * np.prod(beaten, axis=0)))
+    return law
+
+
+@pytest.mark.parametrize("sigma", [2.0, 3.3])
+def test_discrete_noise_with_ties_is_never_above_its_bound(sigma: float) -> None:
+    release = lattice.lattice_label_divergence(sigma)
+    orders = np.array([0.5, 0.7, 1.5, 2.5, 5.0])
+    bounds = release.at(orders)
+    largest = np.zeros(orders.size)
+    for here, there in edges(7, 3):
+        laws = [[lattice_law(counts, sigma, order) for order in permutations(range(3))] for counts in (here, there)]
+        fixed = list(zip(*laws, strict=True))
+        at_random = (np.mean(laws[0], axis=0), np.mean(laws[1], axis=0))
+        for p, q in [*fixed, at_random]:
+            found = np.array([divergence(p, q, order) for order in orders])
+            assert np.all(found <= bounds)
+            largest = np.maximum(largest, found)
+    assert np.all(largest >= 0.9 * bounds)
+
+
+def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
+    """Why lattice noise has an account of its own: at little noise it reveals more."""
+    orders = np.array([0.5, 2.0])
+    for sigma in (2.0, 3.0):
+        assert np.all(
+            lattice.lattice_label_divergence(sigma).at(orders) > three_cells.label_divergence(sigma).at(orders)
+        )
+        bit = lattice.lattice_bit_divergence(sigma, 1, (0.0,))
+        k = np.arange(-60, 61)
+        masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+        tail = np.cumsum(masses[::-1])[::-1]
+        p, q = tail[40:80], tail[41:81]
+        for order, bound in zip(orders, bit.at(orders), strict=True):
+            exact = max(
+                divergence(np.array([x, 1 - x]), np.array([y, 1 - y]), order) for x, y in zip(p, q, strict=True)
+            )
+            assert exact <= bound <= 1.001 * exact
+
+
+def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
+    for sigma, classes in ((30.0, 2), (1.0, None), (400.0, None)):
+        cost = vote_cost([VoteReleases("label", sigma, 100, "discrete")], 1e-5, classes=classes)
+        assert 0 < cost.epsilon <= cost.counts_renyi
+        assert cost.counts_gaussian == math.inf
+    assert (
+        vote_cost([VoteReleases("label", 400.0, 100)], 1e-5).epsilon < cost.epsilon
+    )  # charged as counts above σ = 200
+
+
+# ------------------------------------------------------------------------------------------- metamorphic, calibration
+
+
+def test_more_noise_fewer_releases_and_larger_delta_cost_less() -> None:
+    def cost(sigma: float = 30.0, count: int = 200, delta: float = 1e-6) -> float:
+        return vote_cost([VoteReleases("label", sigma, count)], delta).epsilon
+
+    assert cost(sigma=33) < cost() < cost(sigma=27)
+    assert cost(count=180) < cost() < cost(count=220)
+    assert cost(delta=1e-5) < cost() < cost(delta=1e-7)
+    assert cost(count=0) == 0
+
+
+def test_runs_of_the_same_release_may_be_split() -> None:
+    whole = vote_cost([VoteReleases("label", 30.0, 300)], 1e-6)
+    split = vote_cost([VoteReleases("label", 30.0, 100), VoteReleases("label", 30.0, 200)], 1e-6)
+    assert split.labels_renyi == pytest.approx(whole.labels_renyi, rel=1e-9)
+    assert whole.epsilon <= split.epsilon <= 1.05 * whole.epsilon  # each run pays for its own start
+
+
+def test_labels_by_renyi_are_two_thirds_of_counts_in_information() -> None:
+    release = three_cells.label_divergence(40.0)
+    orders = np.array([2.0, 5.0, 20.0])
+    ratio = release.renyi(orders) / (orders / 40.0**2)
+    assert np.all((ratio > 2 / math.pi) & (ratio < 0.70))
+    epsilon, _ = rdp_epsilon(286 * release.renyi(ORDERS), 1e-5)
+    assert vote_cost([VoteReleases("label", 40.0, 286)], 1e-5).labels_renyi == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("labels", "checks", "classes"), [(286, 640, None), (20, 0, None), (1000, 0, 2)])
+def test_calibrated_noise_fits_and_less_does_not(labels: int, checks: int, classes: int | None) -> None:
+    budget = Privacy(1.5, 1e-6)
+    vote = calibrate_noise(budget, labels, checks=checks, check_ratio=3.75, classes=classes)
+    assert isinstance(vote, CalibratedVote)
+    assert vote.cost == vote_cost(vote.releases, budget.delta, classes=classes)
+    assert vote.cost.epsilon <= budget.epsilon
+    assert vote.check_sigma == (pytest.approx(3.75 * vote.label_sigma) if checks else None)
+    less = [VoteReleases(each.kind, each.sigma * (1 - 5e-4), each.count) for each in vote.releases]
+    assert vote_cost(less, budget.delta, classes=classes).epsilon > budget.epsilon
+
+
+def test_most_labels_fit_and_one_more_does_not() -> None:
+    budget = Privacy(1.0, 1e-6)
+    count = most_labels(budget, 20.0, checks_per_label=2.0, check_sigma=80.0, classes=2)
+
+    def cost(labels: int) -> float:
+        releases = [VoteReleases("label", 20.0, labels), VoteReleases("check", 80.0, 2 * labels)]
+        return vote_cost(releases, budget.delta, classes=2).epsilon
+
+    assert cost(count) <= 1.0 < cost(count + 1)
+    assert most_labels(Privacy(1e-3, 1e-9), 1.0) == 0
+
+
+def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
+    loud = PowerDivergence(np.array([0.5, 50.0]), np.array([1.0, 1e6]), 1.0, "made up", within_gaussian=False)
+    assert comparison.gaussian_cost(loud, 10, 1e-10).variance > 10
+    assert comparison.gaussian_cost(loud, 0, 1e-10) == comparison.GaussianCost(0.0, 0.0)
+
+
+# ------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "argument", "accepted"),
+    [
+        (lambda: VoteReleases("vote", 1.0, 1), "kind", "'label' or 'check'"),  # type: ignore[arg-type]
+        (lambda: VoteReleases("label", 0.0, 1), "sigma", "above 0"),
+        (lambda: VoteReleases("label", math.inf, 1), "sigma", "finite"),
+        (lambda: VoteReleases("label", 0.5, 1, "discrete"), "sigma", "at least 1 vote"),
+        (lambda: VoteReleases("label", 1.0, 1, "laplace"), "noise", "'gaussian' or 'discrete'"),  # type: ignore[arg-type]
+        (lambda: VoteReleases("label", 1.0, -1), "count", "at least 0"),
+        (lambda: vote_cost([], 0.0), "delta", "above 0"),
+        (lambda: vote_cost([], 1e-5, classes=1), "classes", "at least 2"),
+        (lambda: vote_cost([], 1e-5, affected=0), "affected", "at least 1"),
+        (lambda: calibrate_noise(Privacy(0.0, 1e-5), 1), "epsilon", "above 0"),
+        (lambda: calibrate_noise(Privacy(1.0, 0.0), 1), "delta", "above 0"),
+        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 0), "labels", "at least 1"),
+        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 1, checks=-1), "checks", "at least 0"),
+        (lambda: calibrate_noise(Privacy(1.0, 1e-5), 1, check_ratio=0), "check_ratio", "above 0"),
+        (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=-1), "checks_per_label", "at least 0"),
+        (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=1), "sigma", "is missing"),
+        (lambda: next(histograms(3, 1)), "classes", "at least 2"),
+    ],
+)
+def test_bad_input_is_named(make: Any, argument: str, accepted: str) -> None:
+    with pytest.raises(InvalidInput, match=accepted) as caught:
+        make()
+    assert caught.value.argument == argument
+
+
+def test_nothing_released_costs_nothing() -> None:
+    cost = vote_cost([VoteReleases("label", 1.0, 0)], 1e-5)
+    assert (cost.epsilon, cost.labels_recursion.proved) == (0.0, True)
+    assert json.dumps(cost.labels_recursion.epsilon) == "0.0"

@@ -1,0 +1,140 @@
+"""Plurality by full enumeration: every vote count, every neighbour, every set of outputs, no symmetry used.
+
+Nothing is shared with the product but what a rule answers for one vote count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+Counts = tuple[int, ...]
+
+
+def vote_counts(K: int, classes: int) -> list[Counts]:
+    """Every way in which K votes fall."""
+    return [each for each in product(range(K + 1), repeat=classes) if sum(each) == K]
+
+
+def neighbours(counts: Counts, affected: int) -> Iterator[Counts]:
+    """Every other vote count that changing the answers of `affected` voters can lead to."""
+    for other in vote_counts(sum(counts), len(counts)):
+        moved = sum(max(b - a, 0) for a, b in zip(counts, other, strict=True))
+        if 0 < moved <= affected:
+            yield other
+
+
+def exp_above(epsilon: float) -> Fraction:
+    """A fraction above e^ε by less than 1e-40 of it."""
+    with localcontext(prec=80):
+        return Fraction(Decimal(epsilon).exp()) * (1 + Fraction(1, 10**45))
+
+
+def worst_excess(
+    probabilities: Callable[[Counts], Sequence[Fraction]],
+    K: int,
+    classes: int,
+    affected: int,
+    epsilon: float,
+    delta: float,
+) -> Fraction:
+    """The largest Pr[S | n] − e^ε·Pr[S | n′] − δ over all n, n′ and sets S that are listed one by one.
+
+    e^ε is rounded up by 1e-45: what is not private by more than that shows as positive.
+    """
+    c, worst = exp_above(epsilon), -Fraction(delta)
+    table = {counts: list(probabilities(counts)) for counts in vote_counts(K, classes)}
+    for counts, before in table.items():
+        assert sum(before) == 1
+        assert min(before) >= 0
+        for other in neighbours(counts, affected):
+            after = table[other]
+            differences = [p - c * q for p, q in zip(before, after, strict=True)]
+            for size in range(1, len(before) + 1):
+                for chosen in combinations(differences, size):
+                    worst = max(worst, sum(chosen, Fraction(0)) - Fraction(delta))
+    return worst
+
+
+def favoured_law(K: int, classes: int, chances: Sequence[float]) -> dict[Counts, float]:
+    """Mass of every vote count where class 0 is favoured: not symmetrised."""
+    law = {}
+    for counts in vote_counts(K, classes):
+        ways = math.factorial(K)
+        for each in counts:
+            ways //= math.factorial(each)
+        mass = 0.0
+        for a in chances:
+            b = (1 - a) / (classes - 1)
+            mass += math.prod((a if c == 0 else b) ** n for c, n in enumerate(counts))
+        law[counts] = ways * mass / len(chances)
+    return law
+
+
+def optimum(
+    law: dict[Counts, float],
+    affected: int,
+    epsilon: float,
+    delta: float,
+    *,
+    abstention: bool = False,
+    price: float = 0.0,
+) -> float:
+    """The best expected worth over every rule, symmetric or not, given that the plurality is strict: one whole program.
+
+    The law must treat the classes alike, or the optimum may use what it tells.
+    """
+    every = list(law)
+    classes = len(every[0])
+    outputs = classes + abstention
+    place = {counts: at * outputs for at, counts in enumerate(every)}
+    many = len(every) * outputs
+    worth, constant, strict = np.zeros(many), 0.0, 0.0
+    for counts, mass in law.items():
+        top = max(counts)
+        if counts.count(top) > 1:
+            continue
+        strict += mass
+        worth[place[counts] + counts.index(top)] += mass * (1 + price)
+        if abstention:
+            worth[place[counts] + classes] += mass * price
+        constant -= mass * price
+    rows, columns, entries, limits, row = [], [], [], [], 0
+    for counts in every:
+        for other in neighbours(counts, affected):
+            for size in range(1, outputs + 1):
+                for chosen in combinations(range(outputs), size):
+                    for output in chosen:
+                        rows += [row, row]
+                        columns += [place[counts] + output, place[other] + output]
+                        entries += [math.exp(-epsilon), -1.0]
+                    limits.append(math.exp(-epsilon) * delta)
+                    row += 1
+    sums = sparse.csr_array(np.kron(np.eye(len(every)), np.ones(outputs)))
+    answer = linprog(  # type: ignore[call-overload]  # its stubs know no sparse arrays
+        -worth / strict,
+        A_ub=sparse.coo_array((entries, (rows, columns)), shape=(row, many)).tocsr(),
+        b_ub=limits,
+        A_eq=sums,
+        b_eq=np.ones(len(every)),
+        bounds=(0, 1),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert answer.status == 0
+    return float(-answer.fun + constant / strict)
+
+
+def alike(law: dict[Counts, float]) -> dict[Counts, float]:
+    """The law, averaged over all orders of the classes."""
+    sums: dict[Counts, list[float]] = {}
+    for counts, mass in law.items():
+        sums.setdefault(tuple(sorted(counts)), []).append(mass)
+    return {counts: math.fsum(sums[tuple(sorted(counts))]) / len(sums[tuple(sorted(counts))]) for counts in law}

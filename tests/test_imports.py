@@ -31,6 +31,7 @@ LAYERS = (
     {"design"},
     {"record"},
     {"accounting", "ensembles"},
+    {"plurality"},
     {"mechanism", "planning", "learning"},
     {"figures"},
     {"paper"},

@@ -1,4 +1,4 @@
-"""One file a verb; the function has the verb's name."""
+"""One file a verb; the function has the verb's name, with an underscore for a hyphen."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ VERBS = (
     "profile",
     "bagging",
     "gnmax",
+    "vote-cost",
     "teach",
     "reproduce",
     "label",
@@ -31,6 +32,6 @@ VERBS = (
 
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
-    word = f"{name}_" if keyword.iskeyword(name) else name
+    word = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{word}"), word)
     return verb

@@ -43,8 +43,8 @@ ORDER_INTERVALS = 400
 SHIFT_INTERVALS = 16
 """Intervals of the integral J."""
 
-HALVINGS = 16
-"""Bisection steps for an increment: to 1e-5 of it."""
+HALVINGS = 12
+"""Bisection steps for an increment: to 4e-4 of it."""
 
 ROUNDING = 1e-12
 """Relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100."""

@@ -177,7 +177,7 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
         open_ = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
         if np.any(open_):
             best[between] = np.maximum(best[between], _divergences(p[open_], q[open_], orders[between]).max(axis=0))
-    return best
+    return np.asarray(best)
 
 
 def _divergences(p: Array, q: Array, orders: Array) -> Array:

@@ -62,6 +62,9 @@ MAX_SUM = 4 * math.sqrt(2)
 FIRST_BOX, MAX_BOXES = 0.5, 20_000
 """Side of the first boxes, and the most boxes that are looked at together: with more, the bound is what it is by then."""
 
+ORDER_GROUPS = 4
+"""Neighbouring orders are largest in the same boxes: they are refined together, in this many groups."""
+
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Corners of a box, and its quarters."""
 
@@ -83,7 +86,12 @@ def label_divergence(sigma: float) -> PowerDivergence:
     if sigma < MIN_SIGMA:
         return gaussian_counts(mu)
     orders = scaled_orders(mu)
-    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, orders)], axis=0)
+    inside = np.concatenate(
+        [
+            np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, group)], axis=0)
+            for group in np.array_split(orders, ORDER_GROUPS)
+        ]
+    )
     return PowerDivergence(
         orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
     )

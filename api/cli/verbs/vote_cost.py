@@ -99,14 +99,19 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside target_epsilon", "One decides the other.")
-    vote = calibrate_noise(
-        Privacy(number(target_epsilon), number(delta)),
-        number(labels),
-        checks=number(checks),
-        check_ratio=number(check_ratio),
-        noise=noise,  # type: ignore[arg-type]  # checked there
-        **about,  # type: ignore[arg-type]  # checked there
-    )
+    try:
+        vote = calibrate_noise(
+            Privacy(number(target_epsilon), number(delta)),
+            number(labels),
+            checks=number(checks),
+            check_ratio=number(check_ratio),
+            noise=noise,  # type: ignore[arg-type]  # checked there
+            **about,  # type: ignore[arg-type]  # checked there
+        )
+    except InvalidInput as err:
+        if err.argument != "epsilon":
+            raise
+        raise InvalidInput("target_epsilon", err.value, err.accepted, err.advice) from err
     return vote.releases, vote.cost
 
 

@@ -13,14 +13,17 @@ import pytest
 
 from darrm_opt import InvalidInput, Privacy
 from darrm_opt.accounting.gaussian import gaussian_delta
+from darrm_opt.accounting.optimal import optimal_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.noise import Array
 from darrm_opt.plurality.accounting import (
     CalibratedVote,
     VoteReleases,
     calibrate_noise,
+    composed_epsilon,
     most_labels,
     noisy_bit,
+    table_divergence,
     three_cells,
     vote_cost,
 )
@@ -530,6 +533,50 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
     assert comparison.gaussian_cost(loud, 0, 1e-10) == comparison.GaussianCost(0.0, 0.0)
 
 
+# ------------------------------------------------------------------------------------------- any release
+
+
+@pytest.mark.parametrize(("epsilon", "count", "off"), [(0.02, 10_000, 1.01), (0.05, 500, 1.02), (0.3, 50, 1.05)])
+def test_randomised_response_against_its_exact_composition(epsilon: float, count: int, off: float) -> None:
+    x = 1 / (1 + math.exp(-epsilon))
+    table = table_divergence([[x, 1 - x]], [[1 - x, x]])
+    found = composed_epsilon([(table, count)], 1e-6).epsilon
+    assert optimal_delta(epsilon, 0.0, count, found) <= 1e-6
+    assert optimal_delta(epsilon, 0.0, count, found / off) > 1e-6
+
+
+def test_a_table_has_the_largest_divergence_of_its_pairs() -> None:
+    laws = RNG.dirichlet(np.full(4, 20.0), (2, 6))
+    table = table_divergence(laws[0], laws[1])
+    for order in (0.5, 0.8, 1.9, 7.3):
+        largest = max(np.max(divergence(laws[i], laws[1 - i], order)) for i in (0, 1))
+        assert largest <= table.at(np.array([order]))[0] <= largest * 1.005
+    assert table.at(np.array([1e5]))[0] == gaussian_divergence(table.shift, np.array([1e5]))[0]
+    spread = [laws[0][0] * np.array([1, 1, 1, 0]), laws[1][0] * np.array([1, 1, 1, 0])]
+    assert table_divergence(spread[:1], spread[1:]).values[0] > 0  # an outcome that neither can have
+
+
+def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
+    """Permute-and-flip among three classes, by its law on every edge: an account for any mechanism on votes."""
+
+    def law(counts: tuple[int, ...], rate: float = 0.15) -> Array:
+        total = np.zeros(3)
+        for order in permutations(range(3)):
+            still = 1.0
+            for c in order:
+                heads = math.exp(rate * (counts[c] - max(counts)))
+                total[c] += still * heads
+                still *= 1 - heads
+        return np.asarray(total / total.sum())
+
+    pairs = [(law(here), law(there)) for here, there in edges(6, 3)]
+    table = table_divergence([p for p, _ in pairs], [q for _, q in pairs])
+    cost = composed_epsilon([(table, 40)], 1e-4)
+    both = [*pairs, *((q, p) for p, q in pairs)]
+    spent = float(recursion_delta([both] * 40, np.array([cost.epsilon]), points=2001)[0])
+    assert 1e-6 < spent <= 1e-4
+
+
 # ------------------------------------------------------------------------------------------- bad input
 
 
@@ -553,6 +600,10 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=-1), "checks_per_label", "at least 0"),
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=1), "sigma", "is missing"),
         (lambda: next(histograms(3, 1)), "classes", "at least 2"),
+        (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
+        (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
+        (lambda: table_divergence([[1.0, 0.0]], [[0.5, 0.5]]), "on_neighbour", "same possible outcomes"),
+        (lambda: composed_epsilon([(table_divergence([[0.5, 0.5]], [[0.5, 0.5]]), -1)], 1e-5), "count", "at least 0"),
     ],
 )
 def test_bad_input_is_named(make: Any, argument: str, accepted: str) -> None:

@@ -239,6 +239,35 @@ def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float)
             assert largest >= bound * (1 - 0.01)
 
 
+@pytest.mark.parametrize("sigma", [1.0, 6.0, 100.0])
+def test_no_pair_outside_of_the_triangle_is_above_its_bound(sigma: float) -> None:
+    h, least = 1 / sigma, three_cells.least_mean(sigma)
+    orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 6, 12, 20]]
+    bounds = three_cells._outside(sigma, orders)
+    alpha, beta = RNG.uniform(-3, 6, (4000, 2)).T
+    outside = (np.minimum(alpha, beta) <= least) | (alpha + beta >= three_cells.MAX_SUM)
+    p = three_cells.cell_probabilities(alpha[outside], beta[outside])
+    q = three_cells.cell_probabilities(alpha[outside] - h, beta[outside] + h)
+    fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
+    for order, bound in zip(orders, bounds, strict=True):
+        assert np.max(divergence(p[fine], q[fine], order)) <= bound * (1 + 1e-7)
+
+
+def test_increments_suffice_at_every_order() -> None:
+    release = three_cells.label_divergence(7.0)
+    unit, slack = release.shift**2, 1e-12
+    for many in (8.0, 30.0, 200.0):
+        s = many * unit
+        t = comparison._increment(release, s, slack)
+        orders = RNG.uniform(0.5, comparison.last_order(unit, s, slack), 4000)
+        assert np.all(release.at(orders) <= comparison.gaussian_increase(s, t, orders))
+        less = comparison.gaussian_increase(s, t * 0.99, orders)
+        assert not np.all(release.at(orders) <= less)
+        beyond = comparison.last_order(unit, s, slack) * np.array([1.0, 1.2, 3.0])
+        density = np.exp(-s * (beyond - 1) ** 2 / 2) / math.sqrt(2 * math.pi * s)
+        assert np.all(density * gaussian_divergence(release.shift, beyond) <= slack)
+
+
 def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
     alpha, beta = RNG.uniform(-2, 4, (3000, 2)).T
     for h in (0.02, 0.5):
@@ -433,6 +462,22 @@ def test_discrete_noise_with_ties_is_never_above_its_bound(sigma: float) -> None
             assert np.all(found <= bounds)
             largest = np.maximum(largest, found)
     assert np.all(largest[:4] >= 0.9 * bounds[:4])
+
+
+def test_laws_of_labels_with_ties_are_those_of_the_rule() -> None:
+    sigma = 1.7
+    k = np.arange(-20, 21)
+    masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+    weights = masses[:, np.newaxis] * masses
+    i, j = (each.ravel() for each in np.meshgrid(np.arange(-3, 6), np.arange(-4, 5)))
+    ways = ((0, 0, True), (0, 0, False), (0, 1, True), (1, 0, False))
+    for (t_a, t_b, a_first), laws in zip(ways, lattice.tie_laws(sigma, i, j), strict=True):
+        for mean_u, mean_v, law in zip(i, j, laws, strict=True):
+            u, v = (mean_u + k)[:, np.newaxis], (mean_v + k)[np.newaxis, :]
+            a = (u >= t_a) & ((u >= v) if a_first else (u > v))
+            b = (v >= t_b) & ((v > u) if a_first else (v >= u))
+            assert not np.any(a & b)
+            np.testing.assert_allclose(law, [weights[a].sum(), weights[b].sum(), weights[~a & ~b].sum()], rtol=1e-9)
 
 
 def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:

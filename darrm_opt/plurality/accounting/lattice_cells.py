@@ -131,32 +131,36 @@ class _Noise:
 
 def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
     """Return the largest H_a over all ties and all means i, j ≥ ``first`` with i + j ≤ ``largest_sum``."""
-    noise, last = _Noise(sigma, 0.0), largest_sum - first
-    means, u = np.arange(first - 2, last + 3), np.arange(last + 3 + noise.end)
-    # wins[x, y] = Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y, indices from first − 2.
-    wins = noise.at(u - means[:, np.newaxis]) @ noise.below(u + 1 - means[:, np.newaxis]).T
-    i, j = (each.ravel() for each in np.indices((last - first + 1,) * 2) + first)
+    size = largest_sum - 2 * first + 1
+    i, j = (each.ravel() for each in np.indices((size, size)) + first)
     keep = i + j <= largest_sum
     i, j = i[keep], j[keep]
+    pairs = zip(*(tie_laws(sigma, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
+    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+
+
+def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
+    """Return the probabilities of (a, b, another class) for means i of u and j of v, shape (n, 3), for each way of breaking ties.
+
+    In this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a = 1 and b wins.
+    """
+    noise = _Noise(sigma, 0.0)
+    least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
+    means, u = np.arange(least, most + 1)[:, np.newaxis], np.arange(max(most, 0) + noise.end + 1)
+    wins = noise.at(u - means) @ noise.below(u + 1 - means).T
 
     def win(x: IntArray, y: IntArray) -> Array:
-        return np.asarray(wins[x - first + 2, y - first + 2])
+        """Return Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y."""
+        return np.asarray(wins[x - least, y - least])
 
-    def laws(i: IntArray, j: IntArray) -> list[Array]:
-        """Return the probabilities of (a, b, another class) for each way of breaking ties, shape (n, 3) each."""
-        neither = noise.below(-i) * noise.below(-j)
-        return [
-            np.stack(cells, axis=1)
-            for cells in (
-                (win(i, j), win(j, i + 1), neither),  # u ≥ 0, v ≥ 0, a wins u = v; v > u is v ≥ u + 1
-                (win(i, j + 1), win(j, i), neither),
-                (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # u ≥ 0, v ≥ 1: v − 1 ≥ 0, v − 1 ≥ u
-                (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
-            )
-        ]
-
-    pairs = zip(laws(i, j), laws(i - 1, j + 1), strict=True)
-    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+    neither = noise.below(-i) * noise.below(-j)
+    cells = (
+        (win(i, j), win(j, i + 1), neither),  # v > u is v ≥ u + 1
+        (win(i, j + 1), win(j, i), neither),
+        (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # v ≥ 1 and v > u: v − 1 ≥ 0 and v − 1 ≥ u
+        (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
+    )
+    return [np.stack(each, axis=1) for each in cells]
 
 
 def _largest(p: Array, q: Array, orders: Array) -> Array:

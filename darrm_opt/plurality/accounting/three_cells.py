@@ -131,10 +131,10 @@ class Boxes:
     bounds: Array
 
 
-def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
+def covering_boxes(sigma: float, orders: Array, tolerance: float = TOLERANCE) -> list[Boxes]:
     """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order."""
     h = 1 / sigma
-    tolerance = TOLERANCE * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
+    distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
     side, least = FIRST_BOX, least_mean(sigma)
     i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
     within = 2 * least + (i + j) * side <= MAX_SUM
@@ -143,7 +143,7 @@ def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
     while True:
         values, bounds = _boxes(i, j, side, sigma, orders)
         largest = np.maximum(largest, values.max(axis=0))
-        wide = np.any(bounds > largest * (1 + tolerance), axis=1)
+        wide = np.any(bounds > largest * (1 + distance), axis=1)
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
         found.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))

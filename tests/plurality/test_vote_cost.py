@@ -506,10 +506,22 @@ def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
         assert cost.counts_gaussian == math.inf
     assert (
         vote_cost([VoteReleases("label", 400.0, 100)], 1e-5).epsilon < cost.epsilon
-    )  # charged as counts above σ = 200
+    )  # charged as counts above σ = 120
 
 
 # ------------------------------------------------------------------------------------------- metamorphic, calibration
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (1e7, 10)])
+@pytest.mark.parametrize("affected", [1, 70])
+def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, affected: int) -> None:
+    if noise == "discrete" and sigma < 1:
+        return
+    releases = [VoteReleases("label", sigma, count, noise), VoteReleases("check", sigma, count, noise)]
+    for delta in (1e-300, 0.9):
+        cost = vote_cost(releases, delta, classes=2, affected=affected)
+        assert 0 <= cost.epsilon <= cost.labels_renyi <= cost.counts_renyi < math.inf
 
 
 def test_more_noise_fewer_releases_and_larger_delta_cost_less() -> None:

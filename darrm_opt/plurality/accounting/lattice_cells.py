@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting.noisy_bit import GRID_END, scaled_orders
+from darrm_opt.plurality.accounting.noisy_bit import GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders
 from darrm_opt.plurality.accounting.power_divergence import (
     PowerDivergence,
     gaussian_counts,
@@ -29,8 +29,11 @@ from darrm_opt.plurality.accounting.power_divergence import (
 )
 from darrm_opt.plurality.accounting.three_cells import MAX_SUM, MIN_MEAN, IntArray
 
-MIN_SIGMA, MAX_SIGMA = 2.0, 200.0
+MIN_SIGMA, MAX_SIGMA = 2.0, 120.0
 """Range of σ [votes] with an account of its own for three cells; outside of it a label is charged as its noisy counts."""
+
+MAX_SCALE = 5000.0
+"""Largest scale of a bit with an account of its own: tables grow with it."""
 
 MASS_ERROR = 2.0**-36
 """Relative error of a probability: exponentials of at most 100, and sums and products of positive terms, fewer than 1e5."""
@@ -82,7 +85,7 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
         offsets: the lattices that occur.
     """
     mu = shift / scale * (1 + PERIODS)
-    if scale < MIN_SIGMA / math.sqrt(2):
+    if not MIN_SIGMA / math.sqrt(2) <= scale <= MAX_SCALE or not MIN_SHIFT <= mu <= MAX_SHIFT:
         return gaussian_counts(mu, within_gaussian=False)
     orders = scaled_orders(mu)
     values = np.max(

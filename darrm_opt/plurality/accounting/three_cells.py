@@ -46,8 +46,8 @@ _ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * T
 MIN_PROBABILITY = 1e-200
 """What a probability that is not above its error is taken for where it is to be small."""
 
-MIN_SIGMA = 0.5
-"""Least σ [votes] with an account of its own; with less noise a label is charged as the noisy counts."""
+MIN_SIGMA, MAX_SIGMA = 0.5, 1e5
+"""Range of σ [votes] with an account of its own; outside of it a label is charged as its noisy counts."""
 
 TOLERANCE = 1e-3
 """Relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ."""
@@ -83,7 +83,7 @@ def label_divergence(sigma: float) -> PowerDivergence:
         ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.
     """
     mu = math.sqrt(2) / sigma * (1 + 4 * ULP)
-    if sigma < MIN_SIGMA:
+    if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         return gaussian_counts(mu)
     orders = scaled_orders(mu)
     inside = np.concatenate(

@@ -1,4 +1,4 @@
-"""Verbs, by topic; the function has the verb's name."""
+"""Verbs, by topic; the function has the verb's name, with an underscore for a hyphen."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ VERBS = (
     "bagging",
     "gnmax",
     "plurality",
+    "vote-cost",
     "teach",
     "reproduce",
     "label",
@@ -43,6 +44,6 @@ _MODULES = {
 
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
-    word = f"{name}_" if keyword.iskeyword(name) else name
+    word = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
     verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, word)}"), word)
     return verb

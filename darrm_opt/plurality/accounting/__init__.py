@@ -1,21 +1,26 @@
 """What releases of a noisy vote among any number of classes cost together: labels and checks, and not counts.
 
 `vote_cost` is the account, `calibrate_noise` and `most_labels` go the other way. The pipeline: a bound on the power divergence of
-one release (`three_cells`, `noisy_bit`, `lattice_cells`), then Rényi composition or the Gaussian comparison
-(`gaussian_comparison`). `edges` is the oracle.
+one release (`three_cells`, `noisy_bit`, `lattice_cells`, or `table_divergence` for laws known in full), then `composition` by Rényi
+divergences or by the Gaussian comparison (`gaussian_comparison`). `edges` is the oracle.
 """
 
 from __future__ import annotations
 
 from darrm_opt.plurality.accounting.calibration import CalibratedVote, calibrate_noise, most_labels
-from darrm_opt.plurality.accounting.vote_cost import ProvedEpsilon, VoteCost, VoteReleases, vote_cost
+from darrm_opt.plurality.accounting.composition import ProvedEpsilon, composed_epsilon, table_divergence
+from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
+from darrm_opt.plurality.accounting.vote_cost import VoteCost, VoteReleases, vote_cost
 
 __all__ = [
     "CalibratedVote",
+    "PowerDivergence",
     "ProvedEpsilon",
     "VoteCost",
     "VoteReleases",
     "calibrate_noise",
+    "composed_epsilon",
     "most_labels",
+    "table_divergence",
     "vote_cost",
 ]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.vote_cost import VoteCost, VoteReleases, vote_cost
+from darrm_opt.plurality.accounting.vote_cost import MIN_DISCRETE_SIGMA, Noise, VoteCost, VoteReleases, vote_cost
 from darrm_opt.problem import Privacy, real_number, whole_number
 
 PRECISION = 1e-4
@@ -52,6 +53,7 @@ def calibrate_noise(
     check_ratio: float = 4.0,
     classes: int | None = None,
     affected: int = 1,
+    noise: Noise = "gaussian",
 ) -> CalibratedVote:
     """Return the least noise with which labels and checks fit in a budget: GNMax, or Confident-GNMax where checks > 0.
 
@@ -62,6 +64,7 @@ def calibrate_noise(
         check_ratio: σ₁/σ, noise of a check over that of a label, > 0. The published settings have 3.75 to 5.
         classes: number of classes, ≥ 2; None for any number.
         affected: votes that one record can move, ≥ 1.
+        noise: as in `VoteReleases`.
 
     Returns:
         σ within 1e-4 of the least one that the account proves.
@@ -84,8 +87,8 @@ def calibrate_noise(
         raise InvalidInput("check_ratio", check_ratio, _RATIO)
 
     def releases(sigma: float) -> tuple[VoteReleases, ...]:
-        asked = (VoteReleases("label", sigma, labels),)
-        return (*asked, VoteReleases("check", ratio * sigma, checks)) if checks else asked
+        asked = (VoteReleases("label", sigma, labels, noise),)
+        return (*asked, VoteReleases("check", ratio * sigma, checks, noise)) if checks else asked
 
     costs: dict[float, VoteCost] = {}
 
@@ -94,11 +97,14 @@ def calibrate_noise(
         return costs[sigma].epsilon
 
     def counts_epsilon(sigma: float) -> float:
-        variance = sum(each.count * each.shift(affected) ** 2 for each in releases(sigma))
-        return gaussian_epsilon(math.sqrt(variance) * (1 + 1e-9), budget.delta)
+        variance = sum(each.count * each.shift(affected) ** 2 for each in releases(sigma)) * (1 + 1e-9)
+        if noise == "discrete":
+            return rdp_epsilon(ORDERS * (variance / 2), budget.delta)[0]
+        return gaussian_epsilon(math.sqrt(variance), budget.delta)
 
-    enough = _sigma_of_counts(counts_epsilon, budget.epsilon)
-    sigma = _least_sigma(label_epsilon, budget.epsilon, enough)
+    floor = MIN_DISCRETE_SIGMA * max(1.0, 1 / ratio if checks else 1.0) * (1 + 1e-9) if noise == "discrete" else 0.0
+    enough = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
+    sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor)
     if sigma not in costs:  # nothing below the noise of the counts fits
         label_epsilon(sigma)
     return CalibratedVote(releases(sigma), costs[sigma])
@@ -112,6 +118,7 @@ def most_labels(
     check_sigma: float | None = None,
     classes: int | None = None,
     affected: int = 1,
+    noise: Noise = "gaussian",
 ) -> int:
     """Return the most labels that fit in a budget at a given noise, each with its share of checks.
 
@@ -122,6 +129,7 @@ def most_labels(
         check_sigma: σ₁ of the checks' noise, > 0 [votes]; needed where there are checks.
         classes: number of classes, ≥ 2; None for any number.
         affected: votes that one record can move, ≥ 1.
+        noise: as in `VoteReleases`.
 
     Returns:
         The number, at most 10⁷; 0 if not even one label fits.
@@ -138,9 +146,9 @@ def most_labels(
         raise InvalidInput("checks_per_label", checks_per_label, _SHARE)
 
     def fits(labels: int) -> bool:
-        releases = [VoteReleases("label", sigma, labels)]
+        releases = [VoteReleases("label", sigma, labels, noise)]
         if share:
-            releases.append(VoteReleases("check", check_sigma, math.ceil(share * labels)))  # type: ignore[arg-type]  # checked there
+            releases.append(VoteReleases("check", check_sigma, math.ceil(share * labels), noise))  # type: ignore[arg-type]  # checked there
         return vote_cost(releases, budget.delta, classes=classes, affected=affected).epsilon <= budget.epsilon
 
     low, high = 0, 1
@@ -164,13 +172,13 @@ def _check_budget(budget: Privacy) -> None:
         raise InvalidInput("delta", budget.delta, "a probability above 0 and below 1")
 
 
-def _least_sigma(epsilon_at: Callable[[float], float], epsilon: float, enough: float) -> float:
-    """Return a σ at which ε fits, within `PRECISION` of one at which it does not; it fits at ``enough``.
+def _least_sigma(epsilon_at: Callable[[float], float], epsilon: float, enough: float, floor: float) -> float:
+    """Return a σ ≥ ``floor`` at which ε fits, within `PRECISION` of one at which it does not; it fits at ``enough``.
 
     ln ε falls nearly in proportion to ln σ: secant steps, aimed by turns a little above and below the answer, inside the
     bracket found so far.
     """
-    short, sigma, slope = 0.0, 0.85 * enough, -1.2
+    short, sigma, slope = floor, max(0.85 * enough, floor), -1.2
     last: tuple[float, float] | None = None
     for _ in range(MAX_ROUNDS):
         excess = math.log(epsilon_at(sigma) / epsilon)
@@ -189,14 +197,14 @@ def _least_sigma(epsilon_at: Callable[[float], float], epsilon: float, enough: f
     return enough
 
 
-def _sigma_of_counts(epsilon_at: Callable[[float], float], epsilon: float) -> float:
-    """Return a σ at which the noisy counts alone fit, by doubling and halving."""
-    sigma = 1.0
+def _sigma_of_counts(epsilon_at: Callable[[float], float], epsilon: float, floor: float) -> float:
+    """Return a σ ≥ ``floor`` at which the noisy counts alone fit, by doubling and halving."""
+    sigma = max(1.0, floor)
     while epsilon_at(sigma) > epsilon:
         sigma *= 2
-    while epsilon_at(sigma / 2) <= epsilon:
+    while sigma / 2 > floor and epsilon_at(sigma / 2) <= epsilon:
         sigma /= 2
-    short = sigma / 2
+    short = max(sigma / 2, floor)
     while sigma - short > PRECISION * sigma:
         middle = (short + sigma) / 2
         short, sigma = (short, middle) if epsilon_at(middle) <= epsilon else (middle, sigma)

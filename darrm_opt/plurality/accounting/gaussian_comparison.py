@@ -20,7 +20,9 @@ Proofs: docs/proofs.md, "What labels cost".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -34,8 +36,8 @@ GRID_RATIO = 1.05
 MIN_RELEASES = 2.0
 """Least s/μ² with an increment of its own; below, every release is charged as its noisy counts."""
 
-HEAD_STARTS = (4.0, 6.0, 9.0, 13.0)
-"""Values of s_0/μ² to begin with, of which the best is taken, where the first releases are no function of a Gaussian mechanism."""
+HEAD_STARTS = (14, 22, 31, 38)
+"""Grid points s_0 to begin with, 4μ² to 13μ², of which the best is taken where releases are no function of a Gaussian mechanism."""
 
 ORDER_INTERVALS = 400
 """Intervals of orders [½, a*]; on each, H is taken at its right end and J at its left end: both grow with a."""
@@ -43,8 +45,8 @@ ORDER_INTERVALS = 400
 SHIFT_INTERVALS = 16
 """Intervals of the integral J."""
 
-HALVINGS = 16
-"""Bisection steps for an increment: to 1e-5 of it."""
+HALVINGS = 12
+"""Bisection steps for an increment: to 4e-4 of it."""
 
 ROUNDING = 1e-12
 """Relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100."""
@@ -80,28 +82,44 @@ def gaussian_cost(release: PowerDivergence, count: int, slack: float) -> Gaussia
     """
     if count == 0:
         return GaussianCost(0.0, 0.0)
-    if release.within_gaussian:
-        return _accumulated(release, count, slack, 0.0)
-    return min((_accumulated(release, count, slack, start) for start in HEAD_STARTS), key=lambda cost: cost.variance)
-
-
-def _accumulated(release: PowerDivergence, count: int, slack: float, start: float) -> GaussianCost:
-    """Return s_n and the sum of the η from s_0 = start·μ²; from s_0 = 0 the first releases are charged as noisy counts."""
     unit = release.shift**2
-    spent, position, done, charged = start * unit, 0, 0, 0
-    increment = math.inf if start else unit
+
+    @cache
+    def increment_at(position: int) -> tuple[float, float]:
+        """Return a grid point s and t(s)."""
+        s = unit * MIN_RELEASES * GRID_RATIO**position
+        return s, _increment(release, s, slack)
+
+    if release.within_gaussian:
+        return _accumulated(0.0, unit, 0, increment_at, count, slack)
+    starts = [(increment_at(position)[0], increment_at(position)[1], position + 1) for position in HEAD_STARTS]
+    costs = [_accumulated(*start, increment_at, count, slack) for start in starts if start[1] < math.inf]
+    return min(costs, key=lambda cost: cost.variance, default=GaussianCost(math.inf, 0.0))
+
+
+def _accumulated(
+    start: float,
+    increment: float,
+    position: int,
+    increment_at: Callable[[int], tuple[float, float]],
+    count: int,
+    slack: float,
+) -> GaussianCost:
+    """Return s_n and the sum of the η, from s_0 = ``start`` with ``increment`` up to the grid point at ``position``.
+
+    An increment with which s_0 = 0 begins is that of noisy counts, and has η = 0.
+    """
+    spent, done, charged, counts = start, 0, 0, increment
     while done < count:
-        following = unit * (start or MIN_RELEASES) * GRID_RATIO**position
+        following, next_increment = increment_at(position)
         if spent < following:  # with the increment of the grid point before, until s passes this one
             steps = min(count - done, math.ceil((following - spent) / increment))
             spent = up(spent + steps * increment, 8)
             done += steps
-            charged += steps if start or increment < unit else 0
+            charged += steps if start or increment < counts else 0
         if spent >= following:
-            increment = min(increment, _increment(release, following, slack))
+            increment = min(increment, next_increment)
             position += 1
-        if increment == math.inf:
-            return GaussianCost(math.inf, 0.0)
     return GaussianCost(spent, up(charged * slack, 4) if charged else 0.0)
 
 

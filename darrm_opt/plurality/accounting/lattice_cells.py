@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 
 from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting.noisy_bit import GRID_END, scaled_orders
+from darrm_opt.plurality.accounting.noisy_bit import GRID_END, MAX_SHIFT, MIN_SHIFT, scaled_orders
 from darrm_opt.plurality.accounting.power_divergence import (
     PowerDivergence,
     gaussian_counts,
@@ -29,8 +29,11 @@ from darrm_opt.plurality.accounting.power_divergence import (
 )
 from darrm_opt.plurality.accounting.three_cells import MAX_SUM, MIN_MEAN, IntArray
 
-MIN_SIGMA, MAX_SIGMA = 2.0, 200.0
+MIN_SIGMA, MAX_SIGMA = 2.0, 120.0
 """Range of σ [votes] with an account of its own for three cells; outside of it a label is charged as its noisy counts."""
+
+MAX_SCALE = 5000.0
+"""Largest scale of a bit with an account of its own: tables grow with it."""
 
 MASS_ERROR = 2.0**-36
 """Relative error of a probability: exponentials of at most 100, and sums and products of positive terms, fewer than 1e5."""
@@ -82,7 +85,7 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
         offsets: the lattices that occur.
     """
     mu = shift / scale * (1 + PERIODS)
-    if scale < MIN_SIGMA / math.sqrt(2):
+    if not MIN_SIGMA / math.sqrt(2) <= scale <= MAX_SCALE or not MIN_SHIFT <= mu <= MAX_SHIFT:
         return gaussian_counts(mu, within_gaussian=False)
     orders = scaled_orders(mu)
     values = np.max(
@@ -131,32 +134,36 @@ class _Noise:
 
 def _inside(sigma: float, first: int, largest_sum: int, orders: Array) -> Array:
     """Return the largest H_a over all ties and all means i, j ≥ ``first`` with i + j ≤ ``largest_sum``."""
-    noise, last = _Noise(sigma, 0.0), largest_sum - first
-    means, u = np.arange(first - 2, last + 3), np.arange(last + 3 + noise.end)
-    # wins[x, y] = Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y, indices from first − 2.
-    wins = noise.at(u - means[:, np.newaxis]) @ noise.below(u + 1 - means[:, np.newaxis]).T
-    i, j = (each.ravel() for each in np.indices((last - first + 1,) * 2) + first)
+    size = largest_sum - 2 * first + 1
+    i, j = (each.ravel() for each in np.indices((size, size)) + first)
     keep = i + j <= largest_sum
     i, j = i[keep], j[keep]
+    pairs = zip(*(tie_laws(sigma, *means) for means in ((i, j), (i - 1, j + 1))), strict=True)
+    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+
+
+def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
+    """Return the probabilities of (a, b, another class) for means i of u and j of v, shape (n, 3), for each way of breaking ties.
+
+    In this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a = 1 and b wins.
+    """
+    noise = _Noise(sigma, 0.0)
+    least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
+    means, u = np.arange(least, most + 1)[:, np.newaxis], np.arange(max(most, 0) + noise.end + 1)
+    wins = noise.at(u - means) @ noise.below(u + 1 - means).T
 
     def win(x: IntArray, y: IntArray) -> Array:
-        return np.asarray(wins[x - first + 2, y - first + 2])
+        """Return Pr[u ≥ 0 and u ≥ v] where u has mean x and v has mean y."""
+        return np.asarray(wins[x - least, y - least])
 
-    def laws(i: IntArray, j: IntArray) -> list[Array]:
-        """Return the probabilities of (a, b, another class) for each way of breaking ties, shape (n, 3) each."""
-        neither = noise.below(-i) * noise.below(-j)
-        return [
-            np.stack(cells, axis=1)
-            for cells in (
-                (win(i, j), win(j, i + 1), neither),  # u ≥ 0, v ≥ 0, a wins u = v; v > u is v ≥ u + 1
-                (win(i, j + 1), win(j, i), neither),
-                (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # u ≥ 0, v ≥ 1: v − 1 ≥ 0, v − 1 ≥ u
-                (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
-            )
-        ]
-
-    pairs = zip(laws(i, j), laws(i - 1, j + 1), strict=True)
-    return np.asarray(np.max([_largest(p, q, orders) for p, q in pairs], axis=0))
+    neither = noise.below(-i) * noise.below(-j)
+    cells = (
+        (win(i, j), win(j, i + 1), neither),  # v > u is v ≥ u + 1
+        (win(i, j + 1), win(j, i), neither),
+        (win(i, j), win(j - 1, i), noise.below(-i) * noise.below(1 - j)),  # v ≥ 1 and v > u: v − 1 ≥ 0 and v − 1 ≥ u
+        (win(i - 1, j), win(j, i), noise.below(1 - i) * noise.below(-j)),
+    )
+    return [np.stack(each, axis=1) for each in cells]
 
 
 def _largest(p: Array, q: Array, orders: Array) -> Array:
@@ -177,7 +184,7 @@ def _largest(p: Array, q: Array, orders: Array) -> Array:
         open_ = np.any(chords * (1 + MASS_ERROR) >= best[between], axis=1)
         if np.any(open_):
             best[between] = np.maximum(best[between], _divergences(p[open_], q[open_], orders[between]).max(axis=0))
-    return best
+    return np.asarray(best)
 
 
 def _divergences(p: Array, q: Array, orders: Array) -> Array:

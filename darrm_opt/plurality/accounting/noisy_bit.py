@@ -17,6 +17,7 @@ from darrm_opt.accounting.gaussian import ERFCX_ULPS
 from darrm_opt.noise import Array
 from darrm_opt.plurality.accounting.power_divergence import (
     PowerDivergence,
+    gaussian_counts,
     gaussian_divergence,
     loss_gradients,
     loss_term,
@@ -32,6 +33,9 @@ SCALED_ORDERS.setflags(write=False)
 
 MIN_DISTANCE_FROM_ONE = 1e-3
 """Orders this close to 1 get no bound of their own: formulas divide by a − 1, and chords serve."""
+
+MIN_SHIFT, MAX_SHIFT = 1e-6, 3.0
+"""Range of μ in which a bit has a bound of its own; outside of it rounding is not negligible, and it is charged as its noisy counts."""
 
 GRID_STEP = 0.01
 """Distance of grid points in u: their bound exceeds the maximum by about 1e-4 of it."""
@@ -52,6 +56,8 @@ def scaled_orders(mu: float) -> Array:
 @lru_cache(maxsize=64)
 def bit_divergence(mu: float) -> PowerDivergence:
     """Return a bound on H_a of a noisy bit with shift μ > 0, for every z and both orders of the neighbours."""
+    if not MIN_SHIFT <= mu <= MAX_SHIFT:
+        return gaussian_counts(mu)
     orders = scaled_orders(mu)
     return PowerDivergence(orders, bit_values(mu, orders), mu, "noisy bit: grid with a bound on second derivatives")
 

@@ -34,8 +34,8 @@ class PowerDivergence:
     Attributes:
         orders: orders a ≥ ½ with a bound of their own, increasing from ½, shape (n,), read-only.
         values: upper bounds on H_a at these orders, > 0, shape (n,), read-only.
-        shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ: the only bound above the last of
-            ``orders``.
+        shift: μ ≥ 0 such that H_a is at most that of a Gaussian mechanism with shift μ, for a ≥ 1 and above the last of
+            ``orders``, where it is the only bound.
         method: how the bounds were proved.
         within_gaussian: whether the release is a function of that Gaussian mechanism, so that shift bounds every divergence
             and not only H_a.
@@ -48,7 +48,7 @@ class PowerDivergence:
     within_gaussian: bool = True
 
     def __post_init__(self) -> None:
-        counts = gaussian_divergence(self.shift, self.orders)
+        counts = self._gaussian(self.orders)
         values = np.where(self.values < counts, self.values, counts)
         for array in (values, self.orders):
             array.setflags(write=False)
@@ -56,9 +56,14 @@ class PowerDivergence:
 
     def at(self, orders: Array) -> Array:
         """Return upper bounds on H_a at orders a ≥ ½, shape as given."""
-        counts = gaussian_divergence(self.shift, orders)
         chords = np.exp(np.interp(orders, self.orders, np.log(self.values))) * (1 + INTERPOLATION_ERROR)
-        return np.asarray(np.where(orders <= self.orders[-1], np.minimum(chords, counts), counts))
+        within = np.minimum(chords, self._gaussian(orders))
+        return np.asarray(np.where(orders <= self.orders[-1], within, gaussian_divergence(self.shift, orders)))
+
+    def _gaussian(self, orders: Array) -> Array:
+        """Return the bound by the Gaussian mechanism at orders where it is one; inf elsewhere."""
+        counts = gaussian_divergence(self.shift, orders)
+        return np.asarray(np.where(self.within_gaussian | (orders >= 1), counts, np.inf))
 
     def renyi(self, orders: Array) -> Array:
         """Return upper bounds on the Rényi divergences D_a [nats] at orders a > 1, shape as given."""

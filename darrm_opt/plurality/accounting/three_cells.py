@@ -46,8 +46,8 @@ _ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * T
 MIN_PROBABILITY = 1e-200
 """What a probability that is not above its error is taken for where it is to be small."""
 
-MIN_SIGMA = 0.5
-"""Least σ [votes] with an account of its own; with less noise a label is charged as the noisy counts."""
+MIN_SIGMA, MAX_SIGMA = 0.5, 1e5
+"""Range of σ [votes] with an account of its own; outside of it a label is charged as its noisy counts."""
 
 TOLERANCE = 1e-3
 """Relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ."""
@@ -61,6 +61,9 @@ MAX_SUM = 4 * math.sqrt(2)
 
 FIRST_BOX, MAX_BOXES = 0.5, 20_000
 """Side of the first boxes, and the most boxes that are looked at together: with more, the bound is what it is by then."""
+
+ORDER_GROUPS = 4
+"""Neighbouring orders are largest in the same boxes: they are refined together, in this many groups."""
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """Corners of a box, and its quarters."""
@@ -80,10 +83,15 @@ def label_divergence(sigma: float) -> PowerDivergence:
         ndtr and owens_t are as accurate as `CELL_ERROR` and `TAIL_ERROR` say.
     """
     mu = math.sqrt(2) / sigma * (1 + 4 * ULP)
-    if sigma < MIN_SIGMA:
+    if not MIN_SIGMA <= sigma <= MAX_SIGMA:
         return gaussian_counts(mu)
     orders = scaled_orders(mu)
-    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, orders)], axis=0)
+    inside = np.concatenate(
+        [
+            np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in covering_boxes(sigma, group)], axis=0)
+            for group in np.array_split(orders, ORDER_GROUPS)
+        ]
+    )
     return PowerDivergence(
         orders, np.maximum(inside, _outside(sigma, orders)), mu, "three cells: boxes in two parameters"
     )
@@ -123,10 +131,10 @@ class Boxes:
     bounds: Array
 
 
-def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
+def covering_boxes(sigma: float, orders: Array, tolerance: float = TOLERANCE) -> list[Boxes]:
     """Return boxes that cover the triangle α, β ≥ least mean, α + β ≤ `MAX_SUM`, with their bounds at each order."""
     h = 1 / sigma
-    tolerance = TOLERANCE * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
+    distance = tolerance * np.exp(2 * np.maximum(0.0, (orders - 0.5) * h * math.sqrt(2) - 1))
     side, least = FIRST_BOX, least_mean(sigma)
     i, j = (each.ravel() for each in np.indices((math.ceil((MAX_SUM - 2 * least) / side),) * 2))
     within = 2 * least + (i + j) * side <= MAX_SUM
@@ -135,7 +143,7 @@ def covering_boxes(sigma: float, orders: Array) -> list[Boxes]:
     while True:
         values, bounds = _boxes(i, j, side, sigma, orders)
         largest = np.maximum(largest, values.max(axis=0))
-        wide = np.any(bounds > largest * (1 + tolerance), axis=1)
+        wide = np.any(bounds > largest * (1 + distance), axis=1)
         if 4 * np.count_nonzero(wide) > MAX_BOXES:
             wide[:] = False
         found.append(Boxes(i[~wide], j[~wide], side, bounds[~wide]))

@@ -20,21 +20,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.gaussian_comparison import gaussian_cost
+from darrm_opt.plurality.accounting.composition import ProvedEpsilon, compared_epsilon, renyi_epsilon
 from darrm_opt.plurality.accounting.lattice_cells import lattice_bit_divergence, lattice_label_divergence
 from darrm_opt.plurality.accounting.noisy_bit import bit_divergence
 from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.plurality.accounting.three_cells import label_divergence
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
-
-SLACK_SHARE = 0.01
-"""Share of δ that the Gaussian comparison leaves for tails: it costs less than 0.1 % of ε."""
 
 MIN_DISCRETE_SIGMA = 1.0
 """Least σ [votes] of discrete noise: below, it is no longer close to a Gaussian."""
@@ -106,21 +101,6 @@ _SIGMA = "a standard deviation, a finite number of votes above 0"
 
 
 @dataclass(frozen=True)
-class ProvedEpsilon:
-    """An ε and how it was found.
-
-    Attributes:
-        epsilon: [nats].
-        method: the account.
-        proved: whether it is a guarantee.
-    """
-
-    epsilon: float
-    method: str
-    proved: bool = True
-
-
-@dataclass(frozen=True)
 class VoteCost:
     """What a transcript of labels and checks costs at one δ, by each account; every ε is a guarantee, rounded up [nats].
 
@@ -178,29 +158,16 @@ def vote_cost(
     made = [each for each in releases if each.count]
     if not made:
         return VoteCost(delta, 0.0, 0.0, 0.0, ProvedEpsilon(0.0, "nothing is released"))
-    room = 1 + 8 * len(made) * ULP
-    variance = sum(each.count * each.shift(affected) ** 2 for each in made) * room
-    divergences = [each.divergence(classes, affected) for each in made]
-    renyi = np.sum([each.count * one.renyi(ORDERS) for each, one in zip(made, divergences, strict=True)], axis=0) * room
-    counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * room, delta)[0]
+    variance = sum(each.count * each.shift(affected) ** 2 for each in made) * (1 + 8 * len(made) * ULP)
+    counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * (1 + 8 * ULP), delta)[0]
     continuous = all(each.noise == "gaussian" for each in made)
     counts_gaussian = gaussian_epsilon(up(math.sqrt(variance), 2), delta) if continuous else math.inf
-    labels_renyi = min(counts_renyi, rdp_epsilon(renyi, delta)[0])
+    parts = [(each.divergence(classes, affected), each.count) for each in made]
+    labels_renyi = min(counts_renyi, renyi_epsilon(parts, delta).epsilon)
     accounts = [
-        _compared(made, divergences, delta),
+        compared_epsilon(parts, delta),
         ProvedEpsilon(counts_gaussian, "noisy counts, one Gaussian mechanism"),
-        ProvedEpsilon(labels_renyi, "Rényi divergences of labels and checks"),
+        ProvedEpsilon(labels_renyi, "Rényi divergences of what is released"),
     ]
     least = min(accounts, key=lambda account: account.epsilon)
     return VoteCost(delta, counts_renyi, counts_gaussian, labels_renyi, least)
-
-
-def _compared(made: Sequence[VoteReleases], divergences: Sequence[PowerDivergence], delta: float) -> ProvedEpsilon:
-    """Return ε by the Gaussian comparison; inf where it has none."""
-    slack = SLACK_SHARE * delta / sum(each.count for each in made)
-    costs = [gaussian_cost(one, each.count, slack) for each, one in zip(made, divergences, strict=True)]
-    room = 1 + 8 * len(made) * ULP
-    variance = sum(cost.variance for cost in costs) * room
-    left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
-    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
-    return ProvedEpsilon(epsilon, "Gaussian comparison")

@@ -13,12 +13,22 @@ import pytest
 
 from darrm_opt import InvalidInput, Privacy
 from darrm_opt.accounting.gaussian import gaussian_delta
+from darrm_opt.accounting.optimal import optimal_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.noise import Array
-from darrm_opt.plurality.accounting import CalibratedVote, VoteReleases, calibrate_noise, most_labels, vote_cost
+from darrm_opt.plurality.accounting import (
+    CalibratedVote,
+    VoteReleases,
+    calibrate_noise,
+    composed_epsilon,
+    most_labels,
+    noisy_bit,
+    table_divergence,
+    three_cells,
+    vote_cost,
+)
 from darrm_opt.plurality.accounting import gaussian_comparison as comparison
 from darrm_opt.plurality.accounting import lattice_cells as lattice
-from darrm_opt.plurality.accounting import noisy_bit, three_cells
 from darrm_opt.plurality.accounting.edges import (
     check_pairs,
     edges,
@@ -47,11 +57,10 @@ SETTINGS = [
 """Published settings of Confident-GNMax."""
 
 
-def divergence(p: Array, q: Array, order: float) -> float:
-    """Return H_a from its definition, in doubles."""
-    if abs(order - 1) < 1e-12:
-        return float(np.sum(p * np.log(p / q)))
-    return float((np.sum(p**order * q ** (1 - order)) - 1) / (order * (order - 1)))
+def divergence(p: Array, q: Array, order: float) -> Any:
+    """Return H_a from its definition, in doubles, of laws along the last axis."""
+    powers = np.exp(np.minimum(order * np.log(p) + (1 - order) * np.log(q), 700.0))
+    return (np.sum(powers, axis=-1) - 1) / (order * (order - 1))
 
 
 def confident(
@@ -90,18 +99,18 @@ def test_totals_at_published_settings(
 
 def test_two_classes_cost_a_little_less_and_discrete_noise_a_little_more() -> None:
     of = {
-        (noise, classes): vote_cost(confident(640, 150, 286, 40, noise), 1e-5, classes=classes).epsilon
+        (noise, classes): vote_cost(confident(60, 30, 100, 8, noise), 1e-5, classes=classes).epsilon
         for noise in ("gaussian", "discrete")
         for classes in (None, 2, 3)
     }
     assert of["gaussian", 2] < of["gaussian", None] < 1.01 * of["gaussian", 2]
     assert of["gaussian", 3] == of["gaussian", None]
-    assert of["gaussian", None] < of["discrete", None] < 2.06
+    assert of["gaussian", None] < of["discrete", None] < 1.03 * of["gaussian", None]
 
 
 def test_records_that_move_many_votes() -> None:
-    asked = confident(640, 150, 286, 40)
-    for r in (2, 3):
+    asked = confident(60, 30, 100, 8)
+    for r in (2,):
         scaled = vote_cost([VoteReleases(each.kind, each.sigma / r, each.count) for each in asked], 1e-5, classes=2)
         assert vote_cost(asked, 1e-5, classes=2, affected=r).epsilon == pytest.approx(scaled.epsilon, rel=1e-6)
         many = vote_cost(asked, 1e-5, affected=r)  # more classes: labels are charged as counts
@@ -199,7 +208,7 @@ def test_the_one_step_inequality_in_ball_arithmetic() -> None:
             s = many * unit
             t = comparison._increment(release, s, slack)
             assert 0.63 * unit < t <= unit
-            for _ in range(12):
+            for _ in range(5):
                 alpha, beta = RNG.uniform(-1, 3, 2).tolist()
                 here, there = ball_cells(flint, alpha, beta), ball_cells(flint, alpha - 1 / sigma, beta + 1 / sigma)
                 y = arb(float(RNG.uniform(0, 8) * math.sqrt(s) + s / 2))
@@ -224,10 +233,39 @@ def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float)
             continue
         bound = float(release.at(np.array([order]))[0])
         for pair in ((p, q), (q, p)):
-            largest = np.max([divergence(one, other, order) for one, other in zip(*pair, strict=True)])
+            largest = np.max(divergence(*pair, order))
             assert largest <= bound * (1 + 1e-7)
-        if scaled <= 1:
-            assert largest >= bound * (1 - 0.004)
+        if scaled <= 1 and sigma > 1:
+            assert largest >= bound * (1 - 0.01)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 6.0, 100.0])
+def test_no_pair_outside_of_the_triangle_is_above_its_bound(sigma: float) -> None:
+    h, least = 1 / sigma, three_cells.least_mean(sigma)
+    orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 6, 12, 20]]
+    bounds = three_cells._outside(sigma, orders)
+    alpha, beta = RNG.uniform(-3, 6, (4000, 2)).T
+    outside = (np.minimum(alpha, beta) <= least) | (alpha + beta >= three_cells.MAX_SUM)
+    p = three_cells.cell_probabilities(alpha[outside], beta[outside])
+    q = three_cells.cell_probabilities(alpha[outside] - h, beta[outside] + h)
+    fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
+    for order, bound in zip(orders, bounds, strict=True):
+        assert np.max(divergence(p[fine], q[fine], order)) <= bound * (1 + 1e-7)
+
+
+def test_increments_suffice_at_every_order() -> None:
+    release = three_cells.label_divergence(7.0)
+    unit, slack = release.shift**2, 1e-12
+    for many in (8.0, 30.0, 200.0):
+        s = many * unit
+        t = comparison._increment(release, s, slack)
+        orders = RNG.uniform(0.5, comparison.last_order(unit, s, slack), 4000)
+        assert np.all(release.at(orders) <= comparison.gaussian_increase(s, t, orders))
+        less = comparison.gaussian_increase(s, t * 0.99, orders)
+        assert not np.all(release.at(orders) <= less)
+        beyond = comparison.last_order(unit, s, slack) * np.array([1.0, 1.2, 3.0])
+        density = np.exp(-s * (beyond - 1) ** 2 / 2) / math.sqrt(2 * math.pi * s)
+        assert np.all(density * gaussian_divergence(release.shift, beyond) <= slack)
 
 
 def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
@@ -258,7 +296,9 @@ def test_no_bit_is_above_the_bound_and_one_is_close(mu: float) -> None:
             float(np.sum(one * loss_term(np.log(other / one), np.array(order))))
             for one, other in zip(p, q, strict=True)
         )
-        assert bound * (1 - 0.002) <= largest <= bound * (1 + 1e-9)
+        assert largest <= bound * (1 + 1e-9)
+        if scaled < 2:
+            assert largest >= bound * (1 - 0.002)
 
 
 def test_formulas_of_the_power_divergence() -> None:
@@ -317,7 +357,7 @@ def test_the_increase_of_a_gaussian_is_bounded_from_below() -> None:
 
 @pytest.mark.parametrize(
     ("K", "classes", "sigma", "labels", "checks"),
-    [(12, 5, 9.0, 10, 0), (9, 3, 4.0, 6, 0), (6, 4, 12.0, 5, 5), (11, 2, 20.0, 10, 0), (3, 3, 2.0, 1, 0)],
+    [(12, 5, 9.0, 10, 0), (9, 3, 4.0, 6, 0), (6, 4, 12.0, 4, 4), (11, 2, 20.0, 10, 0), (3, 3, 2.0, 1, 0)],
 )
 def test_never_below_brute_force_over_all_histograms(
     K: int, classes: int, sigma: float, labels: int, checks: int
@@ -328,8 +368,9 @@ def test_never_below_brute_force_over_all_histograms(
     for delta in (1e-2, 1e-4):
         cost = vote_cost(releases, delta)
         totals = np.array([cost.labels_recursion.epsilon, cost.labels_renyi])
-        assert np.all(recursion_delta(steps, totals, points=2001) <= delta)
-        assert np.all(recursion_delta(steps[::-1], totals, points=2001) <= delta)
+        assert np.all(recursion_delta(steps, totals, points=1001) <= delta)
+        if checks:
+            assert np.all(recursion_delta(steps[::-1], totals, points=1001) <= delta)
 
 
 def test_never_below_the_recursion_over_the_whole_family() -> None:
@@ -356,17 +397,17 @@ def test_never_below_exact_enumeration_in_fractions() -> None:
         laws = [
             [Fraction(round(value * 10**6), 10**6) for value in label_law(counts, sigma)] for counts in (here, there)
         ]
-        laws = [[*law[:-1], 1 - sum(law[:-1])] for law in laws]
+        laws = [[*law[:-1], 1 - sum(law[:-1], Fraction(0))] for law in laws]
         pairs.append(list(zip(*laws, strict=True)))
-    as_floats = [tuple(np.array([[float(x) for x in side] for side in zip(*pair, strict=True)])) for pair in pairs]
+    as_floats = [(np.array([float(p) for p, _ in pair]), np.array([float(q) for _, q in pair])) for pair in pairs]
     releases = [VoteReleases("label", sigma, 3)]
     for delta in (0.1, 0.01):
         cost = vote_cost(releases, delta)
         for epsilon in (cost.epsilon, cost.epsilon / 2, 0.5):
             exact = exact_recursion_delta([pairs] * 3, epsilon)
-            assert float(recursion_delta([as_floats] * 3, np.array([epsilon]))[0]) == pytest.approx(  # type: ignore[list-item]
-                float(exact), rel=1e-3, abs=1e-7
-            )
+            found = float(recursion_delta([as_floats] * 3, np.array([epsilon]), points=20_001)[0])
+            assert float(exact) <= found * (1 + 1e-9) + 1e-12  # chords lie above
+            assert found <= float(exact) * 1.01 + 1e-6
         assert exact_recursion_delta([pairs] * 3, cost.epsilon) <= Fraction(delta)
 
 
@@ -420,7 +461,23 @@ def test_discrete_noise_with_ties_is_never_above_its_bound(sigma: float) -> None
             found = np.array([divergence(p, q, order) for order in orders])
             assert np.all(found <= bounds)
             largest = np.maximum(largest, found)
-    assert np.all(largest >= 0.9 * bounds)
+    assert np.all(largest[:4] >= 0.9 * bounds[:4])
+
+
+def test_laws_of_labels_with_ties_are_those_of_the_rule() -> None:
+    sigma = 1.7
+    k = np.arange(-20, 21)
+    masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+    weights = masses[:, np.newaxis] * masses
+    i, j = (each.ravel() for each in np.meshgrid(np.arange(-3, 6), np.arange(-4, 5)))
+    ways = ((0, 0, True), (0, 0, False), (0, 1, True), (1, 0, False))
+    for (t_a, t_b, a_first), laws in zip(ways, lattice.tie_laws(sigma, i, j), strict=True):
+        for mean_u, mean_v, law in zip(i, j, laws, strict=True):
+            u, v = (mean_u + k)[:, np.newaxis], (mean_v + k)[np.newaxis, :]
+            a = (u >= t_a) & ((u >= v) if a_first else (u > v))
+            b = (v >= t_b) & ((v > u) if a_first else (v >= u))
+            assert not np.any(a & b)
+            np.testing.assert_allclose(law, [weights[a].sum(), weights[b].sum(), weights[~a & ~b].sum()], rtol=1e-9)
 
 
 def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
@@ -434,7 +491,7 @@ def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
         k = np.arange(-60, 61)
         masses = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
         tail = np.cumsum(masses[::-1])[::-1]
-        p, q = tail[40:80], tail[41:81]
+        p, q = tail[50:70], tail[51:71]
         for order, bound in zip(orders, bit.at(orders), strict=True):
             exact = max(
                 divergence(np.array([x, 1 - x]), np.array([y, 1 - y]), order) for x, y in zip(p, q, strict=True)
@@ -443,21 +500,33 @@ def test_discrete_noise_is_not_accounted_for_by_the_continuous_bound() -> None:
 
 
 def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
-    for sigma, classes in ((30.0, 2), (1.0, None), (400.0, None)):
+    for sigma, classes in ((9.0, 2), (1.0, None), (400.0, None)):
         cost = vote_cost([VoteReleases("label", sigma, 100, "discrete")], 1e-5, classes=classes)
         assert 0 < cost.epsilon <= cost.counts_renyi
         assert cost.counts_gaussian == math.inf
     assert (
         vote_cost([VoteReleases("label", 400.0, 100)], 1e-5).epsilon < cost.epsilon
-    )  # charged as counts above σ = 200
+    )  # charged as counts above σ = 120
 
 
 # ------------------------------------------------------------------------------------------- metamorphic, calibration
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (1e7, 10)])
+@pytest.mark.parametrize("affected", [1, 70])
+def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, affected: int) -> None:
+    if noise == "discrete" and sigma < 1:
+        return
+    releases = [VoteReleases("label", sigma, count, noise), VoteReleases("check", sigma, count, noise)]
+    for delta in (1e-300, 0.9):
+        cost = vote_cost(releases, delta, classes=2, affected=affected)
+        assert 0 <= cost.epsilon <= cost.labels_renyi <= cost.counts_renyi < math.inf
+
+
 def test_more_noise_fewer_releases_and_larger_delta_cost_less() -> None:
     def cost(sigma: float = 30.0, count: int = 200, delta: float = 1e-6) -> float:
-        return vote_cost([VoteReleases("label", sigma, count)], delta).epsilon
+        return vote_cost([VoteReleases("label", sigma, count)], delta, classes=2).epsilon
 
     assert cost(sigma=33) < cost() < cost(sigma=27)
     assert cost(count=180) < cost() < cost(count=220)
@@ -481,7 +550,7 @@ def test_labels_by_renyi_are_two_thirds_of_counts_in_information() -> None:
     assert vote_cost([VoteReleases("label", 40.0, 286)], 1e-5).labels_renyi == pytest.approx(epsilon, rel=1e-9)
 
 
-@pytest.mark.parametrize(("labels", "checks", "classes"), [(286, 640, None), (20, 0, None), (1000, 0, 2)])
+@pytest.mark.parametrize(("labels", "checks", "classes"), [(60, 100, None), (1000, 0, 2)])
 def test_calibrated_noise_fits_and_less_does_not(labels: int, checks: int, classes: int | None) -> None:
     budget = Privacy(1.5, 1e-6)
     vote = calibrate_noise(budget, labels, checks=checks, check_ratio=3.75, classes=classes)
@@ -491,6 +560,16 @@ def test_calibrated_noise_fits_and_less_does_not(labels: int, checks: int, class
     assert vote.check_sigma == (pytest.approx(3.75 * vote.label_sigma) if checks else None)
     less = [VoteReleases(each.kind, each.sigma * (1 - 5e-4), each.count) for each in vote.releases]
     assert vote_cost(less, budget.delta, classes=classes).epsilon > budget.epsilon
+
+
+def test_calibrated_discrete_noise() -> None:
+    vote = calibrate_noise(Privacy(2.0, 1e-5), 20, classes=2, noise="discrete")
+    assert vote.cost.epsilon <= 2.0
+    assert [each.noise for each in vote.releases] == ["discrete"]
+    assert vote.label_sigma > calibrate_noise(Privacy(2.0, 1e-5), 20, classes=2).label_sigma
+    assert calibrate_noise(Privacy(50.0, 1e-5), 1, noise="discrete").label_sigma == pytest.approx(
+        1.0
+    )  # no less is offered
 
 
 def test_most_labels_fit_and_one_more_does_not() -> None:
@@ -509,6 +588,50 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
     loud = PowerDivergence(np.array([0.5, 50.0]), np.array([1.0, 1e6]), 1.0, "made up", within_gaussian=False)
     assert comparison.gaussian_cost(loud, 10, 1e-10).variance > 10
     assert comparison.gaussian_cost(loud, 0, 1e-10) == comparison.GaussianCost(0.0, 0.0)
+
+
+# ------------------------------------------------------------------------------------------- any release
+
+
+@pytest.mark.parametrize(("epsilon", "count", "off"), [(0.02, 10_000, 1.01), (0.05, 500, 1.02), (0.3, 50, 1.05)])
+def test_randomised_response_against_its_exact_composition(epsilon: float, count: int, off: float) -> None:
+    x = 1 / (1 + math.exp(-epsilon))
+    table = table_divergence([[x, 1 - x]], [[1 - x, x]])
+    found = composed_epsilon([(table, count)], 1e-6).epsilon
+    assert optimal_delta(epsilon, 0.0, count, found) <= 1e-6
+    assert optimal_delta(epsilon, 0.0, count, found / off) > 1e-6
+
+
+def test_a_table_has_the_largest_divergence_of_its_pairs() -> None:
+    laws = RNG.dirichlet(np.full(4, 20.0), (2, 6))
+    table = table_divergence(laws[0], laws[1])
+    for order in (0.5, 0.8, 1.9, 7.3):
+        largest = max(np.max(divergence(laws[i], laws[1 - i], order)) for i in (0, 1))
+        assert largest <= table.at(np.array([order]))[0] <= largest * 1.005
+    assert table.at(np.array([1e5]))[0] == gaussian_divergence(table.shift, np.array([1e5]))[0]
+    spread = [laws[0][0] * np.array([1, 1, 1, 0]), laws[1][0] * np.array([1, 1, 1, 0])]
+    assert table_divergence(spread[:1], spread[1:]).values[0] > 0  # an outcome that neither can have
+
+
+def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
+    """Permute-and-flip among three classes, by its law on every edge: an account for any mechanism on votes."""
+
+    def law(counts: tuple[int, ...], rate: float = 0.15) -> Array:
+        total = np.zeros(3)
+        for order in permutations(range(3)):
+            still = 1.0
+            for c in order:
+                heads = math.exp(rate * (counts[c] - max(counts)))
+                total[c] += still * heads
+                still *= 1 - heads
+        return np.asarray(total / total.sum())
+
+    pairs = [(law(here), law(there)) for here, there in edges(6, 3)]
+    table = table_divergence([p for p, _ in pairs], [q for _, q in pairs])
+    cost = composed_epsilon([(table, 40)], 1e-4)
+    both = [*pairs, *((q, p) for p, q in pairs)]
+    spent = float(recursion_delta([both] * 40, np.array([cost.epsilon]), points=2001)[0])
+    assert 1e-6 < spent <= 1e-4
 
 
 # ------------------------------------------------------------------------------------------- bad input
@@ -534,6 +657,10 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=-1), "checks_per_label", "at least 0"),
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=1), "sigma", "is missing"),
         (lambda: next(histograms(3, 1)), "classes", "at least 2"),
+        (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
+        (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
+        (lambda: table_divergence([[1.0, 0.0]], [[0.5, 0.5]]), "on_neighbour", "same possible outcomes"),
+        (lambda: composed_epsilon([(table_divergence([[0.5, 0.5]], [[0.5, 0.5]]), -1)], 1e-5), "count", "at least 0"),
     ],
 )
 def test_bad_input_is_named(make: Any, argument: str, accepted: str) -> None:

@@ -1,0 +1,124 @@
+"""``darrm vote-cost``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from api.cli.parser import Option
+from api.cli.parameters import AsJson, number
+from api.cli.output import answer
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality.accounting import VoteCost, VoteReleases
+
+
+def vote_cost(
+    labels: Annotated[str, Option("--labels", "Most labels that are released.", "COUNT")] = "0",
+    label_sigma: Annotated[
+        str | None, Option("--label-sigma", "σ of the Gaussian noise on each count of a label.", "VOTES")
+    ] = None,
+    checks: Annotated[
+        str, Option("--checks", "Most checks of the largest noisy count against a threshold.", "COUNT")
+    ] = "0",
+    check_sigma: Annotated[
+        str | None, Option("--check-sigma", "σ of the Gaussian noise on the largest count of a check.", "VOTES")
+    ] = None,
+    delta: Annotated[str | None, Option("--delta", "δ of all releases together, in (0, 1).", "PROBABILITY")] = None,
+    target_epsilon: Annotated[
+        str | None,
+        Option("--target-epsilon", "Instead of --label-sigma: ε of all releases together; find the least σ.", "NATS"),
+    ] = None,
+    check_ratio: Annotated[
+        str, Option("--check-ratio", "With --target-epsilon: σ of a check over σ of a label.", "NUMBER")
+    ] = "4",
+    classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT", otherwise="any number")] = None,
+    affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
+    noise: Annotated[
+        str, Option("--noise", "Gaussian noise as published, or on whole numbers as drawn.", "gaussian|discrete")
+    ] = "gaussian",
+    *,
+    json: AsJson = False,
+) -> None:
+    """Say what labels of a noisy vote (GNMax), and checks before them (Confident-GNMax), cost together.
+
+    By noisy counts, as accountants charge them, and by what is released: labels and checks. With --target-epsilon the other
+    way round: the least noise for a budget.
+    """
+    from api.cli.report import as_json, columns
+    from darrm_opt.plurality.accounting import vote_cost as cost_of
+
+    about = {"classes": None if classes is None else number(classes), "affected": number(affected)}
+    if target_epsilon is not None:
+        releases, cost = _calibrated(target_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
+    else:
+        releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
+        cost = cost_of(releases, number(delta), **about)
+    if json:
+        sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if target_epsilon is not None else {}
+        answer(as_json(sigmas | _record(cost)))
+        return
+    rows = [
+        ["noisy counts, Rényi", f"{cost.counts_renyi:.6f}"],
+        *([["noisy counts, exact", f"{cost.counts_gaussian:.6f}"]] if cost.counts_gaussian < float("inf") else []),
+        ["labels, Rényi", f"{cost.labels_renyi:.6f}"],
+        ["labels, recursion", f"{cost.labels_recursion.epsilon:.6f}"],
+    ]
+    made = ", ".join(f"{each.count} {each.kind}s at σ = {each.sigma:.6g}" for each in releases) or "nothing"
+    how = f"The recursion is bounded by: {cost.labels_recursion.method}."
+    answer("\n".join([f"{made}; δ = {cost.delta:g}:", "", columns(["account", "ε"], rows), "", how]))
+
+
+def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[VoteReleases]:
+    """Yield the releases of one kind, if there are any; errors name the option."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality.accounting import VoteReleases
+
+    if number(count) == 0:
+        return
+    try:
+        yield VoteReleases(kind, number(sigma), number(count), noise)  # type: ignore[arg-type]  # checked there
+    except InvalidInput as err:
+        option = {"sigma": f"{kind}_sigma", "count": f"{kind}s"}.get(err.argument, err.argument)
+        raise InvalidInput(option, err.value, err.accepted, err.advice) from err
+
+
+def _calibrated(
+    target_epsilon: str,
+    delta: str | None,
+    labels: str,
+    checks: str,
+    check_ratio: str,
+    label_sigma: str | None,
+    noise: str,
+    about: dict[str, int | None],
+) -> tuple[tuple[VoteReleases, ...], VoteCost]:
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality.accounting import calibrate_noise
+    from darrm_opt.problem import Privacy
+
+    if label_sigma is not None:
+        raise InvalidInput("label_sigma", label_sigma, "nothing beside target_epsilon", "One decides the other.")
+    try:
+        vote = calibrate_noise(
+            Privacy(number(target_epsilon), number(delta)),
+            number(labels),
+            checks=number(checks),
+            check_ratio=number(check_ratio),
+            noise=noise,  # type: ignore[arg-type]  # checked there
+            **about,  # type: ignore[arg-type]  # checked there
+        )
+    except InvalidInput as err:
+        if err.argument != "epsilon":
+            raise
+        raise InvalidInput("target_epsilon", err.value, err.accepted, err.advice) from err
+    return vote.releases, vote.cost
+
+
+def _record(cost: VoteCost) -> dict[str, object]:
+    recursion = cost.labels_recursion
+    return {
+        "counts_renyi": cost.counts_renyi,
+        "labels_renyi": cost.labels_renyi,
+        "labels_recursion": {"epsilon": recursion.epsilon, "proved": recursion.proved, "method": recursion.method},
+    }

@@ -1,0 +1,61 @@
+"""Write the certificate of the one-step inequality for labels at one noise level: tests/data/label_certificate.json.
+
+    PYTHONPATH=tests python -m campaigns.label_certificate
+
+It holds what docs/proofs.md, "What labels cost", needs: orders, a bound on the power divergence at each, the boxes on which the bound was proved,
+and increments t(s). tests/test_label_certificate.py checks it with arithmetic of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from darrm_opt._version import __version__
+from darrm_opt.plurality.accounting import three_cells
+from darrm_opt.plurality.accounting.gaussian_comparison import GRID_RATIO, _increment, last_order
+from darrm_opt.plurality.accounting.noisy_bit import bit_values, scaled_orders
+from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
+
+FILE = Path(__file__).parent.parent / "data" / "label_certificate.json"
+SIGMA, TOLERANCE, ORDERS, SLACK = 40.0, 0.01, 21, 1e-11
+
+
+def certificate() -> dict[str, Any]:
+    """Return the certificate as JSON content."""
+    mu = math.sqrt(2) / SIGMA
+    orders = scaled_orders(mu)[:ORDERS]
+    found = three_cells.covering_boxes(SIGMA, orders, TOLERANCE)
+    inside = np.max([boxes.bounds.max(axis=0, initial=0.0) for boxes in found], axis=0)
+    bounds = np.maximum(inside, three_cells._outside(SIGMA, orders))
+    release = PowerDivergence(orders, bounds.copy(), mu * (1 + 1e-15), "certificate")
+    unit = release.shift**2
+    ratios = [many for k in range(140) if last_order(unit, (many := 12 * GRID_RATIO**k) * unit, SLACK) <= orders[-1]]
+    return {
+        "made_by": "python -m campaigns.label_certificate",
+        "version": __version__,
+        "sigma": SIGMA,
+        "least_mean": three_cells.least_mean(SIGMA),
+        "max_sum": three_cells.MAX_SUM,
+        "orders": orders.tolist(),
+        "bounds": bounds.tolist(),
+        "bit_bounds": {"label": bit_values(mu, orders).tolist(), "single": bit_values(1 / SIGMA, orders).tolist()},
+        "boxes": {str(boxes.side): np.stack([boxes.i, boxes.j], axis=1).tolist() for boxes in found if boxes.i.size},
+        "slack": SLACK,
+        "increments": [[many * unit, _increment(release, many * unit, SLACK)] for many in ratios],
+    }
+
+
+def main() -> int:
+    """Write the file."""
+    FILE.write_text(json.dumps(certificate(), separators=(",", ":")) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

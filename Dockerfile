@@ -27,10 +27,11 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY darrm_opt darrm_opt
 COPY solver_cache solver_cache
+COPY darrm_client darrm_client
 COPY api api
 RUN python -m hatchling build -t wheel \
     && pip --python /opt/darrm/bin/python install --no-cache-dir --no-deps --no-index dist/*.whl \
-    && /opt/darrm/bin/python -c 'import api.app, solver_cache.database, psycopg, plotly' \
+    && /opt/darrm/bin/python -c 'import api.app, solver_cache.database.store, psycopg, plotly' \
     && install -d -o 10001 -g 10001 /made/cache
 
 # --------------------------------------------------------------------------------------------- the image that runs

@@ -27,7 +27,7 @@ help: ## list these verbs
 setup: $(READY) ## create or refresh the virtual environment (the other verbs do it themselves)
 
 run: $(READY) ## solve the paper's two settings, draw them into output/, serve them at 127.0.0.1:8000
-	$(BIN)/python -m api.first_run $(ARGS)
+	$(BIN)/python -m api.cli.first_run $(ARGS)
 
 serve: $(READY) ## serve the HTTP API
 	$(BIN)/darrm serve $(ARGS)
@@ -81,7 +81,7 @@ mutation: $(READY) ## put small faults into MODULE=corners (or all: hours), and 
 	PYTHONPATH=tests $(BIN)/python -m campaigns.mutation $(MODULE) $(ARGS)
 
 openapi: $(READY) ## write the description of the HTTP API to docs/openapi.json
-	$(BIN)/python -m api.openapi > docs/openapi.json.new
+	$(BIN)/python -m tools.openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
 
 docs: $(READY) ## write the pages that are made, and build the site into site/, strictly
@@ -134,5 +134,5 @@ $(READY): requirements-dev.lock pyproject.toml
 	@echo 'Installing the locked versions into $(VENV); the first time this takes a minute or two.'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q darrm_opt solver_cache api # pip does this for all others: the first run is quick
+	@$(BIN)/python -m compileall -q darrm_opt solver_cache darrm_client api # pip does this for all others: the first run is quick
 	@touch $@

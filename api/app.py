@@ -1,6 +1,6 @@
-"""The HTTP API. It designs noise; it never sees a vote.
+"""Application: the HTTP API with its lifespan, routes, error handlers and middleware. It designs noise and never sees a vote.
 
-Routes parse, call and render. What they call is the `Desk` that the app's lifespan opens.
+Routes parse, call and render. What they call is the `DesignService` that the lifespan opens.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
-from api import edge, problems
-from api.describing import describe
-from api.desk import Desk
+from api.errors.handlers import add_exception_handlers
+from api.middleware.admission import AdmissionMiddleware
+from api.middleware.request_context import RequestContextMiddleware
+from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
+from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
-from api.served import Served
+from api.routes.openapi import openapi_schema
+from api.server.shutdown import Shutdown, watch_signals
+from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
-from api.stopping import Stopping, noticing
 from darrm_opt import __version__
 from solver_cache.store import open_store
 
@@ -43,15 +47,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk, stopping = Desk(open_store(chosen.cache_url), chosen), Stopping()
-        app.state.desk, app.state.stopping = desk, stopping
-        try:
-            with noticing(stopping, chosen.stop_seconds):
-                await desk.start(stopping)
-                async with edge.counting(desk) as app.state.counting:
+        store = open_store(chosen.cache_url)
+        shutdown = app.state.shutdown = Shutdown()
+        with watch_signals(shutdown, chosen.stop_seconds):
+            async with DesignService.open(store, chosen, shutdown) as service:
+                app.state.service = service
+                app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
+                async with app.state.metrics.collected():
                     yield
-        finally:
-            await desk.close()
 
     app = FastAPI(
         title="darrm-opt",
@@ -64,10 +67,36 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.served = Served()
+    app.state.response_cache = ResponseCache()
     for router in ROUTERS:
         app.include_router(router)
-    problems.install(app)
-    edge.install(app, chosen)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    add_exception_handlers(app)
+    _add_middleware(app, chosen)
+    app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
+
+
+def _add_middleware(app: FastAPI, settings: Settings) -> None:
+    """Put the middleware around the routes; the last one added is the outermost.
+
+    From the outermost: request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
+    admission (host name, key, rate, body, concurrency); response cache.
+    """
+    app.add_middleware(ResponseCacheMiddleware)
+    app.add_middleware(AdmissionMiddleware, settings=settings)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=(
+                "Authorization",
+                "Content-Type",
+                "If-None-Match",
+                "Last-Event-ID",
+                "X-API-Key",
+                "X-Request-ID",
+            ),
+            expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
+        )
+    app.add_middleware(RequestContextMiddleware)

@@ -1,6 +1,6 @@
-"""What an operator can set, read once from the environment.
+"""Settings of the service, read once from the environment.
 
-Each field says what it is, its unit in brackets and its range, so that one sentence serves the description of the
+Each field's description gives its meaning, its unit in brackets and its range, so that one sentence serves the list of
 settings and the message about a value that is not accepted.
 """
 
@@ -16,13 +16,13 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.place import VARIABLE, cache_url
+from solver_cache.location import VARIABLE, cache_url
 
 PREFIX = "DARRM_"
-"""Every setting is the environment variable of its name in capitals behind this."""
+"""Prefix of every setting's environment variable; the rest is its name in capitals."""
 
-Words = Annotated[tuple[str, ...], NoDecode]
-"""Several words in one variable, with commas between them."""
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+"""Words separated by commas in one variable."""
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -37,146 +37,145 @@ class Settings(BaseSettings):
 
     cache_url: str = Field(
         default_factory=lambda: cache_url({}),
-        description="Where answers are kept: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'.",
+        description="Store of answers: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'.",
     )
     solve: Literal["on", "off"] = Field(
-        default="on", description="Whether what is not kept yet is solved; 'on' or 'off' (only kept answers are given)."
+        default="on",
+        description="Whether answers that are not stored yet are designed; 'on' or 'off' (stored answers only).",
     )
     solvers: Annotated[int, Field(ge=1, le=256)] = Field(
         default_factory=lambda: os.cpu_count() or 1,
-        description="Solves that may run at once in each worker; a whole number from 1 to 256.",
+        description="Solves that each worker runs at once; a whole number from 1 to 256.",
     )
     time_limit: Seconds = Field(
         default=60.0,
-        description="Longest solve [s], a number above 0; then the best certified answer so far is returned.",
+        description="Longest solve [s], a number above 0; after it the best certified answer so far is returned.",
     )
-    patience: Annotated[float, Field(ge=0, le=60)] = Field(
-        default=2.0, description="How long a request waits for a solve before it is told the job [s]; from 0 to 60."
+    wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=2.0,
+        description="How long a request waits for a solve before it is answered with the job [s]; from 0 to 60.",
     )
 
-    solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
+    max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
         default=2048,
-        description="Most memory that one solve may take [MiB]; a whole number from 128 to 1048576.",
+        description="Most memory of one solver process [MiB]; a whole number from 128 to 1048576.",
     )
-    warm: bool = Field(
+    prestart: bool = Field(
         default=False,
-        description="Whether solver processes are started with the server, not when they are first needed; 'true' or "
-        "'false'.",
+        description="Whether solver processes start with the server, rather than on first use; 'true' or 'false'.",
     )
-    lease: Annotated[float, Field(ge=1, le=3600)] = Field(
+    lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         default=10.0,
-        description="How long a job waits for a server that was killed before another one takes it over [s]; from 1 to "
-        "3600.",
+        description="Lease of a running job: how long after its server was killed another takes it over [s]; from 1 "
+        "to 3600.",
     )
 
     # ------------------------------------------------------------------------------------------- limits
 
-    most_voters: Count = Field(
-        default=101, description="Most voters that a request may have [voters]; a whole number, at least 1."
-    )
-    most_work: Seconds = Field(
+    max_voters: Count = Field(default=101, description="Most voters of a request [voters]; a whole number, at least 1.")
+    max_work_seconds: Seconds = Field(
         default=3600.0,
-        description="Most estimated solving time that one request may ask for [s], a number above 0.",
+        description="Most estimated solving time of one request [s], a number above 0.",
     )
-    batch_length: Count = Field(
+    max_batch: Count = Field(
         default=1000, description="Most problems in one batch [problems]; a whole number, at least 1."
     )
-    queue_length: Count = Field(
-        default=1000, description="Most jobs that may wait to be solved [jobs]; a whole number, at least 1."
+    max_queued_jobs: Count = Field(
+        default=1000, description="Most jobs that wait in the queue [jobs]; a whole number, at least 1."
     )
-    errands: Count = Field(
+    max_compute: Count = Field(
         default=64,
-        description="Most curves, certificates and accounts that each worker takes at once, half of them from one client; "
-        "a whole number, at least 1.",
+        description="Most curves, certificates and accounts that each worker computes or has waiting, half of them for "
+        "one client; a whole number, at least 1.",
     )
-    body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
-        default=2**20, description="Largest body of a request [bytes]; a whole number from 1024 to 1073741824."
+    max_body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
+        default=2**20, description="Largest request body [bytes]; a whole number from 1024 to 1073741824."
     )
-    head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
+    max_head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
         default=2**17,
         description="Largest request line and headers together [bytes]; a whole number from 1024 to 1048576.",
     )
     head_seconds: Seconds = Field(
-        default=10.0, description="How long a client may take to send request line and headers [s]; above 0."
+        default=10.0, description="Time for a client to send request line and headers [s]; above 0."
     )
     body_seconds: Seconds = Field(
-        default=30.0, description="How long a client may take to send a body, or to read an answer on [s]; above 0."
+        default=30.0, description="Time for a client to send a body, or to read more of an answer [s]; above 0."
     )
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
-        default=30, description="How long a connection is kept between requests [s]; a whole number from 1 to 3600."
+        default=30, description="How long an idle connection stays open [s]; a whole number from 1 to 3600."
     )
-    connections: Count = Field(
+    max_connections: Count = Field(
         default=2000, description="Most open connections of each worker; a whole number, at least 1."
     )
-    at_once: Count = Field(
+    max_concurrent_requests: Count = Field(
         default=1000, description="Most requests that each worker answers at once; a whole number, at least 1."
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="Requests that a key, or an address without one, may make in the long run [1/s]; from 0 (no limit) "
-        "to 1000000; unless set, 100 for others than this machine's own programs without a key.",
+        description="Requests of one key, or of one address without a key, in the long run [1/s]; from 0 (no limit) to "
+        "1000000; unless set, 100, and no limit for programs on this machine that send no key.",
     )
     burst: Count = Field(
-        default=200, description="Requests that may come at once before the rate counts; a whole number, at least 1."
+        default=200, description="Requests that may come at once before the rate applies; a whole number, at least 1."
     )
     job_rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
-        description="New problems that a key, or an address without one, may have solved in the long run [1/s]; from 0 "
-        "(no limit) to 1000000; unless set, 1 for others than this machine's own programs without a key.",
+        description="New problems of one key, or of one address without a key, in the long run [1/s]; from 0 (no limit) "
+        "to 1000000; unless set, 1, and no limit for programs on this machine that send no key.",
     )
     job_burst: Count = Field(
         default=500,
-        description="New problems that may come at once before that rate counts; a whole number, at least 1.",
+        description="New problems that may come at once before that rate applies; a whole number, at least 1.",
     )
 
     # ------------------------------------------------------------------------------------------- access
 
     keys: Path | None = Field(
-        default=None, description="File of API keys, as `darrm keys` writes it; unless set, no key is asked for."
+        default=None, description="File of API keys, as `darrm keys` writes it; unless set, no key is required."
     )
     public: bool = Field(
-        default=False, description="Whether other machines may use it without a key; 'true' or 'false'."
+        default=False, description="Whether other machines may use the service without a key; 'true' or 'false'."
     )
-    hosts: Words = Field(
+    hosts: CommaSeparated = Field(
         default=(),
-        description="Names by which clients may call it, with commas between them; '*.' before a name for all below it; "
-        "unless set, any, but over loopback only those of loopback.",
+        description="Host names of the service, separated by commas; '*.' before a name for all its subdomains; unless "
+        "set, any name, but over loopback only loopback names.",
     )
-    origins: Words = Field(
+    cors_origins: CommaSeparated = Field(
         default=(),
-        description="Web origins whose pages may call it (CORS), such as https://example.org, with commas between them.",
+        description="Web origins whose pages may call the service (CORS), such as https://example.org, separated by commas.",
     )
-    proxies: Words = Field(
+    trusted_proxies: CommaSeparated = Field(
         default=(),
-        description="Addresses or networks of proxies whose X-Forwarded-For is believed, with commas between them.",
+        description="Addresses or networks of proxies whose X-Forwarded-For is trusted, separated by commas.",
     )
 
     # ---------------------------------------------------------------------------------------- operating
 
     workers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=1, description="Processes that answer requests; a whole number from 1 to 64."
+        default=1, description="Worker processes that answer requests; a whole number from 1 to 64."
     )
     run_folder: Path | None = Field(
         default=None,
-        description="Folder for what workers share while they run (rates, counts); unless set, one is made and removed.",
+        description="Folder that workers share while they run (rate limits, metrics); unless set, a temporary one.",
     )
     stop_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default=10,
-        description="How long requests may still take when it is stopped [s]; a whole number from 1 to 3600.",
+        description="Time for open requests to finish when the service stops [s]; a whole number from 1 to 3600.",
     )
     ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
-        default=5.0, description="How long /readyz repeats its last finding [s]; from 0 to 3600."
+        default=5.0, description="How long /readyz reuses its last finding [s]; from 0 to 3600."
     )
     metrics: Literal["key", "open", "off"] = Field(
         default="key",
-        description="Who may read /metrics: 'key' (as everything else), 'open' (without a key) or 'off' (nobody).",
+        description="Who may read /metrics: 'key' (like everything else), 'open' (without a key) or 'off' (nobody).",
     )
     log_format: Literal["console", "json"] = Field(
-        default="console", description="How the log on stderr is written; 'console' or 'json'."
+        default="console", description="Form of the log on stderr; 'console' or 'json'."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
-        description="Least important that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
+        description="Lowest level that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
     )
 
     @field_validator("cache_url")
@@ -184,7 +183,7 @@ class Settings(BaseSettings):
     def _blank_is_unset(cls, value: str) -> str:
         return cache_url({VARIABLE: value})
 
-    @field_validator("hosts", "origins", "proxies", mode="before")
+    @field_validator("hosts", "cors_origins", "trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
@@ -194,12 +193,12 @@ class Settings(BaseSettings):
     def _are_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_matching(name.lower(), _HOST) for name in value)
 
-    @field_validator("origins")
+    @field_validator("cors_origins")
     @classmethod
     def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_matching(origin, _ORIGIN) for origin in value)
 
-    @field_validator("proxies")
+    @field_validator("trusted_proxies")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(ipaddress.ip_network(network, strict=False)) for network in value)
@@ -215,17 +214,17 @@ def _matching(text: str, pattern: re.Pattern[str]) -> str:
     return text
 
 
-def read_settings(**instead: Any) -> Settings:
-    """Return the settings that the environment asks for.
+def read_settings(**overrides: Any) -> Settings:
+    """Return the settings of the environment.
 
     Args:
-        instead: settings that were given otherwise, in place of the environment's.
+        overrides: settings that take precedence over the environment.
 
     Raises:
         InvalidInput: naming the variable, its value and what is accepted.
     """
     try:
-        return Settings(**instead)
+        return Settings(**overrides)
     except ValidationError as err:
         first = err.errors(include_url=False)[0]
         name = str(first["loc"][0])
@@ -233,7 +232,7 @@ def read_settings(**instead: Any) -> Settings:
         raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """A setting as an operator sees it.
 
     Attributes:
@@ -249,7 +248,7 @@ class Shown(NamedTuple):
     description: str
 
 
-def shown(settings: Settings) -> list[Shown]:
+def list_settings(settings: Settings) -> list[SettingRow]:
     """Return every setting in the order of its definition; no secret is among them.
 
     >>> [setting.value for setting in shown(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
@@ -257,9 +256,9 @@ def shown(settings: Settings) -> list[Shown]:
     """
     plain = settings.model_dump(mode="json")
     return [
-        Shown(
+        SettingRow(
             PREFIX + name.upper(),
-            masked(plain[name]) if name == "cache_url" else plain[name],
+            mask_password(plain[name]) if name == "cache_url" else plain[name],
             "environment" if name in settings.model_fields_set else "default",
             str(field.description),
         )
@@ -267,7 +266,7 @@ def shown(settings: Settings) -> list[Shown]:
     ]
 
 
-def masked(url: str) -> str:
+def mask_password(url: str) -> str:
     """Return a database URL without its password, wherever it stands.
 
     >>> masked("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")

@@ -88,8 +88,8 @@ def _served(program: list[str], folder: Path) -> Iterator[str]:
     """Run a server that says its URL on stdout."""
     settings = {
         "DARRM_CACHE_URL": f"sqlite:///{folder / 'cache.sqlite'}",
-        "DARRM_MOST_VOTERS": "2001",
-        "DARRM_MOST_WORK": "1e9",
+        "DARRM_MAX_VOTERS": "2001",
+        "DARRM_MAX_WORK_SECONDS": "1e9",
         "DARRM_TIME_LIMIT": "600",
     }
     with (folder / "log").open("ab") as log:

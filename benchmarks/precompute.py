@@ -30,7 +30,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solver_cache import Request
+    from solver_cache import DesignSpec
 
 LEAST_RATIO = 1.7
 DASK = 1.15
@@ -67,32 +67,32 @@ class Row:
     met: bool | None = None
 
 
-def requests(many: int) -> list[Request]:
+def specs(many: int) -> list[DesignSpec]:
     """Return so many different problems of `GRID`, spread over all of it."""
     from solver_cache.precompute.grid import grid_of
 
-    found = list({request.key: request for request in grid_of(GRID).requests()}.values())
+    found = list({spec.key: spec for spec in grid_of(GRID).specs()}.values())
     step = max(1.0, len(found) / many)
     return [found[int(i * step)] for i in range(min(many, len(found)))]
 
 
 def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
-    from api.estimating import seconds_of
     from darrm_opt import Problem, solve
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache import open_store
     from solver_cache.precompute.cluster import Cluster
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.plan import make_plan
     from solver_cache.precompute.processes import Processes
-    from solver_cache.precompute.run import Options, run
+    from solver_cache.precompute.scheduler import RunOptions, run
 
-    asked = requests(many)
+    asked = specs(many)
     if way == "loop":
         solve(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-5))  # imports
         began = time.perf_counter()
-        for request in asked:
-            solve(request.problem, request.objective, request.shape)
+        for spec in asked:
+            solve(spec.problem, spec.objective, spec.shape)
         return {"problems": len(asked), "seconds": time.perf_counter() - began, "processor": _processor()}
     url = f"sqlite:///{folder / way}.sqlite"
     with closing(open_store(url)) as store:
@@ -100,8 +100,8 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
         executor: Executor = Cluster(None, workers) if way == "dask" else Processes(workers)
         with closing(executor):
             there = time.perf_counter()
-            options = Options(place=url if way == "direct" else "")
-            outcome = run(make_plan(asked, store, seconds_of), store, executor, seconds_of, options)
+            options = RunOptions(store_url=url if way == "direct" else "")
+            outcome = run(make_plan(asked, store, solve_seconds), store, executor, solve_seconds, options)
             seconds = time.perf_counter() - there
     if outcome.progress.solved != len(asked):
         raise RuntimeError(f"{outcome.progress.solved} of {len(asked)} were solved")
@@ -118,7 +118,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
     """Plan a grid whose answers are all kept; return the time and the peak of memory."""
     import sqlite3
 
-    from api.estimating import seconds_of
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache import open_store
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan
@@ -137,11 +137,11 @@ def kept(many: int, folder: Path) -> dict[str, float]:
     )
     with closing(sqlite3.connect(folder / f"kept-{many}.sqlite")) as file:
         insert = "INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES (?, 1, '{}', '', '')"
-        file.executemany(insert, ((request.key,) for request in grid.requests()))
+        file.executemany(insert, ((spec.key,) for spec in grid.specs()))
         file.commit()
     with closing(open_store(url)) as store:
         began = time.perf_counter()
-        plan = make_plan(grid.requests(), store, seconds_of)
+        plan = make_plan(grid.specs(), store, solve_seconds)
         seconds = time.perf_counter() - began
     if plan.missing:
         raise RuntimeError(f"{plan.missing} problems are missing")

@@ -10,7 +10,17 @@ from typing import Any
 
 
 class DarrmError(Exception):
-    """Base of every error raised on purpose by darrm-opt."""
+    """Base of every error raised on purpose by darrm-opt. Each can be pickled, whatever its constructor takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)  # Exception would call the class with the text alone
+
+
+def _restored(kind: type[DarrmError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DarrmError:
+    """Return an unpickled error: its text and attributes, without its constructor."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidInput(DarrmError, ValueError):
@@ -35,14 +45,6 @@ class InvalidInput(DarrmError, ValueError):
         text = f"{argument} {said}: expected {accepted}."
         super().__init__(f"{text} {advice}" if advice else text)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (
-            self.argument,
-            self.value,
-            self.accepted,
-            self.advice,
-        )  # Exception would pass on the text alone
-
 
 _SHOWN_CHARACTERS = 80
 """Longest piece of a rejected value that an error message repeats."""
@@ -60,9 +62,6 @@ class NotPrivate(DarrmError):
         self.worst = worst
         self.excess = excess
         super().__init__(message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.worst, self.excess)
 
 
 class NotProven(NotPrivate):

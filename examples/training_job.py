@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from api.client import AccessRefused, ClientError, DarrmClient, Received
+from darrm_client import AccessDenied, ClientError, DarrmClient, VerifiedAnswer
 from darrm_opt import PrivateMajority, Problem
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
 STEPS = 5
 
 
-def fetched(problem: Problem, table: Path | None) -> tuple[Received, str]:
+def fetched(problem: Problem, table: Path | None) -> tuple[VerifiedAnswer, str]:
     """Return γ and where it is from.
 
     Raises:
@@ -34,7 +34,7 @@ def fetched(problem: Problem, table: Path | None) -> tuple[Received, str]:
         try:
             with DarrmClient(url, timeout=20, retries=2) as client:
                 return client.gamma(problem), url.partition(":")[0]
-        except AccessRefused:
+        except AccessDenied:
             raise  # a wrong key is for people to mend, not for a fallback to hide
         except ClientError as err:
             refusals.append(str(err))

@@ -25,18 +25,18 @@ from darrm_opt.errors import InvalidInput
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 
-Taken = Literal["taken", "held", "done"]
+ClaimResult = Literal["taken", "held", "done"]
 """What became of a job that was asked for by `Jobs.take`."""
 
 STATES: tuple[State, ...] = get_args(State)
-OVER: tuple[State, ...] = ("done", "failed", "cancelled")
+FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
 """States in which nothing happens any more, unless the job is submitted again."""
 
-LONGEST_LEASE = 3600.0
+MAX_LEASE_SECONDS = 3600.0
 """Longest lease [s]. One that ends later than this from now was written by a clock that was wrong, and is void: so a
 clock that is set back cannot make a dead owner's job wait for as long as it was ahead."""
 
-LISTED = 100
+PAGE_SIZE = 100
 """Jobs listed at a time unless another number is asked for."""
 
 
@@ -45,7 +45,7 @@ class Job:
     """One piece of work, as it stood when it was read.
 
     Attributes:
-        id: content key of what is asked; for kind "gamma" it is `solver_cache.Request.key`.
+        id: content key of what is asked; for kind "gamma" it is `darrm_opt.design_spec.DesignSpec.key`.
         kind: what sort of work it is.
         request: what is asked, canonical JSON.
         state: "queued", "running", "done", "failed" or "cancelled".
@@ -75,14 +75,14 @@ class Job:
     @property
     def over(self) -> bool:
         """Whether nothing happens to it any more, unless it is submitted again."""
-        return self.state in OVER
+        return self.state in FINAL_STATES
 
 
 class Jobs(Protocol):
     """Where jobs are kept. Safe to use from several threads; in a database also from several processes.
 
     Times are by one clock: the database server's, or this machine's. A clock that jumps may let a claim run out early
-    (its job is then done twice) or late (at most by `LONGEST_LEASE`); no job and no result is lost by it.
+    (its job is then done twice) or late (at most by `MAX_LEASE_SECONDS`); no job and no result is lost by it.
 
     Every method raises CacheError where the place cannot be used, and has then changed nothing.
     """
@@ -103,7 +103,7 @@ class Jobs(Protocol):
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
 
-    def list(self, state: State | None = None, limit: int = LISTED, after: str | None = None) -> Sequence[Job]:
+    def list(self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None) -> Sequence[Job]:
         """Return jobs, the newest first.
 
         Args:
@@ -131,7 +131,7 @@ class Jobs(Protocol):
 
         Args:
             owner: who takes it: a name that nobody else uses, in any process on any machine.
-            lease_seconds: how long it is held unless renewed [s], in (0, `LONGEST_LEASE`].
+            lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE_SECONDS`].
             ids: only one of these.
             kind: only one of this kind.
 
@@ -141,7 +141,7 @@ class Jobs(Protocol):
 
     def take(
         self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
-    ) -> dict[str, Taken]:
+    ) -> dict[str, ClaimResult]:
         """Submit jobs and claim them at once, all that can be had; in a database in one transaction.
 
         As `submit` and then `claim` for each, but that an owner who asks for what it holds is told that it has it: so
@@ -169,7 +169,7 @@ class Jobs(Protocol):
         Args:
             id: of the job.
             owner: who holds it.
-            lease_seconds: for how long from now [s], in (0, `LONGEST_LEASE`].
+            lease_seconds: for how long from now [s], in (0, `MAX_LEASE_SECONDS`].
             progress: how far it is, as text; None leaves what was said.
         """
 
@@ -233,8 +233,8 @@ def check_claim(owner: str, lease_seconds: float) -> None:
     """Refuse what cannot be a claim."""
     if not owner:
         raise InvalidInput("owner", owner, "a name that is not empty")
-    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= LONGEST_LEASE):
-        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {LONGEST_LEASE:g}")
+    if not (math.isfinite(lease_seconds) and 0 < lease_seconds <= MAX_LEASE_SECONDS):
+        raise InvalidInput("lease_seconds", lease_seconds, f"seconds above 0, at most {MAX_LEASE_SECONDS:g}")
 
 
 def check_list(state: str | None, limit: int) -> None:

@@ -9,26 +9,22 @@ the asked objective is taken, and proved for the asked problem before it leaves.
 from __future__ import annotations
 
 import logging
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from darrm_opt.design.certificate import certify
-from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import NotPrivate
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_record, solution_record
-from solver_cache.asked import asked_in
-from solver_cache.examine import SAME, WrongRow, read_row
-from solver_cache.key import Request
-from solver_cache.row import Row
+from darrm_opt.reprove import ReproofFailed, reprove, reprove_implied
+from solver_cache.model import Row, search_columns
 from solver_cache.store import Store
+from solver_cache.validate import InvalidRow, check_settled, read_row, stated_spec
 
 _LOG = logging.getLogger("solver_cache")
 
-TRIES = 16
+MAX_CANDIDATES = 16
 """Kept answers looked at before giving up: the first is taken unless it is damaged, so this many mean a bad store."""
 
 
@@ -87,8 +83,8 @@ class Nearest:
 _NUMBERS = ("epsilon", "Delta", "affected", "target_epsilon", "delta")
 
 
-def nearest(request: Request, store: Store) -> Nearest | None:
-    """Return the best answer in ``store`` that is valid for ``request``, or None where there is none; nothing is solved.
+def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
+    """Return the best answer in ``store`` that is valid for ``spec``, or None where there is none; nothing is solved.
 
     Guarantees:
         The γ is private for the asked problem, exactly as stored, proved by this process; whatever the store holds.
@@ -97,43 +93,27 @@ def nearest(request: Request, store: Store) -> Nearest | None:
     Raises:
         CacheError: the store cannot be read.
     """
-    for tried, row in enumerate(store.stricter(request)):
-        if tried == TRIES:
-            _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, TRIES, request.key)
+    for tried, row in enumerate(store.candidates(spec)):
+        if tried == MAX_CANDIDATES:
+            _LOG.warning("%s: the first %d answers nearest to %s are no answers", store.url, MAX_CANDIDATES, spec.key)
             return None
         try:
-            return _proved(row, request)
-        except WrongRow as wrong:
+            return _reproved(row, spec)
+        except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
             _LOG.warning("%s: row %s is passed over: %s", store.url, row.key, wrong)
     return None
 
 
-def _proved(row: Row, request: Request) -> Nearest:
-    """Return what the row holds, certified for the question that was asked, or raise `WrongRow`."""
-    kept = read_row(row)
-    asked = asked_in(row.record)
-    if asked is None or not asked.answers(request):
-        raise WrongRow("its columns say that it answers another question than its record does")
-    problem, shape = kept.problem, kept.shape
-    if Request(problem, kept.objective, "monotone" if shape == "monotone" else "free").key != row.key:
-        raise WrongRow("it is kept under the key of another question")
-    if not kept.status.settled:
-        raise WrongRow(
-            f"its status is '{kept.status.value}', which solving again may better: such answers are not kept"
-        )
-    noise, certificate = certify(request.problem, kept.noise)
-    upper = noise.values[request.problem.K // 2 + 1 :]
-    utility = request.objective.aim(request.problem.K).utility(upper)
-    if not math.isclose(utility, kept.utility, rel_tol=SAME, abs_tol=SAME):
-        raise WrongRow(f"its utility is {utility!r} where it is private as asked, not {kept.utility!r}")
-    if request.shape == "monotone" and np.any(np.diff(upper) < 0):
-        raise WrongRow("its gamma is not monotone")
-    mine = replace(
-        kept, problem=request.problem, shape=request.shape, noise=noise, certificate=certificate, utility=utility
-    )
-    if (problem, shape) != (request.problem, request.shape):
-        mine = replace(mine, upper_bound=1.0, status=Status.NEAREST)
-    return Nearest(mine, problem, shape, row.key)
+def _reproved(row: Row, spec: DesignSpec) -> Nearest:
+    """Return the row's answer, certified for ``spec``; raises what `nearest` passes over."""
+    stored = read_row(row)
+    columns = search_columns(row.record)
+    if columns is None or not columns.answers(spec):
+        raise InvalidRow("its columns say that it answers another question than its record does")
+    own = stated_spec(stored, row)
+    check_settled(stored)
+    solution = reprove(stored, own) if own == spec else reprove_implied(stored, spec)
+    return Nearest(solution, stored.problem, stored.shape, row.key)
 
 
 def _shown(number: Any) -> str:

@@ -1,4 +1,4 @@
-"""Look it up, else solve it and keep it."""
+"""Cached solve: look the answer up and re-prove it, else solve and store it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Watcher
 from darrm_opt.design.solver import Method, Shape, solve
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 from solver_cache.errors import CacheError, ReadOnlyCache
-from solver_cache.examine import Decision, Found, examine
-from solver_cache.key import Request
-from solver_cache.row import Row, row_of
-from solver_cache.store import Store
+from solver_cache.model import Decision, Row, row_of
+from solver_cache.store import NoStore, Store
+from solver_cache.validate import Validation, validate
 
 _LOG = logging.getLogger("solver_cache")
 
@@ -27,20 +27,20 @@ class CachedSolution:
 
     Attributes:
         solution: what was asked for; certified by this process, also when it was read from the store.
-        found: what the look into the store came to: "hit", "miss", "damaged" or "stale".
-        kept: whether the store holds this answer now. An answer that is not optimal (a time limit) is not kept.
-        trouble: why an optimal answer could not be kept; usually empty.
+        decision: outcome of the lookup: "hit", "miss", "damaged" or "stale".
+        stored: whether the store holds this answer now. An answer that is not optimal (a time limit) is not stored.
+        trouble: why an optimal answer could not be stored; usually empty.
     """
 
     solution: Solution
-    found: Decision
-    kept: bool
+    decision: Decision
+    stored: bool
     trouble: str = ""
 
     @property
     def hit(self) -> bool:
         """Whether the answer was there already."""
-        return self.found == "hit"
+        return self.decision == "hit"
 
 
 def cached_solve(
@@ -76,76 +76,107 @@ def cached_solve(
         BackendUnavailable: it must be solved, and the solver is not installed or its licence is too small.
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
-    request = Request(problem, objective, shape)
+    spec = DesignSpec(problem, objective, shape)
     _check_choices(method, backend, time_limit)
-    row, found = _look(request, store)
+    row, found = _look_up(spec, store)
     if found.solution is not None:
-        return CachedSolution(found.solution, found.decision, kept=True)
-    solution = solve(problem, request.objective, shape, method, backend, time_limit=time_limit, progress=progress)
-    if not solution.status.settled:
-        return CachedSolution(solution, found.decision, kept=False)
-    return _keep(solution, request, store, row, found.decision)
+        return CachedSolution(found.solution, found.decision, stored=True)
+    solution = solve(problem, spec.objective, shape, method, backend, time_limit=time_limit, progress=progress)
+    return _keep(solution, spec, store, row, found.decision)
 
 
-def recall(request: Request, store: Store) -> Solution | None:
-    """Return the answer to ``request`` that ``store`` has, proved again, or None; nothing is solved.
+def recall(spec: DesignSpec, store: Store) -> Solution | None:
+    """Return the answer to ``spec`` that ``store`` has, proved again, or None; nothing is solved.
 
     Raises:
         CacheError: the store cannot be read.
     """
-    return _look(request, store)[1].solution
+    return _look_up(spec, store)[1].solution
 
 
 def keep(solution: Solution, store: Store) -> CachedSolution:
-    """Keep a ``solution`` that was made elsewhere, such as in another process, in ``store``; return the one that then stands.
+    """Store a ``solution`` that was made elsewhere, such as in another process; return the one that then stands.
 
-    Its ``found`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
-    answer takes its place). An answer that solving again may better is not kept. The store's tally counts nothing: nobody asked.
+    Its ``decision`` says what was there before: "hit" (and that answer stands), "miss", "damaged" or "stale" (and the new
+    answer takes its place). An answer that solving again may improve is not stored. The store's hit counter stays as it is.
+
+    Args:
+        solution: the answer, certified.
+        store: where it is to be stored.
 
     Raises:
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
-    request = Request(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
-    row = store.get(request.key)
-    found = examine(row, request)
+    spec = DesignSpec.of(solution)
+    row = store.get(spec.key)
+    found = validate(row, spec)
     if found.solution is not None:
-        return CachedSolution(found.solution, found.decision, kept=True)
-    if not solution.status.settled:
-        return CachedSolution(solution, found.decision, kept=False)
-    return _keep(solution, request, store, row, found.decision)
+        return CachedSolution(found.solution, found.decision, stored=True)
+    return _keep(solution, spec, store, row, found.decision)
 
 
-def _look(request: Request, store: Store) -> tuple[Row | None, Found]:
-    """Look into the store, count, and report what is wrong."""
-    row = store.get(request.key)
-    found = examine(row, request)
-    store.tally.add(found.decision)
+@dataclass(frozen=True)
+class Kept:
+    """Outcome of `keep_row`.
+
+    Attributes:
+        other: a valid answer that another process stored first, and that stands; None: there is none.
+        stored: whether a valid answer stands in the store now.
+        trouble: why the offered row could not be stored; else empty.
+    """
+
+    other: Solution | None
+    stored: bool
+    trouble: str = ""
+
+
+def keep_row(row: Row, spec: DesignSpec, store: Store, seen: Row | None) -> Kept:
+    """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
+
+    Args:
+        row: the answer to ``spec``; the caller answers for it.
+        spec: the question.
+        store: where it is to be stored.
+        seen: the row that was read under its key and is no answer; None: there was none.
+    """
+    try:
+        standing = store.put(row, replacing=seen)
+    except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
+        return Kept(None, stored=False, trouble=str(err))
+    except CacheError as err:
+        return _not_stored(spec, store, str(err))
+    if standing == row:
+        return Kept(None, stored=not isinstance(store, NoStore))
+    other = validate(standing, spec).solution
+    return Kept(other, stored=other is not None, trouble="" if other else "another row stands there")
+
+
+def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
+    """Look a specification up, count the outcome, and log a row that is no answer."""
+    row = store.get(spec.key)
+    found = validate(row, spec)
+    store.hits.add(found.decision)
     if found.decision in {"damaged", "stale"}:
-        _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, request.key, found.decision, found.reason)
+        _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, spec.key, found.decision, found.reason)
     return row, found
 
 
-def _keep(solution: Solution, request: Request, store: Store, seen: Row | None, decision: Decision) -> CachedSolution:
-    """Keep the answer where a bad row, or none, was seen; if another process was first, its answer stands."""
+def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, decision: Decision) -> CachedSolution:
+    """Store a new answer, unless solving again may improve it or it would not be believed when read."""
+    if not solution.status.settled:
+        return CachedSolution(solution, decision, stored=False)
     mine = row_of(solution)
-    reread = examine(mine, request)
-    if reread.solution is None:  # never keep what would not be believed when read
-        return _not_kept(solution, request, store, decision, f"it does not pass its own check: {reread.reason}")
-    try:
-        standing = store.put(mine, replacing=seen)
-    except ReadOnlyCache as err:  # as it was asked for: nothing to warn of
-        return CachedSolution(solution, decision, kept=False, trouble=str(err))
-    except CacheError as err:
-        return _not_kept(solution, request, store, decision, str(err))
-    if standing == mine:
-        return CachedSolution(solution, decision, kept=True)
-    theirs = examine(standing, request).solution
-    return CachedSolution(theirs or solution, decision, kept=theirs is not None)
+    reread = validate(mine, spec)
+    if reread.solution is None:
+        kept = _not_stored(spec, store, f"it does not pass its own check: {reread.reason}")
+    else:
+        kept = keep_row(mine, spec, store, seen)
+    return CachedSolution(kept.other or solution, decision, kept.stored, kept.trouble)
 
 
-def _not_kept(solution: Solution, request: Request, store: Store, decision: Decision, trouble: str) -> CachedSolution:
-    _LOG.warning("%s: the answer to %s is not kept: %s", store.url, request.key, trouble)
-    return CachedSolution(solution, decision, kept=False, trouble=trouble)
+def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> Kept:
+    _LOG.warning("%s: the answer to %s is not kept: %s", store.url, spec.key, trouble)
+    return Kept(None, stored=False, trouble=trouble)
 
 
 def _check_choices(method: str, backend: str, time_limit: float | None) -> None:

@@ -6,18 +6,14 @@ every store to it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
+from darrm_opt.design_spec import DesignSpec
 from solver_cache.jobs import Jobs
-from solver_cache.key import CORE, Request
-from solver_cache.memory_index import MemoryIndex
-from solver_cache.memory_jobs import MemoryJobs
-from solver_cache.row import Row
-from solver_cache.settling import Settled
-from solver_cache.stats import Stats
-from solver_cache.tally import Tally
+from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.memory.store import MemoryStore
+from solver_cache.model import Completion, HitCounter, Row, Stats
 
 
 class Store(Protocol):
@@ -27,7 +23,7 @@ class Store(Protocol):
         tally: how often this store had the answer, since it was opened.
     """
 
-    tally: Tally
+    hits: HitCounter
 
     @property
     def url(self) -> str:
@@ -61,7 +57,7 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
-    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
         """Keep answers and end their jobs, in a database in one transaction: all of it stands, or nothing.
 
         A job that ``owner`` holds no more is left to whoever has it, with its answer. A row that is there already stays,
@@ -91,17 +87,17 @@ class Store(Protocol):
     def stats(self) -> Stats:
         """Return what is kept, counted."""
 
-    def stricter(self, request: Request) -> Iterator[Row]:
-        """Yield rows that say they answer ``request``, or a question whose answers answer it too; unexamined.
+    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+        """Yield rows that say they answer ``spec``, or a question whose answers answer it too; unexamined.
 
         The same objective and number of voters; a shape as asked or stronger; voters no more private than asked, of
         whom a record reaches no fewer; a release no less private than asked. The best utility first, as recorded.
         """
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         """Return what is wrong with the place itself, in words; empty when nothing is."""
 
-    def probe(self) -> None:
+    def health_check(self) -> None:
         """Read, and unless it is opened for reading only write, what leaves everything as it was.
 
         Raises:
@@ -113,12 +109,12 @@ class Store(Protocol):
 
 
 class NoStore:
-    """Keeps nothing: every request is solved."""
+    """Keeps nothing: every spec is solved."""
 
     url = "off"
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.hits = HitCounter()
         self.jobs = MemoryJobs()
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
@@ -133,7 +129,7 @@ class NoStore:
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
 
-    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
+    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
         """Return, of `answers`, what `owner` could end; nothing is kept."""
         return {each.job: each.row for each in answers if self.jobs.finish(each.job, owner, each.result)}
 
@@ -149,94 +145,19 @@ class NoStore:
         """Return zeros, and the jobs."""
         return Stats(0, 0, 0, 0, self.jobs.counts())
 
-    def stricter(self, request: Request) -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
+    def candidates(self, spec: DesignSpec) -> Iterator[Row]:  # noqa: ARG002 — the protocol's argument
         """Yield nothing."""
         return iter(())
 
-    def faults(self) -> list[str]:
+    def integrity_errors(self) -> list[str]:
         """Return nothing: nothing is there to be wrong."""
         return []
 
-    def probe(self) -> None:
+    def health_check(self) -> None:
         """Do nothing: there is no place."""
 
     def close(self) -> None:
         """Do nothing."""
-
-
-class MemoryStore:
-    """Keeps rows until the process ends."""
-
-    url = "memory"
-
-    def __init__(self) -> None:
-        self.tally = Tally()
-        self.jobs = MemoryJobs()
-        self._rows: dict[str, Row] = {}
-        self._index = MemoryIndex()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> Row | None:
-        """Return the row kept under ``key``."""
-        return self._rows.get(key)
-
-    def present(self, keys: Collection[str]) -> set[str]:
-        """Return keys as `Store.present` says."""
-        return {key for key in keys if (row := self._rows.get(key)) is not None and row.core == CORE}
-
-    def put(self, row: Row, replacing: Row | None = None) -> Row:
-        """Keep ``row``, unless another than ``replacing`` is there; return the one that then stands (`Store.put`)."""
-        with self._lock:
-            if self._rows.get(row.key) in {None, replacing}:
-                self._rows[row.key] = row
-                self._index.put(row)
-            return self._rows[row.key]
-
-    def settle(self, owner: str, answers: Sequence[Settled]) -> dict[str, Row | None]:
-        """Keep `answers` and end the jobs of `owner`; return them, as `Store.settle` does."""
-        done: dict[str, Row | None] = {}
-        held = self.jobs.held([each.job for each in answers], owner)
-        for each in (each for each in answers if each.job in held):
-            standing = None if each.row is None else self.put(each.row)
-            if self.jobs.finish(each.job, owner, each.result):
-                done[each.job] = standing
-        return done
-
-    def remove(self, row: Row) -> bool:
-        """Forget ``row``, if it stands; say whether it was there (`Store.remove`)."""
-        with self._lock:
-            if self._rows.get(row.key) != row:
-                return False
-            del self._rows[row.key]
-            self._index.remove(row.key)
-            return True
-
-    def rows(self, after: str = "") -> Iterator[Row]:
-        """Yield every row behind ``after``, in the order of keys."""
-        with self._lock:
-            kept = sorted(self._rows.items())
-        return (row for key, row in kept if key > after)
-
-    def stats(self) -> Stats:
-        """Return what is kept, counted."""
-        kept = list(self.rows())
-        return Stats(len(kept), sum(row.core != CORE for row in kept), 0, 0, self.jobs.counts())
-
-    def stricter(self, request: Request) -> Iterator[Row]:
-        """Yield rows as `Store.stricter` says."""
-        with self._lock:
-            found = self._index.stricter(request)
-        return (row for key in found if (row := self._rows.get(key)) is not None)
-
-    def faults(self) -> list[str]:
-        """Return nothing: there is no place to be damaged."""
-        return []
-
-    def probe(self) -> None:
-        """Do nothing: memory reads and writes."""
-
-    def close(self) -> None:
-        """Do nothing; the rows stay until the object goes."""
 
 
 def open_store(url: str) -> Store:
@@ -257,6 +178,6 @@ def open_store(url: str) -> Store:
         return NoStore()
     if url == MemoryStore.url:
         return MemoryStore()
-    from solver_cache.database import DatabaseStore  # half a second: SQLAlchemy
+    from solver_cache.database.store import DatabaseStore  # half a second: SQLAlchemy
 
     return DatabaseStore(url)

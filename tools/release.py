@@ -25,7 +25,7 @@ from pathlib import Path
 from tools import sbom
 from tools.locked import ROOT
 
-PACKAGES = {"api", "darrm_opt", "solver_cache"}
+PACKAGES = {"api", "darrm_client", "darrm_opt", "solver_cache"}
 """What a wheel holds, beside its own metadata."""
 
 NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")

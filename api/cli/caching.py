@@ -41,13 +41,13 @@ def listed(store: Store, limit: Any, after: str) -> list[dict[str, Any]]:
         InvalidInput: ``limit`` is no whole number of at least 1.
     """
     from darrm_opt.errors import InvalidInput
-    from solver_cache.asked import asked_in
+    from solver_cache.model import search_columns
 
     if not isinstance(limit, int) or limit < 1:
         raise InvalidInput("limit", limit, "a whole number, at least 1")
     found = []
     for row in itertools.islice(store.rows(after), limit):
-        asked = asked_in(row.record)
+        asked = search_columns(row.record)
         said = {} if asked is None else asdict(asked)
         names = {
             "K": "voters",
@@ -90,20 +90,20 @@ def pruned(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
         CacheError: the store cannot be written.
     """
     from darrm_opt.errors import InvalidInput
-    from solver_cache import inspect
-    from solver_cache.examine import WrongRow, read_row
+    from solver_cache import validate
+    from solver_cache.validate import InvalidRow, read_row
 
     if not isinstance(days, int | float) or not 0 <= days < float("inf"):
         raise InvalidInput("days", days, "a number of days, at least 0")
     answers = 0
     for row in store.rows():
         if prove:
-            bad = inspect(row).decision != "hit"
+            bad = validate(row).decision != "hit"
         else:
             try:
                 read_row(row)
                 bad = False
-            except WrongRow:
+            except InvalidRow:
                 bad = True
         answers += bad and store.remove(row)
     return {"answers": answers, "jobs": store.jobs.prune(time.time() - days * DAY)}

@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.plan import Plan
-    from solver_cache.precompute.progress import Outcome, Progress, Watcher
-    from solver_cache.precompute.run import Options
+    from solver_cache.precompute.progress import Progress, RunOutcome, Watcher
+    from solver_cache.precompute.scheduler import RunOptions
 
 FIRST_LINE = 2.0
 """Seconds after which a log (stderr is no terminal) gets its first line; each next one at one and a half times the time."""
 
 
-def options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> Options:
+def options(backend: str, time_limit: Any, attempts: Any, lease: Any, place: str) -> RunOptions:
     """Return how a run goes about it.
 
     Raises:
         InvalidInput: naming the option, its value and what is accepted.
     """
     from darrm_opt.design.backends import BACKENDS
-    from solver_cache.jobs import LONGEST_LEASE
-    from solver_cache.precompute.run import Options
+    from solver_cache.jobs import MAX_LEASE_SECONDS
+    from solver_cache.precompute.scheduler import RunOptions
 
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     if time_limit is not None and not real_number(time_limit, "time_limit", "seconds above 0") > 0:
         raise InvalidInput("time_limit", time_limit, "seconds above 0")
     attempts = whole_number(attempts, "attempts", "a whole number, at least 1")
-    seconds = f"seconds above 0, at most {LONGEST_LEASE:g}"
-    if not 0 < real_number(lease, "lease", seconds) <= LONGEST_LEASE:
+    seconds = f"seconds above 0, at most {MAX_LEASE_SECONDS:g}"
+    if not 0 < real_number(lease, "lease", seconds) <= MAX_LEASE_SECONDS:
         raise InvalidInput("lease", lease, seconds)
     if place in {"memory", "off"}:
         raise InvalidInput("direct", place, "a database that workers can reach", "Let them return answers.")
-    return Options(backend, time_limit, float(lease), attempts, place)
+    return RunOptions(backend, time_limit, float(lease), attempts, place)
 
 
 def store_of(url: str, *, dry_run: bool) -> Store:
@@ -55,13 +55,14 @@ def store_of(url: str, *, dry_run: bool) -> Store:
         InvalidInput: nothing would be kept.
     """
     from api.cli.caching import opened
-    from solver_cache.naming import parsed
-    from solver_cache.store import MemoryStore, NoStore
+    from solver_cache.location import parse_url
+    from solver_cache.memory.store import MemoryStore
+    from solver_cache.store import NoStore
 
     if url in {NoStore.url, MemoryStore.url} and not dry_run:
         raise InvalidInput("url", url, "a store that lasts", "A table that is not kept is of no use.")
     if dry_run and url not in {NoStore.url, MemoryStore.url}:
-        place, _ = parsed(url)
+        place, _ = parse_url(url)
         if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
             return MemoryStore()
     return opened(url, reading=dry_run)
@@ -69,12 +70,12 @@ def store_of(url: str, *, dry_run: bool) -> Store:
 
 def planned(grid: str, store: Store) -> Plan:
     """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
-    from api.estimating import seconds_of
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache.precompute.grid import read_grid
     from solver_cache.precompute.plan import make_plan
 
     try:
-        return make_plan(read_grid(grid).requests(), store, seconds_of)
+        return make_plan(read_grid(grid).specs(), store, solve_seconds)
     except InvalidInput as err:
         fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
 
@@ -118,9 +119,9 @@ def described_plan(plan: Plan, url: str) -> dict[str, Any]:
     }
 
 
-def outcome_text(outcome: Outcome) -> dict[str, Any]:
+def outcome_text(outcome: RunOutcome) -> dict[str, Any]:
     """Return what came of a run, as plain data, with one text for all of it."""
-    from solver_cache.precompute.run import described
+    from solver_cache.precompute.scheduler import failure_lines
 
     at = outcome.progress
     elsewhere = f", {at.elsewhere:,} by others" if at.elsewhere else ""
@@ -134,13 +135,13 @@ def outcome_text(outcome: Outcome) -> dict[str, Any]:
     failures = [
         {
             "id": failure.key,
-            "problem": problem_record(failure.request.problem),
-            "objective": str(failure.request.objective),
-            "shape": failure.request.shape,
+            "problem": problem_record(failure.spec.problem),
+            "objective": str(failure.spec.objective),
+            "shape": failure.spec.shape,
             "reason": failure.reason,
             "text": line,
         }
-        for failure, line in zip(outcome.failures, described(outcome.failures), strict=True)
+        for failure, line in zip(outcome.failures, failure_lines(outcome.failures), strict=True)
     ]
     counted = {name: getattr(at, name) for name in ("planned", "solved", "elsewhere", "limited", "failed", "losses")}
     return {**counted, "worst_gap": at.worst_gap, "seconds": at.seconds, "failures": failures, "text": text}

@@ -1,13 +1,12 @@
-"""The routes, one file for each matter; each file makes one router, and ``ROUTERS`` lists them in order."""
+"""Routes by subject: each module has one router, and ``ROUTERS`` lists them in order."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import accounts, batch, comparison, curves, estimates, gamma, jobs, operating, page, plans, proofs
+from api.routes import accounting, batch, curves, gamma, jobs, operations, page
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
-    part.router
-    for part in (batch, gamma, estimates, proofs, curves, accounts, comparison, plans, jobs, operating, page)
+    part.router for part in (batch, gamma, curves, accounting, jobs, operations, page)
 )
 """Every router of the application, in the order of its documentation."""

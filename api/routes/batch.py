@@ -1,4 +1,4 @@
-"""Many problems in one request: answers in order, each with a status of its own."""
+"""Route of batches: many problems in one request, answered in order, each with its own status."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from api import formats, kept, problems
-from api.bounds import check_work
-from api.desk import Desk, Pending
-from api.estimating import estimate
-from api.problem_details import ProblemDetails
-from api.refusals import TooMuchAsked
-from api.routes.at import AtDesk
-from api.routes.reading import new_router
-from api.routes.rendering import form_of, pending_answer, tabled
-from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer
+from api.errors.exceptions import WorkLimitExceeded
+from api.errors.handlers import problem_of, validation_problem
+from api.errors.problem_details import ProblemDetails
+from api.routes.requests import Service, create_router
+from api.routes.responses import error_responses, negotiated_form, pending_answer, table_response
+from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer, formats
+from api.service import repository
+from api.service.design_service import DesignService, Pending
+from api.service.job_admission import check_work
+from darrm_opt.answers.cost_model import estimate_cost
 from darrm_opt.errors import DarrmError
 
-router = new_router("design")
+router = create_router("design")
 
 
 @router.post(
@@ -30,63 +30,63 @@ router = new_router("design")
     summary="The certified γ_opt of many problems",
     response_model=BatchAnswer,
     responses={
-        200: formats.content(
+        200: formats.table_content(
             "One result for each problem, in order; as CSV or npz, the columns problem, status, id, l, gamma, detail: a "
             "line for each l of each γ, and one for each problem without."
         ),
-        **problems.responses(406, 422),
+        **error_responses(406, 422),
     },
 )
-async def post_batch(asked: BatchRequest, request: Request, desk: AtDesk) -> Response:
-    """Design a noise function for each problem. One that is not valid, or takes long, holds up no other."""
-    form = form_of(request)
-    most = desk.settings.batch_length
-    if len(asked.problems) > most:
-        told = f"problems has {len(asked.problems)} entries: expected at most {most} problems in one batch."
-        raise TooMuchAsked(told, field="problems")
-    read = [_read(problem) for problem in asked.problems]
+async def post_batch(params: BatchRequest, request: Request, service: Service) -> Response:
+    """Design a noise function for each problem. An invalid or slow one does not delay the others."""
+    form = negotiated_form(request)
+    most = service.settings.max_batch
+    if len(params.problems) > most:
+        detail = f"problems has {len(params.problems)} entries: expected at most {most} problems in one batch."
+        raise WorkLimitExceeded(detail, field="problems")
+    read = [_parse(problem) for problem in params.problems]
     designs = [one for one in read if isinstance(one, DesignRequest)]
-    check_work(await asyncio.to_thread(_cost, designs, desk), desk.settings, "problems")
-    answer = BatchAnswer(results=list(await asyncio.gather(*(_item(one, desk) for one in read))))
-    return tabled(answer, form, "gamma-batch", _columns(answer.results))
+    check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
+    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service) for one in read))))
+    return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
-def _read(problem: Any) -> DesignRequest | ProblemDetails:
+def _parse(problem: Any) -> DesignRequest | ProblemDetails:
     try:
         return DesignRequest.model_validate(problem)
     except ValidationError as err:
-        told = err.errors(include_url=False)
-        return problems.malformed(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in told]))
+        errors = err.errors(include_url=False)
+        return validation_problem(RequestValidationError([{**e, "loc": ("problem", *e["loc"])} for e in errors]))
 
 
-def _cost(designs: Sequence[DesignRequest], desk: Desk) -> float:
-    """Return the expected solving time of what is valid and within bounds and not kept [s]."""
+def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) -> float:
+    """Return the expected solving time of the valid problems that are not stored [s]."""
     seconds: dict[str, float] = {}
-    for asked in designs:
-        if desk.settings.most_voters >= asked.K:
+    for params in designs:
+        if service.settings.max_voters >= params.K:
             try:
-                request = asked.request()
-                seconds[request.key] = estimate(request, asked.method).seconds
+                request = params.spec()
+                seconds[request.key] = estimate_cost(request, params.method).seconds
             except DarrmError:  # its own result will say so
                 continue
-    if sum(seconds.values()) <= desk.settings.most_work:
+    if sum(seconds.values()) <= service.settings.max_work_seconds:
         return 0.0
-    return sum(cost for key, cost in seconds.items() if not kept.is_kept(key, desk.store))
+    return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
 
 
-async def _item(asked: DesignRequest | ProblemDetails, desk: Desk) -> BatchItem:
-    if isinstance(asked, ProblemDetails):
-        return _failed(asked)
+async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService) -> BatchItem:
+    if isinstance(params, ProblemDetails):
+        return _failed_item(params)
     try:
-        found = await desk.gamma(asked)
+        found = await service.design(params)
     except DarrmError as err:
-        return _failed(problems.details_of(err))
+        return _failed_item(problem_of(err))
     if isinstance(found, Pending):
         return BatchItem(status=202, answer=None, pending=pending_answer(found), problem=None)
     return BatchItem(status=200, answer=GammaAnswer.model_validate(found), pending=None, problem=None)
 
 
-def _failed(details: ProblemDetails) -> BatchItem:
+def _failed_item(details: ProblemDetails) -> BatchItem:
     return BatchItem.model_validate({"status": details.status, "answer": None, "pending": None, "problem": details})
 
 

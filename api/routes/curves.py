@@ -1,4 +1,4 @@
-"""Curves: errors over p, utility over the allowance, δ over ε."""
+"""Routes of curves: errors over p, utility over the allowance, δ over ε."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from api import answering, formats, kept, problems
-from api.bounds import check_voters, check_work
-from api.desk import Desk, Pending
-from api.estimating import estimate
-from api.refusals import NotKept
-from api.routes.at import AtDesk, performed
-from api.routes.reading import both_ways, new_router
-from api.routes.rendering import ACCEPTED_LATER, form_of, later, tabled
+from api.errors.accepted import ACCEPTED, MAX_POINTS
+from api.errors.exceptions import NotCached
+from api.routes.requests import Service, compute, create_router, get_and_post
+from api.routes.responses import DESIGN_RESPONSES, error_responses, negotiated_form, pending_response, table_response
 from api.schemas import (
-    ACCEPTED,
-    LARGEST_POINTS,
     CurveRequest,
     ErrorCurveAnswer,
     ProfileAnswer,
     ProfileRequest,
     TradeoffAnswer,
     TradeoffRequest,
+    formats,
 )
+from api.service import repository
+from api.service.design_service import DesignService, Pending
+from api.service.job_admission import check_voters, check_work
+from api.tasks.design import compute_tradeoff
+from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.answers.curves import compute_error_curve, compute_profile
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
-from solver_cache.key import Request as Question
 
-router = new_router("curves")
+router = create_router("curves")
 
 
-@both_ways(
+@get_and_post(
     router,
     "/error-curve",
     CurveRequest,
     summary="Errors of γ_opt and of the baselines over p",
     response_model=ErrorCurveAnswer,
     responses={
-        200: formats.content("The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."),
-        **ACCEPTED_LATER,
-        **problems.responses(404, 406, 409, 422),
+        200: formats.table_content("The curves; as CSV or npz, the columns curve, p, tv_error, disagreement."),
+        **DESIGN_RESPONSES,
     },
 )
-async def error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Response:
+async def error_curve(params: CurveRequest, request: Request, service: Service) -> Response:
     """Compare γ_opt with every baseline that is as private, where all voters share one p."""
-    form = form_of(request)
-    if not 2 <= asked.points <= LARGEST_POINTS:
-        raise InvalidInput("points", asked.points, ACCEPTED["points"])
-    found = await desk.gamma(asked)
+    form = negotiated_form(request)
+    if not 2 <= params.points <= MAX_POINTS:
+        raise InvalidInput("points", params.points, ACCEPTED["points"])
+    found = await service.design(params)
     if isinstance(found, Pending):
-        return later(found)
+        return pending_response(found)
     solution = {name: value for name, value in found.items() if name not in {"id", "cached", "nearest"}}
-    drawn = await performed(
+    drawn = await compute(
         request,
-        desk,
-        answering.error_curve,
-        {"solution": solution, "points": asked.points, "baselines": asked.baselines},
+        service,
+        compute_error_curve,
+        {"solution": solution, "points": params.points, "baselines": params.baselines},
     )
     rows = [
         (name, p, tv, both)
@@ -66,84 +66,86 @@ async def error_curve(asked: CurveRequest, request: Request, desk: AtDesk) -> Re
     ]
     names = ("curve", "p", "tv_error", "disagreement")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    told = {name: found[name] for name in _OF_A_CURVE} | drawn
-    return tabled(ErrorCurveAnswer.model_validate(told), form, "error-curve", columns)
+    answer = {name: found[name] for name in _CURVE_FIELDS} | drawn
+    return table_response(ErrorCurveAnswer.model_validate(answer), form, "error-curve", columns)
 
 
-_OF_A_CURVE = ("id", "cached", "nearest", "shape", "status", "warnings")
+_CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
 
 
-@both_ways(
+@get_and_post(
     router,
     "/tradeoff",
     TradeoffRequest,
     summary="Utility over the privacy allowance",
     response_model=TradeoffAnswer,
     responses={
-        200: formats.content(
+        200: formats.table_content(
             "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
             "gap, status, id, and those of the average errors, such as optimal_tv_error."
         ),
-        **problems.responses(404, 406, 422),
+        **error_responses(404, 406, 422),
     },
 )
-async def tradeoff(asked: TradeoffRequest, request: Request, desk: AtDesk) -> Response:
-    """Design γ_opt at many allowances; each certified, and kept like any other."""
-    form = form_of(request)
-    check_voters(asked.K, desk.settings)
-    questions, known = await desk.apart(_known, asked, desk)
-    found = await performed(
+async def tradeoff(params: TradeoffRequest, request: Request, service: Service) -> Response:
+    """Design γ_opt at many allowances; each is certified and stored like any other."""
+    form = negotiated_form(request)
+    check_voters(params.K, service.settings)
+    specs, known = await service.run_in_thread(_load_known, params, service)
+    found = await compute(
         request,
-        desk,
-        answering.tradeoff,
+        service,
+        compute_tradeoff,
         {
-            "problems": [problem_record(question.problem) for question in questions],
+            "problems": [problem_record(spec.problem) for spec in specs],
             "known": known,
-            "objective": str(questions[0].objective),
-            "shape": asked.shape,
-            "backend": asked.backend,
-            "baselines": asked.baselines,
-            "time_limit": desk.settings.time_limit,
+            "objective": str(specs[0].objective),
+            "shape": params.shape,
+            "backend": params.backend,
+            "baselines": params.baselines,
+            "time_limit": service.settings.time_limit,
         },
     )
     records: list[dict[str, Any]] = found["solutions"]
     new = [
-        (question, record)
-        for question, record, old, doubt in zip(questions, records, known, found["doubts"], strict=True)
+        (spec, record)
+        for spec, record, old, doubt in zip(specs, records, known, found["doubts"], strict=True)
         if old is None and not doubt
     ]
-    await desk.apart(kept.keep_records, new, desk.store)
+    await service.run_in_thread(repository.save_records, new, service.store)
     points = [
-        {"id": question.key, "cached": old is not None, **{name: record[name] for name in _OF_A_POINT}}
-        for question, old, record in zip(questions, known, records, strict=True)
+        {"id": spec.key, "cached": old is not None, **{name: record[name] for name in _POINT_FIELDS}}
+        for spec, old, record in zip(specs, known, records, strict=True)
     ]
-    told = [record["problem"] for record in records]
+    problems = [record["problem"] for record in records]
     answer = {
-        "over": "m" if asked.target_epsilons is None else "target_epsilon",
+        "over": "m" if params.target_epsilons is None else "target_epsilon",
         "objective": records[0]["objective"],
         "shape": records[0]["shape"],
-        **{name: [problem[name] for problem in told] for name in ("m", "target_epsilon", "delta")},
+        **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},
         "utility": [record["utility"] for record in records],
         "points": points,
         "curves": found["curves"],
     }
-    return tabled(TradeoffAnswer.model_validate(answer), form, "tradeoff", _tradeoff_columns(answer))
+    return table_response(TradeoffAnswer.model_validate(answer), form, "tradeoff", _tradeoff_columns(answer))
 
 
-_OF_A_POINT = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+_POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 
 
-def _known(asked: TradeoffRequest, desk: Desk) -> tuple[list[Question], list[dict[str, Any] | None]]:
-    """Return the questions, and their kept answers; refuse what would take too long, or what is not to be solved."""
-    questions = asked.questions()
-    known = kept.kept_records(questions, desk.store)
-    missing = [question for question, record in zip(questions, known, strict=True) if record is None]
-    if missing and desk.settings.solve == "off":
-        raise NotKept(
-            f"{len(missing)} of these {len(questions)} answers are not kept, and solving is off on this server."
+def _load_known(
+    params: TradeoffRequest, service: DesignService
+) -> tuple[list[DesignSpec], list[dict[str, Any] | None]]:
+    """Return the designs and their stored answers; reject what would take too long, or may not be solved here."""
+    specs = params.specs()
+    known = repository.load_records(specs, service.store)
+    missing = [spec for spec, record in zip(specs, known, strict=True) if record is None]
+    if missing and service.settings.solve == "off":
+        raise NotCached(
+            f"{len(missing)} of these {len(specs)} answers are not stored, and solving is off on this server."
         )
-    check_work(sum(estimate(question).seconds for question in missing), desk.settings)
-    return questions, known
+    check_work(sum(estimate_cost(spec).seconds for spec in missing), service.settings)
+    return specs, known
 
 
 def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
@@ -154,36 +156,35 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     return columns
 
 
-@both_ways(
+@get_and_post(
     router,
     "/profile",
     ProfileRequest,
     summary="How private one release really is",
     response_model=ProfileAnswer,
     responses={
-        200: formats.content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
-        **ACCEPTED_LATER,
-        **problems.responses(404, 406, 409, 422),
+        200: formats.table_content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
+        **DESIGN_RESPONSES,
     },
 )
-async def profile(asked: ProfileRequest, request: Request, desk: AtDesk) -> Response:
-    """Find the least δ at each ε′, for γ_opt or for a γ that is given, whether that is private or not."""
-    form = form_of(request)
-    check_voters(asked.K, desk.settings)
-    asked.check()
-    told: dict[str, Any] = {"id": None, "nearest": None}
-    if asked.gamma is None:
-        found = await desk.gamma(asked)
+async def profile(params: ProfileRequest, request: Request, service: Service) -> Response:
+    """Find the least δ at each ε′, for γ_opt or for a given γ, private or not."""
+    form = negotiated_form(request)
+    check_voters(params.K, service.settings)
+    params.check()
+    answer: dict[str, Any] = {"id": None, "nearest": None}
+    if params.gamma is None:
+        found = await service.design(params)
         if isinstance(found, Pending):
-            return later(found)
-        told |= {name: found[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
+            return pending_response(found)
+        answer |= {name: found[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
     else:
-        problem = asked.problem()
-        gamma = NoiseFunction(asked.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-        told |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
-    wanted = {"epsilons": asked.epsilons, "points": asked.points}
-    drawn = await performed(
-        request, desk, answering.profile, {"problem": told["problem"], "gamma": told["gamma"], **wanted}
+        problem = params.problem()
+        gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
+        answer |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
+    wanted = {"epsilons": params.epsilons, "points": params.points}
+    drawn = await compute(
+        request, service, compute_profile, {"problem": answer["problem"], "gamma": answer["gamma"], **wanted}
     )
     columns = {name: drawn[name] for name in ("epsilon", "delta", "attained")}
-    return tabled(ProfileAnswer.model_validate(told | drawn), form, "profile", columns)
+    return table_response(ProfileAnswer.model_validate(answer | drawn), form, "profile", columns)

@@ -1,4 +1,4 @@
-"""Noise functions: designed, certified, kept."""
+"""Routes of one noise function: design, lookup by id, cost estimate, verification."""
 
 from __future__ import annotations
 
@@ -7,78 +7,84 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
 
-from api import formats, kept, problems
-from api.desk import Pending
-from api.refusals import NotKept
-from api.routes.at import desk_of
-from api.routes.reading import new_router
-from api.routes.rendering import (
-    ACCEPTED_LATER,
-    CHECKED,
-    IF_NONE_MATCH,
+from api.errors.exceptions import NotCached
+from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
+from api.routes.requests import Service, compute, create_router, from_query, get_and_post, get_service, query_parameters
+from api.routes.responses import (
+    DESIGN_RESPONSES,
+    ETAG_HEADER,
+    IF_NONE_MATCH_PARAMETER,
     IMMUTABLE,
-    TAG,
-    UNCHANGED,
-    form_of,
-    later,
-    sent,
-    tabled,
+    NOT_MODIFIED_RESPONSE,
+    error_responses,
+    json_response,
+    negotiated_form,
+    pending_response,
+    require_json,
+    table_response,
 )
-from api.schemas import DesignRequest, GammaAnswer, from_query, query_parameters
-from api.served import Body, Served, question_of
+from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest, formats
+from api.service import repository
+from api.service.design_service import DesignService, Pending
+from api.service.job_admission import check_voters
+from api.tasks.design import certify
+from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.record import problem_record
 
-router = new_router("design")
+router = create_router("design")
 
-_read = from_query(DesignRequest)
+_parse_query = from_query(DesignRequest)
 
-_GAMMA = formats.content("The certified γ; as CSV or npz, the columns l and gamma.")
+_GAMMA = formats.table_content("The certified γ; as CSV or npz, the columns l and gamma.")
+
 _PARAMETERS = query_parameters(DesignRequest)
 
-KEY = re.compile(r"[0-9a-f]{64}")
-"""What an id looks like."""
+KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
+"""Form of an id."""
 
 
 @router.get(
     "/gamma",
     summary="The certified γ_opt of one problem",
-    openapi_extra={"parameters": [*_PARAMETERS["parameters"], IF_NONE_MATCH]},
+    openapi_extra={"parameters": [*_PARAMETERS["parameters"], IF_NONE_MATCH_PARAMETER]},
     response_model=GammaAnswer,
     responses={
-        200: {**_GAMMA, "headers": TAG},
-        **ACCEPTED_LATER,
-        **UNCHANGED,
-        **problems.responses(404, 406, 409, 422),
+        200: {**_GAMMA, "headers": ETAG_HEADER},
+        **NOT_MODIFIED_RESPONSE,
+        **DESIGN_RESPONSES,
     },
 )
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    form = form_of(request)  # one that was answered lately does not come here: `api.shortcut`
-    return await _designed(_read(request), form, request, question_of(request.scope))
+    form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_cache`
+    return await _design(_parse_query(request), form, request, query_key(request.scope))
 
 
 @router.post(
     "/gamma",
     summary="The certified γ_opt of one problem",
     response_model=GammaAnswer,
-    responses={200: _GAMMA, **ACCEPTED_LATER, **problems.responses(404, 406, 409, 422)},
+    responses={200: _GAMMA, **DESIGN_RESPONSES},
 )
-async def post_gamma(asked: DesignRequest, request: Request) -> Response:
+async def post_gamma(params: DesignRequest, request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
-    return await _designed(asked, form_of(request), request)
+    return await _design(params, negotiated_form(request), request)
 
 
 @router.get(
     "/gamma/{id}",
-    summary="A kept γ by its id",
-    openapi_extra={"parameters": [IF_NONE_MATCH]},
+    summary="A stored γ by its id",
+    openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
     response_model=GammaAnswer,
     responses={
         200: {
             **_GAMMA,
-            "headers": TAG | {"Cache-Control": {"description": "It never changes.", "schema": {"type": "string"}}},
+            "headers": ETAG_HEADER
+            | {"Cache-Control": {"description": "It never changes.", "schema": {"type": "string"}}},
         },
-        **UNCHANGED,
-        **problems.responses(404, 406, 422),
+        **NOT_MODIFIED_RESPONSE,
+        **error_responses(404, 406, 422),
     },
 )
 async def get_gamma_by_id(
@@ -87,35 +93,47 @@ async def get_gamma_by_id(
     ],
     request: Request,
 ) -> Response:
-    """Read an answer that is kept; it is proved again, and nothing is solved."""
-    form = form_of(request)
-    lately = _served(request).get(id, form)
+    """Read a stored answer; it is proved again, and nothing is solved."""
+    form = negotiated_form(request)
+    lately = _response_cache(request).get(id, form)
     if lately is None:
-        desk = desk_of(request)
-        record = await desk.apart(kept.kept_record, id, desk.store) if KEY.fullmatch(id) else None
+        service = get_service(request)
+        record = (
+            await service.run_in_thread(repository.load_record, id, service.store)
+            if KEY_PATTERN.fullmatch(id)
+            else None
+        )
         if record is None:
-            raise NotKept(f"No γ is kept under the id {id[:80]}. Ask for its problem at /v1/gamma.")
-        lately = _remembered({"id": id, "cached": True, "nearest": None, **record}, form, _served(request))
-    return sent(lately, request, IMMUTABLE)
+            raise NotCached(f"No γ is stored under the id {id[:80]}. Ask for its problem at /v1/gamma.")
+        lately = _encode_and_cache(
+            {"id": id, "cached": True, "nearest": None, **record}, form, _response_cache(request)
+        )
+    return conditional_response(lately, request, IMMUTABLE)
 
 
-async def _designed(asked: DesignRequest, form: str, request: Request, question: tuple[str, ...] = ()) -> Response:
-    found = await desk_of(request).gamma(asked)
+async def _design(params: DesignRequest, form: str, request: Request, spec: tuple[str, ...] = ()) -> Response:
+    found = await get_service(request).design(params)
     if isinstance(found, Pending):
-        return later(found)
+        return pending_response(found)
     if found["cached"] and found["nearest"] is None and found["status"] == "optimal":  # it will never change
-        body = _remembered(found, form, _served(request), question)
-        return sent(body, request, CHECKED) if question else formats.response(body.content, form, "gamma")
-    return tabled(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
+        body = _encode_and_cache(found, form, _response_cache(request), spec)
+        return (
+            conditional_response(body, request, REVALIDATE)
+            if spec
+            else formats.encoded_response(body.content, form, "gamma")
+        )
+    return table_response(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
 
 
-def _remembered(found: dict[str, Any], form: str, served: Served, question: tuple[str, ...] = ()) -> Body:
-    """Return a kept answer encoded, and keep that under its id, and under the question if there is one."""
+def _encode_and_cache(
+    found: dict[str, Any], form: str, served: ResponseCache, spec: tuple[str, ...] = ()
+) -> EncodedAnswer:
+    """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
-    body = Body.of(formats.encoded(answer, form, lambda: gamma_columns(found)), form)
+    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
     served.put(body, answer.id, form)
-    if question:
-        served.put(body, *question)
+    if spec:
+        served.put(body, *spec)
     return body
 
 
@@ -124,6 +142,67 @@ def gamma_columns(found: dict[str, Any]) -> formats.Columns:
     return {"l": range(len(found["gamma"])), "gamma": found["gamma"]}
 
 
-def _served(request: Request) -> Served:
-    served: Served = request.app.state.served
+def _response_cache(request: Request) -> ResponseCache:
+    served: ResponseCache = request.app.state.response_cache
     return served
+
+
+@get_and_post(
+    router,
+    "/estimate",
+    DesignRequest,
+    summary="What a γ would cost",
+    response_model=EstimateAnswer,
+    responses=error_responses(406, 422),
+)
+async def estimate(params: DesignRequest, request: Request, service: Service) -> Response:
+    """Count the constraints and estimate the solving time; nothing is solved."""
+    require_json(request)
+    return json_response(await service.run_in_thread(_estimate, params, service))
+
+
+def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
+    settings = service.settings
+    params.check_estimable()
+    spec = params.spec()
+    found, there = estimate_cost(spec, params.method), repository.has_record(spec.key, service.store)
+    within = settings.max_voters >= params.K and found.seconds <= settings.max_work_seconds and settings.solve == "on"
+    return EstimateAnswer.model_validate(
+        {
+            "id": spec.key,
+            "problem": problem_record(spec.problem),
+            "objective": str(spec.objective),
+            "shape": spec.shape,
+            "constraints": found.constraints,
+            "method": found.method,
+            "seconds": 0.0 if there else found.seconds,
+            "kept": there,
+            "allowed": there or within,
+            "basis": found.basis,
+            "warnings": list(spec.problem.warnings),
+        }
+    )
+
+
+@router.post(
+    "/verify",
+    summary="The certificate of a γ of yours",
+    response_model=VerifyAnswer,
+    responses=error_responses(406, 422),
+)
+async def post_verify(params: VerifyRequest, request: Request, service: Service) -> Response:
+    """Prove from γ alone that a release is private, or return a counterexample.
+
+    A γ that is not private is a problem of the type `not-private`, which carries `worst_corners` and `excess`; one that
+    can be neither proved nor refuted, within rounding, is `not-proven`.
+    """
+    require_json(request)
+    check_voters(params.K, service.settings)
+    problem = params.problem()
+    gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
+    record = problem_record(problem)
+    proof = await compute(
+        request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
+    )
+    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
+    return json_response(VerifyAnswer.model_validate(answer))

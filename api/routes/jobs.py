@@ -1,47 +1,61 @@
-"""Jobs: solves that are waited for elsewhere than in the request that asked for them."""
+"""Routes of jobs: submit, list, read, cancel, and follow by server-sent events."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 
-from api import problems, progress
-from api.desk import AGAIN, Pending
-from api.routes.at import AtDesk
-from api.routes.reading import new_router
-from api.routes.rendering import jsoned, later
-from api.schemas import DesignRequest, GammaAnswer, PendingAnswer, from_query, query_parameters
+from api.errors.exceptions import ShuttingDown
+from api.routes.requests import Service, create_router, from_query, query_parameters
+from api.routes.responses import RETRY_AFTER, error_responses, json_response, pending_response
+from api.schemas import DesignRequest, GammaAnswer, PendingAnswer
 from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
+from api.service.design_service import RETRY_SECONDS, Pending
+from api.service.job_events import JobUpdate
 from solver_cache.jobs import Job
 
-router = new_router("jobs", "/v1/jobs")
+router = create_router("jobs", "/v1/jobs")
 
 Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
 
+EVENT_STREAM = "text/event-stream"
+
+HEARTBEAT_SECONDS = 10.0
+"""Longest pause between two lines of a stream [s]."""
+
+RETRY_MILLISECONDS = 2000
+"""Time after which a client that lost the stream should reconnect [ms]."""
+
+MIN_EVENT_SECONDS = 0.1
+"""Shortest time between two events of a running job [s]: fast for the eye, slow enough for any page."""
+
+
 @router.post(
     "",
     status_code=202,
-    summary="Have a γ designed, without waiting for it",
+    summary="Submit a design, without waiting for it",
     responses={
-        200: {"model": JobAnswer, "description": "The job is done already.", "headers": _LOCATION},
-        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **problems.RETRY_AFTER}},
-        **problems.responses(404, 422),
+        200: {"model": JobAnswer, "description": "The job is done.", "headers": _LOCATION},
+        202: {"description": "The job is queued or running.", "headers": {**_LOCATION, **RETRY_AFTER}},
+        **error_responses(404, 422),
     },
 )
-async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> JobAnswer:
-    """Queue the solve, or join the one that is queued, running or done: the same problem has the same job."""
-    job = await desk.submit(asked)
+async def submit_job(params: DesignRequest, service: Service, response: Response) -> JobAnswer:
+    """Queue the solve, or return the job that is queued, running or done: the same problem has the same job."""
+    job = await service.submit(params)
     answer = job_answer(job)
     response.headers["Location"] = answer.location
     if job.state == "done":
         response.status_code = 200
     else:
-        response.headers["Retry-After"] = str(AGAIN)
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
 
 
@@ -49,25 +63,25 @@ async def submit_job(asked: DesignRequest, desk: AtDesk, response: Response) -> 
     "",
     summary="Jobs, the newest first",
     openapi_extra=query_parameters(ListRequest),
-    responses=problems.responses(422),
+    responses=error_responses(422),
 )
-async def list_jobs(which: Which, desk: AtDesk) -> JobsAnswer:
+async def list_jobs(which: Which, service: Service) -> JobsAnswer:
     """List jobs of any state or of one, page by page."""
-    found = await desk.list_jobs(which.state, which.limit, which.after)
+    found = await service.list_jobs(which.state, which.limit, which.after)
     following = found[-1].id if len(found) == which.limit else None
     return JobsAnswer(jobs=[job_answer(job) for job in found], next=following)
 
 
-@router.get("/{id}", summary="A job as it stands", responses=problems.responses(404, 422))
-async def get_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002 — the noun's field
+@router.get("/{id}", summary="The state of a job", responses=error_responses(404, 422))
+async def get_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002 — the noun's field
     """Read a job."""
-    return job_answer(await _job(id, desk))
+    return job_answer(await _job(id, service))
 
 
-@router.delete("/{id}", summary="Cancel a job", responses=problems.responses(404, 422))
-async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
-    """Stop the solve, wherever it runs, for everyone who waits for it. One that is over stays as it is."""
-    job = await desk.cancel(id)
+@router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
+async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
+    """Stop the solve, wherever it runs, for everyone who waits for it. A finished job is unchanged."""
+    job = await service.cancel(id)
     if job is None:
         raise _unknown(id)
     return job_answer(job)
@@ -75,60 +89,60 @@ async def cancel_job(id: JobId, desk: AtDesk) -> JobAnswer:  # noqa: A002
 
 @router.get(
     "/{id}/result",
-    summary="What came of a job",
+    summary="The result of a job",
     response_model=GammaAnswer,
     responses={
         202: {
             "model": PendingAnswer,
-            "description": "Not there yet.",
-            "headers": {**_LOCATION, **problems.RETRY_AFTER},
+            "description": "The job is not done.",
+            "headers": {**_LOCATION, **RETRY_AFTER},
         },
-        **problems.responses(404, 409, 422),
+        **error_responses(404, 409, 422),
     },
 )
-async def get_job_result(id: JobId, desk: AtDesk) -> Response:  # noqa: A002
-    """Read the γ that a job designed; one that the time limit cut short says so in its status."""
-    job = await _job(id, desk)
+async def get_job_result(id: JobId, service: Service) -> Response:  # noqa: A002
+    """Read the γ that a job designed; its status says whether the time limit cut the solve short."""
+    job = await _job(id, service)
     if job.state in {"failed", "cancelled"}:
         why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
-    result = await desk.result(job) if job.state == "done" else None
+    result = await service.load_result(job) if job.state == "done" else None
     if result is not None:
-        return jsoned(GammaAnswer.model_validate(result))
+        return json_response(GammaAnswer.model_validate(result))
     if job.state == "done":
-        job = await desk.again(job)
-    return later(Pending(job))
+        job = await service.resubmit(job)
+    return pending_response(Pending(job))
 
 
 @router.get(
     "/{id}/events",
-    summary="Progress, as it happens",
+    summary="The progress of a job",
     response_class=StreamingResponse,
     responses={
         200: {
             "description": "Server-sent events, each the whole job: queued, running (after every round), and in the end "
             "done, failed or cancelled. The stream ends with the job.",
-            "content": {progress.MEDIA_TYPE: {"schema": {"type": "string"}}},
+            "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
         },
-        **problems.responses(404, 422),
+        **error_responses(404, 422),
     },
 )
 async def get_job_events(
     id: JobId,  # noqa: A002
-    desk: AtDesk,
+    service: Service,
     last_event_id: Annotated[
         str | None, Header(description="Sent by a client that comes back; the first event is the present state anyway.")
     ] = None,
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    stream = progress.events(desk.follow(await _job(id, desk)))
+    stream = event_stream(service.subscribe(await _job(id, service)))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type=progress.MEDIA_TYPE, headers=headers)
+    return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
 
 
-async def _job(id: str, desk: AtDesk) -> Job:  # noqa: A002
-    job = await desk.job(id)
+async def _job(id: str, service: Service) -> Job:  # noqa: A002
+    job = await service.get_job(id)
     if job is None:
         raise _unknown(id)
     return job
@@ -136,3 +150,37 @@ async def _job(id: str, desk: AtDesk) -> Job:  # noqa: A002
 
 def _unknown(id: str) -> HTTPException:  # noqa: A002
     return HTTPException(404, f"There is no job {id}.")
+
+
+async def event_stream(news: AsyncGenerator[JobUpdate], *, heartbeat: float = HEARTBEAT_SECONDS) -> AsyncIterator[str]:
+    """Yield the text of a stream of one job's states, until it is finished or the server stops.
+
+    Every event is the whole state, so a client that connects late, or again with a Last-Event-ID, misses nothing that matters:
+    the first event is always the present state. Comment lines keep proxies from closing the stream. Nothing is buffered for a
+    slow client: it gets the latest state when it is ready.
+    """
+    yield f"retry: {RETRY_MILLISECONDS}\n\n"
+    number, last = 0, None
+    coming: asyncio.Future[JobUpdate] = asyncio.ensure_future(anext(news))
+    try:
+        while True:
+            if not (await asyncio.wait({coming}, timeout=heartbeat))[0]:
+                yield ": still here\n\n"
+                continue
+            try:
+                latest = coming.result()
+            except StopAsyncIteration:
+                return
+            if isinstance(latest.error, ShuttingDown):
+                return  # it goes on after the restart: the client comes back for it
+            text = job_answer(latest.job).model_dump_json()
+            if text != last:
+                number, last = number + 1, text
+                yield f"event: {latest.job.state}\nid: {number}\ndata: {text}\n\n"
+            if not latest.job.over:
+                await asyncio.sleep(MIN_EVENT_SECONDS)
+            coming = asyncio.ensure_future(anext(news))
+    finally:
+        coming.cancel()
+        await asyncio.wait({coming})
+        await news.aclose()

@@ -1,9 +1,8 @@
-"""What goes in and what comes out, as types: names, units, ranges and examples. One file for each matter."""
+"""Requests and answers as types: names, units, ranges and examples, one module for each subject."""
 
 from __future__ import annotations
 
 from api.schemas.accounts import ComposeAnswer, ComposeRequest
-from api.schemas.batch import BatchAnswer, BatchItem, BatchRequest
 from api.schemas.comparison import CompareAnswer, CompareRequest
 from api.schemas.curves import (
     CurveRequest,
@@ -13,18 +12,20 @@ from api.schemas.curves import (
     TradeoffAnswer,
     TradeoffRequest,
 )
-from api.schemas.design import CertificateAnswer, DesignRequest, GammaAnswer, InField, ProblemAnswer, ProblemRequest
-from api.schemas.estimates import EstimateAnswer
-from api.schemas.fields import ACCEPTED, LARGEST_POINTS, field_of
-from api.schemas.jobs import PendingAnswer
-from api.schemas.operating import HealthAnswer, ReadyAnswer
+from api.schemas.design import (
+    CertificateAnswer,
+    DesignRequest,
+    EstimateAnswer,
+    GammaAnswer,
+    ProblemAnswer,
+    ProblemRequest,
+    VerifyAnswer,
+    VerifyRequest,
+)
+from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
 from api.schemas.plans import PlanAnswer, PlanRequest
-from api.schemas.proofs import VerifyAnswer, VerifyRequest
-from api.schemas.query import from_query, query_parameters
 
 __all__ = [
-    "ACCEPTED",
-    "LARGEST_POINTS",
     "BatchAnswer",
     "BatchItem",
     "BatchRequest",
@@ -38,8 +39,6 @@ __all__ = [
     "ErrorCurveAnswer",
     "EstimateAnswer",
     "GammaAnswer",
-    "HealthAnswer",
-    "InField",
     "PendingAnswer",
     "PlanAnswer",
     "PlanRequest",
@@ -47,12 +46,8 @@ __all__ = [
     "ProblemRequest",
     "ProfileAnswer",
     "ProfileRequest",
-    "ReadyAnswer",
     "TradeoffAnswer",
     "TradeoffRequest",
     "VerifyAnswer",
     "VerifyRequest",
-    "field_of",
-    "from_query",
-    "query_parameters",
 ]

@@ -1,4 +1,4 @@
-"""What many releases cost."""
+"""Composition: the total privacy of many releases, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import COMPOSE_EXAMPLE
+from api.errors.accepted import ACCEPTED
 from api.schemas.design import DesignRequest, ProblemAnswer, nats
 from api.schemas.fields import (
-    ACCEPTED,
+    EXAMPLES,
     Affected,
     Allowance,
-    Answer,
-    Asked,
+    AnswerModel,
     Backend,
     ObjectiveText,
     OptionalGamma,
     ReleaseDelta,
+    RequestModel,
     Shape,
     TargetEpsilon,
     VoterDelta,
@@ -27,13 +27,13 @@ from api.schemas.fields import (
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
 
-MOST_QUERIES = 10**9
+MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""
 
-Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MOST_QUERIES)]
+Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
 
 
-class ComposeRequest(Asked):
+class ComposeRequest(RequestModel):
     """What Q releases cost together.
 
     Without `K`: `epsilon` and `delta` are those of one release. With `K` (and `m` or `target_epsilon`) they belong to a
@@ -111,8 +111,8 @@ def check_queries(queries: int) -> None:
     Raises:
         InvalidInput: naming queries.
     """
-    if not 1 <= queries <= MOST_QUERIES:
-        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MOST_QUERIES}")
+    if not 1 <= queries <= MAX_QUERIES:
+        raise InvalidInput("queries", queries, f"a whole number of releases from 1 to {MAX_QUERIES}")
 
 
 def probability(value: float, field: str) -> float:
@@ -126,7 +126,7 @@ def probability(value: float, field: str) -> float:
     return value
 
 
-class AccountAnswer(Answer):
+class AccountAnswer(AnswerModel):
     """The total by one account, or why there is none."""
 
     epsilon: FiniteFloat | None = Field(description="Total ε [nats]; null where the account refuses.")
@@ -135,17 +135,17 @@ class AccountAnswer(Answer):
     method: str | None = Field(default=None, description="Which account is the best.")
 
 
-class EachAnswer(Answer):
+class EachAnswer(AnswerModel):
     """Privacy of one release."""
 
     epsilon: FiniteFloat = Field(description="ε of one release [nats].")
     delta: FiniteFloat = Field(description="δ of one release [probability].")
 
 
-class ComposeAnswer(Answer):
+class ComposeAnswer(AnswerModel):
     """The total by every sound account."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [COMPOSE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPOSE_EXAMPLE"]]})
 
     each: EachAnswer
     queries: int = Field(description="Number of releases [releases].")

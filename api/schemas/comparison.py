@@ -1,4 +1,4 @@
-"""Which way of releasing is the most accurate within one budget."""
+"""Comparison of release mechanisms within one budget, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import COMPARE_EXAMPLE
+from api.errors.accepted import ACCEPTED
+from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
-from api.schemas.design import DesignRequest, InField, goal
+from api.schemas.design import DesignRequest, objective_of
 from api.schemas.fields import (
-    ACCEPTED,
+    EXAMPLES,
     Affected,
-    Answer,
-    Asked,
+    AnswerModel,
     ObjectiveText,
+    RequestModel,
     VoterDelta,
     VoterEpsilon,
     Voters,
     described,
 )
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
-class CompareRequest(Asked):
+class CompareRequest(RequestModel):
     """Every way of releasing a majority, on one footing: same voters, same total privacy, same number of queries."""
 
     model_config = ConfigDict(
@@ -90,12 +91,12 @@ class CompareRequest(Asked):
         if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
             raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
         probability(self.total_delta, "total_delta")
-        if self.prior is not None and not isinstance(goal(self.prior, "prior"), Objective):
+        if self.prior is not None and not isinstance(objective_of(self.prior, "prior"), Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
-        if self.prior is None and not isinstance(goal(self.objective), Objective):
+        if self.prior is None and not isinstance(objective_of(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
-    def question(self) -> Request:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, at some target of no account.
 
         Raises:
@@ -110,21 +111,21 @@ class CompareRequest(Asked):
             target_epsilon=1.0,
             objective=self.objective,
         )
-        question = design.request()
+        spec = design.spec()
         if self.prior is not None:
             try:
-                goal(self.prior, "prior").aim(self.K)
+                objective_of(self.prior, "prior").aim(self.K)
             except InvalidInput as err:
-                raise InField("prior", err) from err
+                raise FieldError("prior", err) from err
         from darrm_opt.ensembles.bags import checked_bags
 
-        drawn = checked_bags(question.problem, **self.draw())
+        drawn = checked_bags(spec.problem, **self.draw())
         if drawn is not None:
             drawn.reach(self.K)
-        return question
+        return spec
 
 
-class VotersAnswer(Answer):
+class VotersAnswer(AnswerModel):
     """The voters, as they were understood."""
 
     K: int = Field(description="Number of voters [voters].")
@@ -133,7 +134,7 @@ class VotersAnswer(Answer):
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 
-class WayAnswer(Answer):
+class WayAnswer(AnswerModel):
     """One way of releasing, turned up as far as the budget allows."""
 
     name: str = Field(
@@ -155,7 +156,7 @@ class WayAnswer(Answer):
     )
 
 
-class DrawAnswer(Answer):
+class DrawAnswer(AnswerModel):
     """How the voters' subsamples are drawn, and whom one record reaches."""
 
     n: int = Field(description="Records in the dataset [records].")
@@ -166,10 +167,10 @@ class DrawAnswer(Answer):
     reached: FiniteFloat = Field(description="Voters that one record reaches on average [voters].")
 
 
-class CompareAnswer(Answer):
+class CompareAnswer(AnswerModel):
     """Every way within one budget, the most useful first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [COMPARE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARE_EXAMPLE"]]})
 
     voters: VotersAnswer
     queries: int = Field(description="Number of releases [releases].")

@@ -1,4 +1,4 @@
-"""Curves: errors over p, utility over the allowance, δ over ε."""
+"""Curves over p, over the allowance and over ε, as requests and answers."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.curves import allowances
-from api.examples import CURVE_EXAMPLE, PROFILE_EXAMPLE, TRADEOFF_EXAMPLE
+from api.errors.accepted import ACCEPTED, ALL_BASELINES, MAX_ALLOWANCES, MAX_POINTS
 from api.schemas.design import DesignRequest, NearestAnswer, ProblemAnswer
 from api.schemas.fields import (
-    ACCEPTED,
-    LARGEST_POINTS,
-    MOST_ALLOWANCES,
+    EXAMPLES,
     Affected,
-    Answer,
-    Asked,
+    AnswerModel,
     Backend,
     InQueryNumbers,
     InQueryWords,
     ObjectiveText,
     OptionalGamma,
     ReleaseDelta,
+    RequestModel,
     Shape,
     VoterDelta,
     VoterEpsilon,
     Voters,
     described,
+    one_of,
 )
+from darrm_opt.answers.curves import allowance_grid
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.ensembles.private_baselines import BASELINES
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
-USUAL_ALLOWANCES = 25
-"""Allowances of a trade-off, unless told which."""
+DEFAULT_ALLOWANCES = 25
+"""Number of allowances of a trade-off, by default."""
 
-Baseline = Literal["double_subsampling", "subsampling", "randomized_response", "gnmax", "majority"]
+Baseline = Annotated[str, one_of(ALL_BASELINES), Field(json_schema_extra={"enum": [*ALL_BASELINES]})]
 
 Baselines = Annotated[
     Annotated[list[Baseline], InQueryWords, Field(max_length=20)] | None,
     Field(
         description="What γ_opt is compared with, each in the form that is proved private for the problem; by default "
-        "double_subsampling, subsampling and randomized_response.",
+        f"{', '.join(BASELINES)}.",
         examples=[["gnmax", "randomized_response"]],
     ),
 ]
@@ -51,12 +51,12 @@ class CurveRequest(DesignRequest):
     """An error curve to draw: γ_opt beside the baselines."""
 
     points: Annotated[
-        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=LARGEST_POINTS)
+        int, described("Number of p from 0.5 to 1, evenly spaced [points].", minimum=2, maximum=MAX_POINTS)
     ] = 101
     baselines: Baselines = None
 
 
-class CurveAnswer(Answer):
+class CurveAnswer(AnswerModel):
     """One noise function and its errors."""
 
     gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability], proved private for the problem.")
@@ -66,10 +66,10 @@ class CurveAnswer(Answer):
     )
 
 
-class ErrorCurveAnswer(Answer):
+class ErrorCurveAnswer(AnswerModel):
     """Errors over the probability p of a one, shared by all voters: γ_opt beside the baselines."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [CURVE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["CURVE_EXAMPLE"]]})
 
     id: str = Field(description="Content key of the γ called optimal.")
     cached: bool = Field(description="Whether that γ was kept from before.")
@@ -90,7 +90,7 @@ class ErrorCurveAnswer(Answer):
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
-class TradeoffRequest(Asked):
+class TradeoffRequest(RequestModel):
     """Utility against the privacy allowance: γ_opt for many m of the same voters.
 
     The allowances are `ms`, or `m_points` of them from `m_from` to `m_to`; unless told, whole numbers up to (K+1)/2.
@@ -116,7 +116,7 @@ class TradeoffRequest(Asked):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"exclusiveMinimum": 0})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="Privacy allowances, each above 0."),
@@ -124,13 +124,13 @@ class TradeoffRequest(Asked):
     m_from: Annotated[FiniteFloat | None, described("Least allowance of a range.", exclusiveMinimum=0)] = None
     m_to: Annotated[FiniteFloat | None, described("Largest allowance of a range.", exclusiveMinimum=0)] = None
     m_points: Annotated[
-        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MOST_ALLOWANCES)
+        int, described("How many allowances a range has, evenly spaced.", minimum=1, maximum=MAX_ALLOWANCES)
     ] = 25
     target_epsilons: Annotated[
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=MOST_ALLOWANCES),
+            Field(min_length=1, max_length=MAX_ALLOWANCES),
         ]
         | None,
         Field(description="ε of the release, instead of allowances [nats]."),
@@ -140,7 +140,7 @@ class TradeoffRequest(Asked):
     backend: Backend = "highs"
     baselines: Baselines = None
 
-    def questions(self) -> list[Request]:
+    def specs(self) -> list[DesignSpec]:
         """Return what is asked, one question for each allowance or target ε, in order.
 
         Raises:
@@ -159,7 +159,7 @@ class TradeoffRequest(Asked):
                 target_epsilon=target,
                 objective=self.objective,
                 shape=self.shape,
-            ).request()
+            ).spec()
             for m, target in chosen
         ]
 
@@ -171,7 +171,7 @@ class TradeoffRequest(Asked):
 
     def _allowances(self) -> list[tuple[float | None, float | None]]:
         if self.ms is None and self.m_from is None and self.m_to is None:
-            return [(float(m), None) for m in allowances(self.K, USUAL_ALLOWANCES)]
+            return [(float(m), None) for m in allowance_grid(self.K, DEFAULT_ALLOWANCES)]
         if self.ms is not None:
             for name in ("m_from", "m_to"):
                 if (value := getattr(self, name)) is not None:
@@ -186,12 +186,12 @@ class TradeoffRequest(Asked):
         low, high, many = float(self.m_from or 0), float(self.m_to or 0), self.m_points
         if high < low:
             raise InvalidInput("m_to", high, ACCEPTED["m_to"])
-        if not 1 <= many <= MOST_ALLOWANCES:
+        if not 1 <= many <= MAX_ALLOWANCES:
             raise InvalidInput("m_points", many, ACCEPTED["m_points"])
         return [low + (high - low) * i / max(many - 1, 1) for i in range(many)]
 
 
-class TradeoffPoint(Answer):
+class TradeoffPoint(AnswerModel):
     """γ_opt at one allowance."""
 
     id: str = Field(description="Content key of the γ.")
@@ -205,7 +205,7 @@ class TradeoffPoint(Answer):
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
-class AverageAnswer(Answer):
+class AverageAnswer(AnswerModel):
     """Errors of one way of releasing, averaged over the objective's prior, at each allowance."""
 
     tv_error: list[FiniteFloat | None] = Field(
@@ -217,10 +217,10 @@ class AverageAnswer(Answer):
     )
 
 
-class TradeoffAnswer(Answer):
+class TradeoffAnswer(AnswerModel):
     """Utility over the allowance, each point certified."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [TRADEOFF_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["TRADEOFF_EXAMPLE"]]})
 
     over: Literal["m", "target_epsilon"]
     objective: str = Field(description="What was maximised.")
@@ -243,7 +243,7 @@ class ProfileRequest(DesignRequest):
         Annotated[
             list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": -500, "maximum": 500})]],
             InQueryNumbers,
-            Field(min_length=1, max_length=LARGEST_POINTS),
+            Field(min_length=1, max_length=MAX_POINTS),
         ]
         | None,
         Field(description="Where δ is wanted [nats], of either sign; instead of points."),
@@ -253,7 +253,7 @@ class ProfileRequest(DesignRequest):
         described(
             "Number of ε′, evenly spaced from 0 to one and a half times the target ε [points].",
             minimum=2,
-            maximum=LARGEST_POINTS,
+            maximum=MAX_POINTS,
         ),
     ] = 16
 
@@ -263,17 +263,17 @@ class ProfileRequest(DesignRequest):
         Raises:
             InvalidInput: naming the field.
         """
-        if not 2 <= self.points <= LARGEST_POINTS:
+        if not 2 <= self.points <= MAX_POINTS:
             raise InvalidInput("points", self.points, ACCEPTED["points"])
         if any(abs(epsilon) > LARGEST_TARGET_EPSILON for epsilon in self.epsilons or ()):
-            accepted = f"a list of 1 to {LARGEST_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
+            accepted = f"a list of 1 to {MAX_POINTS} numbers of nats within ±{LARGEST_TARGET_EPSILON:g}"
             raise InvalidInput("epsilons", self.epsilons, accepted)
 
 
-class ProfileAnswer(Answer):
+class ProfileAnswer(AnswerModel):
     """The exact privacy profile of one release."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PROFILE_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PROFILE_EXAMPLE"]]})
 
     id: str | None = Field(description="Content key of the γ; null for one that was given.")
     problem: ProblemAnswer

@@ -1,55 +1,45 @@
-"""A problem, and the certified noise function that answers it."""
+"""Design, estimate and verification of one noise function, as requests and answers."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.estimating import LARGEST_K
-from api.examples import GAMMA_EXAMPLE, REQUEST_EXAMPLES
-from api.refusals import TooMuchAsked
+from api.errors.exceptions import FieldError, WorkLimitExceeded
 from api.schemas.fields import (
+    EXAMPLES,
     Affected,
     Allowance,
-    Answer,
-    Asked,
+    AnswerModel,
     Backend,
     Method,
     ObjectiveText,
+    PostedGamma,
     ReleaseDelta,
+    RequestModel,
     Shape,
     TargetEpsilon,
     VoterDelta,
     VoterEpsilon,
     Voters,
 )
+from api.tasks.design import DesignTask
+from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
+from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
+
+MAX_SCENARIO_VOTERS = 100_000
+"""Most scenarios times voters of an objective over scenarios: drawing them, before anything is queued, takes at most a tenth
+of a second."""
 
 
-class InField(DarrmError):
-    """What is wrong with a text that has parameters of its own: the field that holds it, and the complaint.
-
-    Attributes:
-        field: name of the field.
-    """
-
-    def __init__(self, field: str, complaint: InvalidInput) -> None:
-        self.field = field
-        super().__init__(str(complaint))
-
-
-MOST_DRAWN = 100_000
-"""Most scenarios times voters of an objective over scenarios: what drawing them may take before anything is queued, a
-tenth of a second."""
-
-
-class ProblemRequest(Asked):
+class ProblemRequest(RequestModel):
     """A problem: K voters, how private each is, and how private their majority must be."""
 
     K: Voters
@@ -80,53 +70,57 @@ class ProblemRequest(Asked):
 class DesignRequest(ProblemRequest):
     """A noise function to design: K voters, how private each is, and how private their majority must be."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": REQUEST_EXAMPLES})
+    model_config = ConfigDict(json_schema_extra={"examples": EXAMPLES["REQUEST_EXAMPLES"]})
 
     objective: ObjectiveText = "rectangular"
     shape: Shape = "free"
     method: Method = "auto"
     backend: Backend = "highs"
 
-    def request(self) -> Request:
-        """Return what the answer depends on, with its content key.
+    def spec(self) -> DesignSpec:
+        """Return what the answer depends on; its content key is the id.
 
         Raises:
             InvalidInput: a number is out of its range.
             InField: the text of the objective is none, or none for this K.
-            TooMuchAsked: more scenarios than can be looked at while others wait.
+            TooMuchAsked: more scenarios than can be drawn while others wait.
         """
-        problem, chosen = self.problem(), goal(self.objective)
+        problem, chosen = self.problem(), objective_of(self.objective)
         _check_scenarios(chosen, problem.K)
         try:
-            return Request(problem, chosen, self.shape)
+            return DesignSpec(problem, chosen, self.shape)
         except InvalidInput as err:
-            raise InField("objective", err) from err
+            raise FieldError("objective", err) from err
+
+    def task(self) -> DesignTask:
+        """Return the task of designing it; raises as `spec`."""
+        return DesignTask(self.spec(), self.method, self.backend)
 
     def check_estimable(self) -> None:
-        """Refuse more voters than an estimate can be made for.
+        """Reject more voters than can be estimated.
 
         Raises:
             InvalidInput: naming K.
         """
-        if self.K > LARGEST_K:
-            raise InvalidInput("K", self.K, f"at most {LARGEST_K} voters")
+        if self.K > MAX_ESTIMATED_VOTERS:
+            raise InvalidInput("K", self.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
 
 
 def _check_scenarios(chosen: AnyObjective, K: int) -> None:
     if isinstance(chosen, ScenarioObjective):
         asked = dict(chosen.parameters)
         many = int(asked.get("points", asked.get("scenarios", 0)))
-        if many * K > MOST_DRAWN:
-            told = f"objective = '{chosen}' is not valid: expected at most {MOST_DRAWN // K} scenarios or points for {K} voters."
-            raise TooMuchAsked(told, field="objective")
+        if many * K > MAX_SCENARIO_VOTERS:
+            detail = f"objective = '{chosen}' is not valid: expected at most {MAX_SCENARIO_VOTERS // K} scenarios or points for {K} voters."
+            raise WorkLimitExceeded(detail, field="objective")
 
 
 def nats(epsilon: float | Literal["inf"]) -> float:
-    """Return an ε [nats] as it is asked for as a number."""
+    """Return the ε [nats] of a request as a number."""
     return math.inf if epsilon == "inf" else epsilon
 
 
-def goal(text: str, field: str = "objective") -> AnyObjective:
+def objective_of(text: str, field: str = "objective") -> AnyObjective:
     """Return the objective that a field's text names.
 
     Raises:
@@ -135,10 +129,10 @@ def goal(text: str, field: str = "objective") -> AnyObjective:
     try:
         return as_objective(text)
     except InvalidInput as err:
-        raise InField(field, err) from err
+        raise FieldError(field, err) from err
 
 
-class ProblemAnswer(Answer):
+class ProblemAnswer(AnswerModel):
     """The problem as it was understood: every number canonical."""
 
     K: int = Field(description="Number of voters [voters].")
@@ -150,7 +144,7 @@ class ProblemAnswer(Answer):
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 
-class CertificateAnswer(Answer):
+class CertificateAnswer(AnswerModel):
     """Why γ is private: a bound on the privacy constraint, divided by e^(mε), over every admissible case."""
 
     method: str = Field(description="How the cases were covered: complete, first-order, monotone or ball.")
@@ -163,8 +157,8 @@ class CertificateAnswer(Answer):
     version: str = Field(description="Version of darrm-opt that proved it.")
 
 
-class StatisticsAnswer(Answer):
-    """What the solve took, when it was solved."""
+class StatisticsAnswer(AnswerModel):
+    """Statistics of the solve."""
 
     rows: int = Field(description="Rows of the final program.")
     rounds: int = Field(description="Programs solved with rows still missing.")
@@ -172,7 +166,7 @@ class StatisticsAnswer(Answer):
     seconds: dict[str, FiniteFloat] = Field(description="Time by phase [s].")
 
 
-class NearestAnswer(Answer):
+class NearestAnswer(AnswerModel):
     """This γ was designed for another problem, whose guarantee implies the one that was asked."""
 
     exact: bool = Field(description="Whether it is the very answer that was asked for after all.")
@@ -182,13 +176,13 @@ class NearestAnswer(Answer):
     label: str = Field(description="What that means, in a sentence.")
 
 
-class GammaAnswer(Answer):
+class GammaAnswer(AnswerModel):
     """A certified noise function: the record of the files and the command line, with its id."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [GAMMA_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["GAMMA_EXAMPLE"]]})
 
     id: str = Field(description="Content key: the same problem, objective and shape have the same id.")
-    cached: bool = Field(description="Whether the answer was kept from before.")
+    cached: bool = Field(description="Whether the answer was stored before.")
     format: int = Field(description="Version of this record's layout.")
     problem: ProblemAnswer
     objective: str = Field(description="What was maximised.")
@@ -208,4 +202,47 @@ class GammaAnswer(Answer):
     nearest: NearestAnswer | None = Field(
         description="Where γ was designed for another, stronger problem, that it was; else null."
     )
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
+
+
+class EstimateAnswer(AnswerModel):
+    """Expected cost of a request; nothing was solved."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["ESTIMATE_EXAMPLE"]]})
+
+    id: str = Field(description="Content key that the γ has or would have.")
+    problem: ProblemAnswer
+    objective: str = Field(description="What would be maximised.")
+    shape: str = Field(description="free or monotone.")
+    constraints: int = Field(description="Size of the permutation-reduced constraint set [rows].")
+    method: Literal["cuts", "enumerate"] = Field(description="How it would be solved.")
+    seconds: FiniteFloat = Field(
+        description="Expected time of the solve on one processor [s]; 0 if the answer is stored.", ge=0
+    )
+    kept: bool = Field(description="Whether the answer is stored already.")
+    allowed: bool = Field(description="Whether this server would solve it, within its limits.")
+    basis: str = Field(description="Basis of the estimate.")
+    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
+
+
+class VerifyRequest(ProblemRequest):
+    """A γ, and the problem for which it should be private."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["VERIFY_REQUEST_EXAMPLE"]]})
+
+    gamma: PostedGamma
+    arithmetic: Annotated[
+        Arithmetic,
+        Field(description="Doubles with a proven error bound, or ball arithmetic: slower, and independent."),
+    ] = "float"
+
+
+class VerifyAnswer(AnswerModel):
+    """The γ is private for the problem, exactly as posted."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["VERIFY_EXAMPLE"]]})
+
+    private: Literal[True]
+    problem: ProblemAnswer
+    certificate: CertificateAnswer
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

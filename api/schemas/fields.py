@@ -1,83 +1,41 @@
-"""Fields that several requests share, and what each accepts.
+"""Fields that several requests share.
 
-Types are checked at the edge, strictly: ``false`` is no number and "11" is none in JSON, NaN and infinities are refused.
+Types are checked here, strictly: in JSON, ``false`` and "11" are not numbers; NaN and infinities are rejected.
 The ranges are only *described* here; the core checks them, with the same text for every way in.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
+from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationInfo
 
+from api.errors.accepted import MAX_GAMMA_LENGTH
+from darrm_opt.design import solver as design
+from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import FORMS
 
-LARGEST_POINTS = 1001
-"""Most points of a curve: finer than any screen."""
-
-MOST_ALLOWANCES = 101
-"""Most allowances of one trade-off."""
-
-LONGEST_GAMMA = 100_001
-"""Most entries of a posted γ that are read at all; the server's most_voters is far below."""
-
-ACCEPTED = {
-    "K": "a whole number of voters, at least 1",
-    "m": "a privacy allowance, a real number above 0",
-    "epsilon": "a number of nats, at least 0 (inf: not private)",
-    "Delta": "a probability in [0, 1)",
-    "delta": "a probability in [0, 1)",
-    "affected": "None (all voters) or a whole number",
-    "target_epsilon": "a number of nats, at least 0",
-    "objective": "the text of an objective, such as rectangular or shared(2,5)",
-    "shape": "'free' or 'monotone'",
-    "method": "'auto', 'enumerate' or 'cuts'",
-    "backend": "one of highs, gurobi, cvxpy",
-    "points": f"a whole number of points, from 2 to {LARGEST_POINTS}",
-    "baselines": "a list of names among subsampling, double_subsampling, randomized_response, gnmax, majority",
-    "ms": f"a list of 1 to {MOST_ALLOWANCES} allowances, real numbers above 0",
-    "target_epsilons": f"a list of 1 to {MOST_ALLOWANCES} numbers of nats, at least 0",
-    "m_from": "a privacy allowance, a real number above 0",
-    "m_to": "a privacy allowance, a real number above m_from",
-    "m_points": f"a whole number of allowances, from 1 to {MOST_ALLOWANCES}",
-    "epsilons": f"a list of 1 to {LARGEST_POINTS} numbers of nats",
-    "gamma": "a list of K + 1 probabilities, symmetric",
-    "arithmetic": "'float' or 'ball'",
-    "fresh": "true (fresh randomness in every answer) or false (trained once)",
-    "least_accuracy": "a probability in [0.5, 1)",
-    "problems": "a list of problems",
-    "queries": "a whole number of releases, at least 1",
-    "slack": "a probability in [0, 1)",
-    "total_epsilon": "a number of nats above 0",
-    "total_delta": "a probability in [0, 1)",
-    "n": "a number of records, at least 2",
-    "subsample_size": "a number of records, at least 1",
-    "replacement": "True or False",
-    "sampling": "'independent' or 'disjoint'",
-    "id": "64 hexadecimal digits",
-    "state": "one of queued, running, done, failed, cancelled",
-    "limit": "a whole number of jobs, from 1 to 1000",
-    "after": "the id of a job that is kept",
-    "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
-}
-"""What each field accepts, in the words of the core's own errors."""
-
-_OF_THE_OBJECTIVE = {"lower", "upper", "tau", "a", "b", "counts", "measure", "parameters", "scenarios", "seed"}
-
-
-def field_of(argument: str) -> str:
-    """Return the field of a request through which the core's ``argument`` came.
-
-    >>> field_of("tau"), field_of("gamma[3]"), field_of("K")
-    ('objective', 'gamma', 'K')
-    """
-    name = argument.partition("[")[0]
-    return "objective" if name in _OF_THE_OBJECTIVE else name
+EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
+"""Examples of requests and answers in the description of the API; a test asks the application for these very answers."""
 
 
 def described(text: str, **range_: Any) -> Any:
     """Return a field with its description and the range that the core will check."""
     return Field(description=text, json_schema_extra=range_)
+
+
+def one_of(names: Collection[str]) -> AfterValidator:
+    """Return a validator that accepts the names of a registry."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(value)
+        return value
+
+    return AfterValidator(check)
 
 
 Voters = Annotated[int, described("Number of voters [voters].", minimum=1)]
@@ -130,20 +88,18 @@ ObjectiveText = Annotated[
     ),
 ]
 
-Shape = Annotated[
-    Literal["free", "monotone"], described("monotone: γ does not decrease with the majority; costs a little.")
-]
+Shape = Annotated[design.Shape, described("monotone: γ does not decrease with the majority; costs a little.")]
 
-Method = Annotated[
-    Literal["auto", "enumerate", "cuts"], described("How to solve, if it is not solved already: same answer.")
-]
+Method = Annotated[design.Method, described("How to solve, if it is not solved already: same answer.")]
 
 Backend = Annotated[
-    Literal["highs", "gurobi", "cvxpy"], described("Which solver, if it is not solved already: same answer.")
+    str,
+    one_of(BACKENDS),
+    described("Which solver, if it is not solved already: same answer.", enum=[*BACKENDS]),
 ]
 
 
-def _numbers(value: Any, info: ValidationInfo) -> Any:
+def _split_numbers(value: Any, info: ValidationInfo) -> Any:
     """Read a list from a query, where it is text with commas."""
     mode: str = info.mode  # "string" too, which pydantic's own types leave out
     return [_number(part) for part in value.split(",")] if mode == "string" else value
@@ -156,24 +112,24 @@ def _number(text: str) -> Any:
         return text  # which is refused, by its own name
 
 
-def _words(value: Any, info: ValidationInfo) -> Any:
+def _split_names(value: Any, info: ValidationInfo) -> Any:
     """Read a list of names from a query, where it is text with commas."""
     mode: str = info.mode
     return value.split(",") if mode == "string" else value
 
 
-InQueryNumbers = BeforeValidator(_numbers)
-"""Of a list of numbers, which a query writes with commas."""
+InQueryNumbers = BeforeValidator(_split_numbers)
+"""Validator of a list of numbers, which a query writes with commas."""
 
-InQueryWords = BeforeValidator(_words)
-"""Of a list of names, likewise."""
+InQueryWords = BeforeValidator(_split_names)
+"""Validator of a list of names, likewise."""
 
 _GAMMA = "γ(0..K) [probability], exactly symmetric: γ(l) = γ(K−l)."
 
 _Entries = Annotated[
     list[Annotated[FiniteFloat, Field(json_schema_extra={"minimum": 0, "maximum": 1})]],
     InQueryNumbers,
-    Field(max_length=LONGEST_GAMMA, json_schema_extra={"minItems": 2}),
+    Field(max_length=MAX_GAMMA_LENGTH, json_schema_extra={"minItems": 2}),
 ]
 
 PostedGamma = Annotated[_Entries, Field(description=_GAMMA)]
@@ -181,13 +137,13 @@ PostedGamma = Annotated[_Entries, Field(description=_GAMMA)]
 OptionalGamma = Annotated[_Entries | None, Field(description=_GAMMA)]
 
 
-class Asked(BaseModel):
-    """What comes in: strict, nothing unknown."""
+class RequestModel(BaseModel):
+    """Base of requests: strict types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
-    """Plain data that leaves; a number that is not finite is a bug, and must not leave as null."""
+class AnswerModel(BaseModel):
+    """Base of answers: plain data; a number that is not finite is a bug, and must not leave as null."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""Jobs: work that can be waited for, watched and cancelled."""
+"""Jobs and batches, as requests and answers."""
 
 from __future__ import annotations
 
@@ -8,55 +8,53 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import JOB_EXAMPLE, PENDING_EXAMPLE
+from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
-from api.schemas.fields import Answer, Asked, described
+from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import LISTED, Job
+from solver_cache.jobs import PAGE_SIZE, Job, State
 
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 """Most jobs on one page."""
-
-JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 JobId = Annotated[
     str,
     Field(
         description="Id of the job, which is the id of its γ: 64 hexadecimal digits.",
         pattern="^[0-9a-f]{64}$",
-        examples=[JOB_EXAMPLE["id"]],
+        examples=[EXAMPLES["JOB_EXAMPLE"]["id"]],
     ),
 ]
 
 
-class ListRequest(Asked):
+class ListRequest(RequestModel):
     """Which jobs to list."""
 
-    state: Annotated[JobState | None, Field(description="Only jobs in this state.")] = None
+    state: Annotated[State | None, Field(description="Only jobs in this state.")] = None
     limit: Annotated[
-        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MOST_LISTED), Field(ge=1, le=MOST_LISTED)
-    ] = LISTED
+        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
+    ] = PAGE_SIZE
     after: Annotated[
         str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
     ] = None
 
 
-class PendingAnswer(Answer):
-    """The answer is not there yet: a job works on it."""
+class PendingAnswer(AnswerModel):
+    """A pending answer: a job works on it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PENDING_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job, and content key of the γ to come.")
     state: str = Field(description="queued or running.")
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
     nearest: GammaAnswer | None = Field(
-        description="The best kept γ whose guarantee implies the one that was asked, to be used meanwhile; null if none."
+        description="The best stored γ whose guarantee implies the one that was asked, for use until then; null if there is none."
     )
 
 
-class ProgressAnswer(Answer):
-    """How far a solve is."""
+class ProgressAnswer(AnswerModel):
+    """Progress of a solve."""
 
     round: int = Field(description="Rounds done.")
     rows: int = Field(description="Rows in the program.")
@@ -67,28 +65,28 @@ class ProgressAnswer(Answer):
     seconds: FiniteFloat = Field(description="Time since the start [s].", ge=0)
 
 
-class JobAnswer(Answer):
-    """A job as it stands."""
+class JobAnswer(AnswerModel):
+    """State of a job."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [JOB_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
     id: str = Field(description="Id of the job, and content key of its γ.")
     kind: str = Field(description="What it does: gamma designs one γ.")
-    state: JobState = Field(description="queued, running, done, failed or cancelled.")
+    state: State = Field(description="queued, running, done, failed or cancelled.")
     problem: ProblemAnswer
     objective: str = Field(description="What is maximised.")
     shape: str = Field(description="free or monotone.")
-    attempts: int = Field(description="How often it was begun since it was submitted.", ge=0)
-    progress: ProgressAnswer | None = Field(description="How far it is; null before anything is known.")
+    attempts: int = Field(description="Attempts since it was submitted.", ge=0)
+    progress: ProgressAnswer | None = Field(description="Its progress; null before anything is known.")
     reason: str = Field(description="Why it failed, in words; else empty.")
     created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
     updated: str = Field(description="When it last changed (UTC, ISO 8601).")
     location: str = Field(description="Where this job is.")
     result: str = Field(description="Where its result is, or will be.")
-    events: str = Field(description="Where its progress is told as it happens (server-sent events).")
+    events: str = Field(description="Where its progress is streamed (server-sent events).")
 
 
-class JobsAnswer(Answer):
+class JobsAnswer(AnswerModel):
     """Jobs, the newest first."""
 
     jobs: list[JobAnswer] = Field(description="One page of them.")
@@ -96,31 +94,69 @@ class JobsAnswer(Answer):
 
 
 def job_answer(job: Job) -> JobAnswer:
-    """Return a job as what leaves."""
-    asked = json.loads(job.request)
+    """Return the answer that describes a job."""
+    request = json.loads(job.request)
     here = f"/v1/jobs/{job.id}"
     return JobAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
-        problem=ProblemAnswer(**problem_record(problem_from_record(asked["problem"]))),
-        objective=asked["objective"],
-        shape=asked["shape"],
+        problem=ProblemAnswer(**problem_record(problem_from_record(request["problem"]))),
+        objective=request["objective"],
+        shape=request["shape"],
         attempts=job.attempts,
-        progress=_progress(job.progress),
+        progress=_progress_answer(job.progress),
         reason=job.reason,
-        created=_when(job.created),
-        updated=_when(job.updated),
+        created=_timestamp(job.created),
+        updated=_timestamp(job.updated),
         location=here,
         result=f"{here}/result",
         events=f"{here}/events",
     )
 
 
-def _progress(text: str) -> ProgressAnswer | None:
-    told: Any = json.loads(text) if text else None
-    return None if told is None else ProgressAnswer(**told)
+def _progress_answer(text: str) -> ProgressAnswer | None:
+    content: Any = json.loads(text) if text else None
+    return None if content is None else ProgressAnswer(**content)
 
 
-def _when(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+class BatchRequest(RequestModel):
+    """Many problems in one request. Each is validated by itself, so that an invalid one does not affect the others."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"problems": EXAMPLES["REQUEST_EXAMPLES"]}]})
+
+    problems: Annotated[
+        list[Any],
+        Field(
+            description="Problems, each as in POST /v1/gamma; the server bounds how many.",
+            json_schema_extra={
+                "items": {
+                    "anyOf": [
+                        {"$ref": "#/components/schemas/DesignRequest"},
+                        {"description": "Anything else is answered, in its place, by what is wrong with it."},
+                    ]
+                }
+            },
+        ),
+    ]
+
+
+class BatchItem(AnswerModel):
+    """One answer of a batch: exactly one of answer, pending and problem is not null."""
+
+    status: Literal[200, 202, 404, 409, 422, 429, 500, 503] = Field(
+        description="The HTTP status that this problem would have had by itself."
+    )
+    answer: GammaAnswer | None = Field(description="The certified γ (status 200).")
+    pending: PendingAnswer | None = Field(description="The job that works on it (status 202).")
+    problem: ProblemDetails | None = Field(description="What went wrong (any other status).")
+
+
+class BatchAnswer(AnswerModel):
+    """Answers in the order asked."""
+
+    results: list[BatchItem] = Field(description="One for each problem, in the same order.")

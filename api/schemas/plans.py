@@ -1,4 +1,4 @@
-"""What should be released, of all ways: the question and the plan."""
+"""Planning: which release mechanism to use, as a request and an answer."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.examples import PLAN_EXAMPLE
+from api.errors.accepted import ACCEPTED
+from api.errors.exceptions import FieldError
 from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
 from api.schemas.comparison import VotersAnswer
-from api.schemas.design import DesignRequest, InField, ProblemAnswer, goal
-from api.schemas.fields import ACCEPTED, Affected, Answer, Asked, VoterDelta, VoterEpsilon, Voters, described
+from api.schemas.design import DesignRequest, ProblemAnswer, objective_of
+from api.schemas.fields import (
+    EXAMPLES,
+    Affected,
+    AnswerModel,
+    RequestModel,
+    VoterDelta,
+    VoterEpsilon,
+    Voters,
+    described,
+)
 from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import LARGEST_TARGET_EPSILON
-from solver_cache.key import Request
 
 
-class PlanRequest(Asked):
+class PlanRequest(RequestModel):
     """Voters, queries and a budget: what should be released?"""
 
     model_config = ConfigDict(
@@ -60,7 +70,7 @@ class PlanRequest(Asked):
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
 
-    def question(self) -> Request:
+    def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
 
         Raises:
@@ -73,19 +83,19 @@ class PlanRequest(Asked):
         probability(self.total_delta, "total_delta")
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
-        chosen = goal(self.prior, "prior")
+        chosen = objective_of(self.prior, "prior")
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
         try:
             chosen.aim(self.K)
         except InvalidInput as err:
-            raise InField("prior", err) from err
+            raise FieldError("prior", err) from err
         return DesignRequest(
             K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
-        ).request()
+        ).spec()
 
 
-class OptionAnswer(Answer):
+class OptionAnswer(AnswerModel):
     """One way of releasing, as far as the total allows."""
 
     way: str = Field(
@@ -109,7 +119,7 @@ class OptionAnswer(Answer):
     why: str = Field(description="In words.")
 
 
-class RemedyAnswer(Answer):
+class RemedyAnswer(AnswerModel):
     """A change with which an option would be of use; proved."""
 
     change: Literal["queries", "total"] = Field(description="What would be changed.")
@@ -119,10 +129,10 @@ class RemedyAnswer(Answer):
     words: str = Field(description="The same in words.")
 
 
-class PlanAnswer(Answer):
+class PlanAnswer(AnswerModel):
     """What to do, and every way that was weighed."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [PLAN_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
 
     voters: VotersAnswer
     fresh: bool = Field(description="Whether every answer was taken to have fresh randomness.")

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.precompute.expression import Expression, Values, parse
+from solver_cache.precompute.formula import Expression, Values, parse
 
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """Values of one quantity: a range with more is a slip."""
 
 NEARLY = 1e-9
@@ -125,8 +125,8 @@ def _ends(content: Mapping[str, Any], path: str) -> tuple[float, float]:
 
 
 def _by_points(start: float, end: float, points: Any, path: str, *, geometric: bool) -> Iterator[float]:
-    if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= MOST_VALUES:
-        raise InvalidInput(path, points, f"a whole number, 2 to {MOST_VALUES}")
+    if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= MAX_VALUES:
+        raise InvalidInput(path, points, f"a whole number, 2 to {MAX_VALUES}")
     for i in range(points):
         if i in {0, points - 1}:
             yield end if i else start  # exact ends
@@ -141,7 +141,7 @@ def _by_steps(start: float, end: float, step: float, path: str, *, geometric: bo
     if not (math.isfinite(step) and step > least):
         raise InvalidInput(path, step, f"a finite number above {least}")
     steps = math.log(end / start) / math.log(step) if geometric else (end - start) / step
-    if not steps < MOST_VALUES:
-        raise InvalidInput(path, step, f"steps that make at most {MOST_VALUES} values")
+    if not steps < MAX_VALUES:
+        raise InvalidInput(path, step, f"steps that make at most {MAX_VALUES} values")
     for i in range(math.floor(steps + NEARLY) + 1):
         yield start * step**i if geometric else start + i * step

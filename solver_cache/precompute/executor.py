@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from darrm_opt.errors import DarrmError
-from solver_cache.precompute.work import Event, Task
+from solver_cache.precompute.worker import Event, Task
 
 Work = Callable[[Task], Iterator[Event]]
-"""What a worker does: `solver_cache.precompute.work.perform`, or what a test puts around it. At the top of a module."""
+"""What a worker does: `solver_cache.precompute.worker.perform`, or what a test puts around it. At the top of a module."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class TaskEnded:
     """A task is over: every event of it was told."""
 
 
 @dataclass(frozen=True)
-class Lost:
+class TaskLost:
     """A task is over before its end: its worker was killed, or can no longer be reached."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class News:
+class ExecutorEvent:
     """Something happened to a task."""
 
     number: int
-    what: Event | Ended | Lost
+    what: Event | TaskEnded | TaskLost
 
 
 class ExecutorLost(DarrmError):
@@ -52,13 +52,13 @@ class Executor(Protocol):
         """How many tasks run at once."""
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many more tasks it takes now, so that none of its workers waits."""
 
     def submit(self, task: Task) -> None:
         """Take a task."""
 
-    def news(self, seconds: float) -> list[News]:
+    def poll(self, seconds: float) -> list[ExecutorEvent]:
         """Return what happened since it was last asked; wait so long [s] for something.
 
         Raises:

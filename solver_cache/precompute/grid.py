@@ -29,11 +29,11 @@ from typing import Any, cast
 
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solver import Shape
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
-from solver_cache.key import Request
 from solver_cache.precompute.axes import Axis, axis, words
-from solver_cache.precompute.expression import Expression, parse
+from solver_cache.precompute.formula import Expression, parse
 
 QUANTITIES = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
 """In the order in which they vary, the last the fastest: neighbours differ in their target only, which is what warm
@@ -61,15 +61,15 @@ class Part:
     shapes: tuple[Shape, ...]
     where: Expression | None
 
-    def requests(self) -> Iterator[Request]:
-        """Yield every request, those that differ in their target only one after another.
+    def specs(self) -> Iterator[DesignSpec]:
+        """Yield every spec, those that differ in their target only one after another.
 
         Raises:
             InvalidInput: a combination is no problem; the message names the part and the combination.
         """
         for objective, shape in itertools.product(self.objectives, self.shapes):
             for values in self._points(0, {}):
-                yield self._request(values, objective, shape)
+                yield self._spec(values, objective, shape)
 
     def _points(self, depth: int, values: dict[str, float]) -> Iterator[dict[str, float]]:
         if depth == len(self.axes):
@@ -93,12 +93,12 @@ class Part:
         except InvalidInput as err:
             raise InvalidInput(_under(self.path, "where"), err.value, err.accepted, err.advice) from err
 
-    def _request(self, values: Mapping[str, float], objective: AnyObjective, shape: Shape) -> Request:
+    def _spec(self, values: Mapping[str, float], objective: AnyObjective, shape: Shape) -> DesignSpec:
         given: dict[str, Any] = {
             name: _whole(value) if name in {"K", "affected"} else value for name, value in values.items()
         }
         try:
-            return Request(Problem.from_allowance(**{"m": None} | given), objective, shape)
+            return DesignSpec(Problem.from_allowance(**{"m": None} | given), objective, shape)
         except InvalidInput as err:
             where = ", ".join(f"{name} = {value:g}" for name, value in values.items())
             advice = f"At {where}; {objective}. {err.advice}".rstrip()
@@ -111,10 +111,10 @@ class Grid:
 
     parts: tuple[Part, ...]
 
-    def requests(self) -> Iterator[Request]:
-        """Yield every request of every part."""
+    def specs(self) -> Iterator[DesignSpec]:
+        """Yield every spec of every part."""
         for part in self.parts:
-            yield from part.requests()
+            yield from part.specs()
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -143,7 +143,7 @@ def grid_of(content: Any) -> Grid:
     """Return the grid that plain data stands for; raises as `read_grid`.
 
     >>> grid = grid_of({"K": [5, 7], "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 2, "step": 0.5}})
-    >>> [(request.problem.K, request.problem.m) for request in grid.requests()]
+    >>> [(spec.problem.K, spec.problem.m) for spec in grid.specs()]
     [(5, 1.0), (5, 1.5), (5, 2.0), (7, 1.0), (7, 1.5), (7, 2.0)]
     """
     if not isinstance(content, Mapping):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from solver_cache.precompute.executor import Ended, Lost, News, Work
-from solver_cache.precompute.work import Task, perform
+from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
+from solver_cache.precompute.worker import Task, perform
 
-ENDING = 5.0
-"""How long a process may take to end when it is told to [s]."""
+SHUTDOWN_SECONDS = 5.0
+"""How long a process may take to end when it is events to [s]."""
 
 
 def processors() -> int:
@@ -44,7 +44,7 @@ class Processes:
     streams = True
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
-        self._many, self._work = workers or processors(), work
+        self._max_workers, self._work = workers or processors(), work
         self._context = multiprocessing.get_context("spawn")  # solvers do not survive a fork
         self._processes: list[_Process] = []
         self._waiting: deque[Task] = deque()
@@ -52,13 +52,13 @@ class Processes:
     @property
     def workers(self) -> int:
         """How many processes there are at most."""
-        return self._many
+        return self._max_workers
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Free processes, and one task in reserve: the next one is claimed while all are busy."""
         busy = sum(each.task is not None for each in self._processes)
-        return self._many + 1 - busy - len(self._waiting)
+        return self._max_workers + 1 - busy - len(self._waiting)
 
     @property
     def pids(self) -> list[int]:
@@ -68,30 +68,30 @@ class Processes:
     def submit(self, task: Task) -> None:
         """Take a task."""
         self._waiting.append(task)
-        self._hand_out()
+        self._dispatch()
 
-    def news(self, seconds: float) -> list[News]:
+    def poll(self, seconds: float) -> list[ExecutorEvent]:
         """Return what happened; a process that died has lost its task."""
-        told: list[News] = []
+        events: list[ExecutorEvent] = []
         pipes = {each.pipe: each for each in self._processes}
         if not pipes:
-            return told
+            return events
         for ready in wait([*pipes], timeout=seconds):
             each = pipes[ready]  # type: ignore[index]  # what was waited for are pipes
             while True:
                 try:
                     if not each.pipe.poll():
                         break
-                    news: News = each.pipe.recv()
+                    event: ExecutorEvent = each.pipe.recv()
                 except (EOFError, OSError):
-                    told += self._died(each)
+                    events += self._handle_death(each)
                     break
-                told.append(news)
-                if isinstance(news.what, Ended | Lost):
+                events.append(event)
+                if isinstance(event.what, TaskEnded | TaskLost):
                     each.task = None
                     break
-        self._hand_out()
-        return told
+        self._dispatch()
+        return events
 
     def close(self) -> None:
         """End the processes: what they are doing is lost."""
@@ -100,24 +100,24 @@ class Processes:
             each.process.terminate()
             each.pipe.close()
         for each in self._processes:
-            each.process.join(ENDING)
+            each.process.join(SHUTDOWN_SECONDS)
             if each.process.is_alive():
                 each.process.kill()
                 each.process.join()
         self._processes.clear()
 
-    def _hand_out(self) -> None:
+    def _dispatch(self) -> None:
         while self._waiting:
             free = next((each for each in self._processes if each.task is None), None)
             if free is None:
-                if len(self._processes) >= self._many:
+                if len(self._processes) >= self._max_workers:
                     return
-                free = self._started()
+                free = self._start()
             free.task = self._waiting.popleft()
             with contextlib.suppress(OSError):  # it died while it was idle: the next look finds out
                 free.pipe.send(free.task)
 
-    def _started(self) -> _Process:
+    def _start(self) -> _Process:
         mine, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._work), daemon=True, name="precompute")
         process.start()
@@ -125,8 +125,8 @@ class Processes:
         self._processes.append(_Process(process, mine))
         return self._processes[-1]
 
-    def _died(self, each: _Process) -> list[News]:
-        each.process.join(ENDING)
+    def _handle_death(self, each: _Process) -> list[ExecutorEvent]:
+        each.process.join(SHUTDOWN_SECONDS)
         if each.process.is_alive():  # its pipe broke, not the process
             each.process.kill()
             each.process.join()
@@ -136,7 +136,7 @@ class Processes:
             return []
         code = each.process.exitcode or 0
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return [News(each.task.number, Lost(f"its process {how}"))]
+        return [ExecutorEvent(each.task.number, TaskLost(f"its process {how}"))]
 
 
 def _serve(pipe: Connection, work: Work) -> None:
@@ -147,10 +147,10 @@ def _serve(pipe: Connection, work: Work) -> None:
             task: Task = pipe.recv()
             try:
                 for event in work(task):
-                    pipe.send(News(task.number, event))
+                    pipe.send(ExecutorEvent(task.number, event))
             except OSError:
                 raise
             except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
-                pipe.send(News(task.number, Lost(f"{type(err).__name__}: {err}")))
+                pipe.send(ExecutorEvent(task.number, TaskLost(f"{type(err).__name__}: {err}")))
             else:
-                pipe.send(News(task.number, Ended()))
+                pipe.send(ExecutorEvent(task.number, TaskEnded()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver_cache.key import Request
+from darrm_opt.design_spec import DesignSpec
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class Failure:
     """A problem that was given up.
 
     Attributes:
-        request: what was asked.
+        spec: what was asked.
         key: its key.
         reason: why, in words.
     """
 
-    request: Request
+    spec: DesignSpec
     key: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What came of a run.
 
     Attributes:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from solver_cache.key import canonical_json
-from solver_cache.row import Row
-from solver_cache.tables.check import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
-from solver_cache.tables.check import head as head_of
+from darrm_opt.design_spec import canonical_json
+from solver_cache.model import Row
+from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import head as head_of
 from solver_cache.tables.jsonl import check_end
 
 COMMENT = "# darrm-opt table "

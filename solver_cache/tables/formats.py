@@ -7,11 +7,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from darrm_opt.errors import InvalidInput
-from solver_cache.row import Row
+from solver_cache.model import Row, row_of
+from solver_cache.store import Store
 from solver_cache.tables import csv, jsonl, parquet, sqlite
-from solver_cache.tables.check import Entry, TableError
+from solver_cache.tables.entry import Entry, TableError
+from solver_cache.validate import InvalidRow, read_row, validate
 
 
 @dataclass(frozen=True)
@@ -112,3 +115,61 @@ def read_table(path: str | Path, name: str | None = None) -> Iterator[Entry]:
         yield from chosen.read(path)
     except OSError as err:
         raise TableError(f"{path} cannot be read: {err}") from err
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What became of a row.
+
+    Attributes:
+        number: its place in the table, from 1.
+        became: "new", "known" (an answer to its question is kept already, and stands) or "refused".
+        key: its key; empty where it has none that can be read.
+        reason: why it was refused.
+    """
+
+    number: int
+    became: Literal["new", "known", "refused"]
+    key: str = ""
+    reason: str = ""
+
+
+def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult]:
+    """Keep the rows of a table that are proved; yield what becomes of each.
+
+    Guarantees:
+        Only what `solver_cache.validate.validate` takes for an answer is kept: private as stored, proved by this process,
+        for the question that its key stands for.
+
+    Raises:
+        CacheError: the store cannot be used; the rows told of before are kept.
+        TableError: the table ends before its end.
+    """
+    for entry in entries:
+        if entry.row is None:
+            yield ImportResult(entry.number, "refused", reason=entry.trouble)
+            continue
+        found = validate(entry.row)
+        if found.decision != "hit":
+            yield ImportResult(entry.number, "refused", entry.row.key, found.reason)
+            continue
+        if row_of(read_row(entry.row)).record != entry.row.record:  # such as a gap, which no proof looks at
+            reason = "its record says other things than follow from its numbers"
+            yield ImportResult(entry.number, "refused", entry.row.key, reason)
+            continue
+        before = store.get(entry.row.key)
+        known = before is not None and validate(before).decision == "hit"
+        if not known:  # else whoever came first stands
+            known = store.put(entry.row, replacing=before) != entry.row
+        became: Literal["new", "known"] = "known" if known else "new"
+        yield ImportResult(entry.number, became, entry.row.key)
+
+
+def exportable_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows that can be read as answers of this version; what is stale or damaged is left out."""
+    for row in rows:
+        try:
+            read_row(row)
+        except InvalidRow:
+            continue
+        yield row

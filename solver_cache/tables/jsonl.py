@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from solver_cache.key import canonical_json
-from solver_cache.row import Row
-from solver_cache.tables.check import Entry, TableError, check_head, columns_of, entry, head, record_text
+from darrm_opt.design_spec import canonical_json
+from solver_cache.model import Row
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head, record_text
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:

@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import BackendUnavailable
-from solver_cache.key import canonical_json
-from solver_cache.row import Row
-from solver_cache.tables.check import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
-from solver_cache.tables.check import head as head_of
+from solver_cache.model import Row
+from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
+from solver_cache.tables.entry import head as head_of
 
 GROUP = 1_000
 """Rows in a row group: what is held in memory at a time."""

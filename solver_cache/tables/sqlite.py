@@ -13,12 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from solver_cache.asked import Asked
-from solver_cache.asked import columns_of as asked_columns
-from solver_cache.key import canonical_json
-from solver_cache.row import Row
+from darrm_opt.design_spec import canonical_json
+from solver_cache.model import Row, SearchColumns
+from solver_cache.model import columns_of as asked_columns
 from solver_cache.store import open_store
-from solver_cache.tables.check import Entry, TableError, check_head, columns_of, entry, head
+from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head
 
 PAGE = 500
 
@@ -38,7 +37,7 @@ VIEW = f"CREATE VIEW darrm_answers AS SELECT key AS id, {_FIELDS} FROM darrm_sol
 
 def write(path: Path, rows: Iterable[Row]) -> int:
     """Write rows; return how many."""
-    names = ("key", "core", "record", "digest", "created", *Asked.__dataclass_fields__)
+    names = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__)
     put = f"INSERT INTO darrm_solutions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608 — our own
     number = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +70,7 @@ def read(path: Path) -> Iterator[Entry]:
             file.text_factory = lambda stored: stored.decode(errors="replace")
             told = {name: _json(value) for name, value in file.execute("SELECT name, value FROM darrm_table")}
             check_head(told.get("head"))
-            names = [*Asked.__dataclass_fields__]
+            names = [*SearchColumns.__dataclass_fields__]
             found = file.execute(
                 f"SELECT key, core, record, digest, {', '.join(names)} FROM darrm_solutions ORDER BY key"  # noqa: S608
             )

@@ -1,4 +1,4 @@
-"""Measure solves and fit the cost model of `api.estimating`.
+"""Measure solves and fit the cost model of `darrm_opt.answers.cost_model`.
 
     PYTHONPATH=tests python -m campaigns.cost
 

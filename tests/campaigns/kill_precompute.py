@@ -39,7 +39,7 @@ from support.paths import ROOT
 
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.grid import grid_of
-from solver_cache.precompute.work import Answered, Task, perform
+from solver_cache.precompute.worker import Answer, Task, perform
 
 VICTIMS = [*4 * ["worker 1", "worker 2"], *2 * ["driver"], "scheduler"]
 """Who is killed how often: with the scheduler everyone begins again, which takes long."""
@@ -61,19 +61,19 @@ GRID: dict[str, Any] = {
 _DRIVER = """
 import sys
 from contextlib import closing
-from api.estimating import seconds_of
+from api.estimating import solve_seconds
 from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.grid import read_grid
 from solver_cache.precompute.plan import make_plan
-from solver_cache.precompute.run import Options, run
+from solver_cache.precompute.scheduler import RunOptions, run
 grid, url, scheduler, lease = sys.argv[1:]
 with closing(open_store(url)) as store:
-    plan = make_plan(read_grid(grid).requests(), store, seconds_of)
+    plan = make_plan(read_grid(grid).specs(), store, solve_seconds)
     with closing(Cluster(scheduler, work=counted)) as executor:
         print("at work", flush=True)
-        outcome = run(plan, store, executor, seconds_of, Options(place=url, lease=float(lease), attempts=1000))
+        outcome = run(plan, store, executor, solve_seconds, RunOptions(store_url=url, lease=float(lease), attempts=1000))
 sys.exit(bool(outcome.failures))
 """
 
@@ -260,13 +260,13 @@ def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tall
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from api.estimating import seconds_of
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = MemoryStore()
-    for batch in make_plan(grid_of(GRID).requests(), store, seconds_of).batches:
-        for event in perform(Task(0, batch.requests, batch.lead)):
-            assert isinstance(event, Answered), event
+    for batch in make_plan(grid_of(GRID).specs(), store, solve_seconds).batches:
+        for event in perform(Task(0, batch.specs, batch.lead)):
+            assert isinstance(event, Answer), event
             store.put(event.row)
     return [*store.rows()]
 

@@ -51,9 +51,9 @@ nobody would otherwise live long enough to get any, and nothing would be shown o
 SETTINGS = {
     "DARRM_WORKERS": "2",
     "DARRM_SOLVERS": "1",
-    "DARRM_LEASE": "3",
-    "DARRM_PATIENCE": "5",
-    "DARRM_MOST_VOTERS": "101",
+    "DARRM_LEASE_SECONDS": "3",
+    "DARRM_WAIT_SECONDS": "5",
+    "DARRM_MAX_VOTERS": "101",
 }
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from support.paths import DATA
 
 from darrm_opt import Problem
-from solver_cache import Jobs, Request, Store, cached_solve, inspect, open_store
+from solver_cache import DesignSpec, Jobs, Store, cached_solve, open_store, validate
 
 for _name in ("solver_cache.database", "filelock", "psycopg", "darrm_opt.design.backends.highs"):
     importlib.import_module(_name)  # what a writer needs is there before it is forked
@@ -92,8 +92,8 @@ def write(url: str, name: str, out: int) -> None:
         step = int.from_bytes(hashlib.sha256(job.encode()).digest()[:4], "little")
         problem = Problem.from_allowance(K=5, m=2, epsilon=0.1 + step * 1e-10)
         answer = cached_solve(problem, store=store)
-        key = Request(problem).key
-        say(*(["kept", key] if answer.kept else ["wrong", f"{key} is not kept: {answer.trouble}"]))
+        key = DesignSpec(problem).key
+        say(*(["kept", key] if answer.stored else ["wrong", f"{key} is not kept: {answer.trouble}"]))
         if store.jobs.finish(job, name, key):
             say("done", job, key)
 
@@ -129,7 +129,7 @@ def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str
 def looked_at(store: Store, said: Sequence[str], kills: int) -> Tally:
     """Return what a round came to: look at everything that was said, and finish what was left."""
     tally = Tally(kills=kills, early=kills - said.count("opened"))
-    tally.lost += [f"damaged: {fault}" for fault in store.faults()]
+    tally.lost += [f"damaged: {fault}" for fault in store.integrity_errors()]
     submitted, results = set[str](), dict[str, str]()
     for line in said:
         word, _, rest = line.partition(" ")
@@ -140,8 +140,8 @@ def looked_at(store: Store, said: Sequence[str], kills: int) -> Tally:
         elif word == "kept":
             tally.kept += 1
             row = store.get(rest)
-            if row is None or inspect(row).decision != "hit":
-                tally.lost.append(f"answer {rest}: {'gone' if row is None else inspect(row).reason}")
+            if row is None or validate(row).decision != "hit":
+                tally.lost.append(f"answer {rest}: {'gone' if row is None else validate(row).reason}")
         elif word == "done":
             tally.done += 1
             job, _, key = rest.partition(" ")
@@ -204,7 +204,7 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
             number += 1
         with closing(open_store(places.grown)) as store:  # once more, all of it
             tally.lost += [
-                f"{row.key}: {inspect(row).reason}" for row in store.rows() if inspect(row).decision != "hit"
+                f"{row.key}: {validate(row).reason}" for row in store.rows() if validate(row).decision != "hit"
             ]
             counts = store.jobs.counts()
             tally.lost += [f"{count} jobs are {state}" for state, count in counts.items() if count and state != "done"]

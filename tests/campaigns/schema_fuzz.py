@@ -30,10 +30,10 @@ ROOT = HERE.parent.parent
 
 BOUNDS = {
     "DARRM_CACHE_URL": "memory",
-    "DARRM_MOST_VOTERS": "9",
-    "DARRM_BATCH_LENGTH": "5",
+    "DARRM_MAX_VOTERS": "9",
+    "DARRM_MAX_BATCH": "5",
     "DARRM_TIME_LIMIT": "5",
-    "DARRM_PATIENCE": "5",
+    "DARRM_WAIT_SECONDS": "5",
     "DARRM_SOLVERS": "1",
     "DARRM_RATE": "0",
     "DARRM_BURST": "1000000",
@@ -126,7 +126,7 @@ def page(report: Report, command: str) -> str:
 Schemathesis reads the service's own description and sends what fits it, what lies on its edges and what breaks it, with
 all of its checks on: no 5xx, no status, header or media type that is not described, every answer as its schema says, every
 invalid request refused. `tests/campaigns/schema_fuzz.py` does it, against `darrm serve` with small bounds; a short form is
-in the test suite (`tests/api/test_schema_fuzz.py`). Two things are configured (`tests/campaigns/schemathesis.toml`): a request
+in the test suite (`tests/api/routes/test_schema_fuzz.py`). Two things are configured (`tests/campaigns/schemathesis.toml`): a request
 that fits the schema may be refused with 422, since relations between fields (`affected` at most `K`, `m` or
 `target_epsilon`, a `gamma` of K + 1 entries) and the server's own bounds are beyond a schema; and what is too long to be
 read may be refused with 413 or 431.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from api.client import AccessRefused, DarrmClient
+from darrm_client import AccessDenied, DarrmClient
 from darrm_opt import Problem, solve
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -17,7 +17,7 @@ def main() -> int:
     with DarrmClient(key="darrm_00000000_" + 43 * "A", timeout=60, retries=0) as stranger:
         try:
             stranger.gamma(PROBLEM)
-        except AccessRefused:
+        except AccessDenied:
             pass
         else:
             return _wrong("a key that was never made opens the service")

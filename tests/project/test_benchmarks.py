@@ -286,10 +286,10 @@ def test_a_job_travels_as_json() -> None:
 
 
 def test_precomputation_is_measured_on_as_many_problems_as_it_says() -> None:
-    from benchmarks.precompute import PROBLEMS, requests
+    from benchmarks.precompute import PROBLEMS, specs
 
-    found = requests(PROBLEMS)
-    assert len({request.key for request in found}) == PROBLEMS == 2_000
+    found = specs(PROBLEMS)
+    assert len({spec.key for spec in found}) == PROBLEMS == 2_000
     assert {request.problem.K for request in found} == {*range(3, 52, 4)}
     assert {request.problem.voter.delta for request in found} == {0.0, 1e-5}
     assert len({str(request.objective) for request in found}) == 2

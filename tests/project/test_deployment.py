@@ -15,8 +15,8 @@ from support.paths import ROOT
 from test_toolchain import locked, project, wanted
 
 from api.app import create_app
-from api.client.client import KEY_VARIABLE, URL_VARIABLE
 from api.settings import PREFIX, Settings
+from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 FINAL = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]

@@ -45,7 +45,7 @@ PUBLIC = (
     "darrm_opt.mechanism",
     "darrm_opt.learning",
     "solver_cache",
-    "api.client",
+    "darrm_client",
 )
 """Packages whose ``__all__`` is a promise."""
 

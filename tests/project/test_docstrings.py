@@ -21,7 +21,7 @@ def test_what_the_reference_shows_is_described_completely() -> None:
     assert {of: lacks for of, lacks in found.items() if lacks} == {}
 
 
-COMPLETE_BUT_FOR_ARGUMENTS = ("darrm_opt.ensembles", "darrm_opt.planning", "api.client")
+COMPLETE_BUT_FOR_ARGUMENTS = ("darrm_opt.ensembles", "darrm_opt.planning", "darrm_client")
 """Packages in which every function says its units and what it raises, be it meant for others or not."""
 
 

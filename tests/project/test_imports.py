@@ -22,7 +22,7 @@ from support.paths import ROOT
 
 from darrm_opt.design.backends import BACKENDS as REGISTRY
 
-PACKAGES = ("darrm_opt", "solver_cache", "api")
+PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
@@ -30,8 +30,10 @@ LAYERS = (
     {"problem", "noise", "rounding", "priors", "baselines", "error"},
     {"design"},
     {"record"},
+    {"design_spec", "reprove"},
     {"accounting", "ensembles"},
     {"mechanism", "planning", "learning", "plurality"},
+    {"answers"},
     {"figures"},
     {"paper"},
     {""},  # darrm_opt/__init__.py, which re-exports
@@ -42,6 +44,17 @@ FRAMEWORKS = {
     "darrm_opt": {"click", "fastapi", "filelock", "platformdirs", "pydantic", "pydantic_settings", "rich", "sqlalchemy"}
     | {"starlette", "typer", "uvicorn"},
     "solver_cache": {"click", "fastapi", "rich", "starlette", "typer", "uvicorn"},
+    "darrm_client": {
+        "click",
+        "fastapi",
+        "pydantic",
+        "pydantic_settings",
+        "rich",
+        "sqlalchemy",
+        "starlette",
+        "typer",
+        "uvicorn",
+    },
     "api": set[str](),
 }
 
@@ -62,7 +75,7 @@ class Import:
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the three packages by its dotted name."""
+    """Return every module of the four packages by its dotted name."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -145,7 +158,7 @@ def test_the_package_is_there(package: str) -> None:
 
 
 def test_packages_import_downwards() -> None:
-    rank = {"darrm_opt": 0, "solver_cache": 1, "api": 2}
+    rank = {"darrm_opt": 0, "solver_cache": 1, "darrm_client": 2, "api": 3}
     wrong = [i for i in all_imports() if top(i.imported) in rank and rank[top(i.imported)] > rank[top(i.importer)]]
     assert not wrong, "; ".join(map(str, wrong))
 

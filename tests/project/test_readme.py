@@ -99,7 +99,7 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
 def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_CACHE_URL")
     settings = Settings()
-    assert (settings.most_voters, settings.time_limit) == (101, 60.0)
+    assert (settings.max_voters, settings.time_limit) == (101, 60.0)
     assert "more than 101 voters and stops a solve after a minute" in " ".join(README.split())
 
 

@@ -96,7 +96,7 @@ def test_all_holds_every_extra(project: dict[str, Any]) -> None:
 
 def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(r.name) for r in wanted(project, dev=False)} | {*BROUGHT_ALONG}
-    own = {"darrm_opt", "solver_cache", "api"}
+    own = {"darrm_opt", "solver_cache", "darrm_client", "api"}
     foreign = [
         i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
     ]

@@ -18,42 +18,41 @@ from hypothesis import strategies as st
 from support import postgres
 from support.paths import DATA
 
-import solver_cache.key
+import darrm_opt.design_spec
 import solver_cache.solve
 from darrm_opt import BackendUnavailable, InvalidInput, NotPrivate, Privacy, Problem, verify
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.program import Status
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solver import solve
+from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import solution_record
 from solver_cache import (
     CachedSolution,
     CacheError,
+    DesignSpec,
     Finding,
     MemoryStore,
-    Request,
     Row,
     Store,
     cache_url,
     cached_solve,
     check,
-    examine,
-    inspect,
     keep,
     open_store,
     recall,
+    validate,
 )
-from solver_cache.key import canonical_json, digest
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
-REQUEST = Request(PROBLEM)
+REQUEST = DesignSpec(PROBLEM)
 ANSWERS = json.loads((DATA / "cached_answers.json").read_text(encoding="utf-8"))
 
 
-def kept_row(request: Request = REQUEST) -> Row:
+def kept_row(request: DesignSpec = REQUEST) -> Row:
     """Return the row that a solve of ``request`` leaves."""
     store = MemoryStore()
-    assert cached_solve(request.problem, request.objective, request.shape, store=store).kept
+    assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
     row = store.get(request.key)
     assert row is not None
     return row
@@ -92,59 +91,59 @@ def test_an_answer_that_changes_needs_another_core_version(case: dict[str, Any])
 
 @pytest.mark.parametrize("case", ANSWERS["answers"], ids=lambda case: str(case["objective"]))
 def test_keys_stay_what_they_are(case: dict[str, Any]) -> None:
-    assert Request(problem_of(case), case["objective"], case["shape"]).key == case["key"]
+    assert DesignSpec(problem_of(case), case["objective"], case["shape"]).key == case["key"]
 
 
 def test_numbers_that_differ_by_floating_noise_have_one_key() -> None:
     keys = {
-        Request(Problem.from_allowance(K=11, m=3, epsilon=0.1)).key,
-        Request(Problem.from_allowance(K=11, m=None, epsilon=0.1, target_epsilon=0.3, affected=11)).key,
-        Request(Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1))).key,
-        Request(Problem(K=11, voter=Privacy(0.30000000000000004 / 3), target=Privacy(0.3, -0.0))).key,
+        DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1)).key,
+        DesignSpec(Problem.from_allowance(K=11, m=None, epsilon=0.1, target_epsilon=0.3, affected=11)).key,
+        DesignSpec(Problem(K=11, voter=Privacy(0.1), target=Privacy(3 * 0.1))).key,
+        DesignSpec(Problem(K=11, voter=Privacy(0.30000000000000004 / 3), target=Privacy(0.3, -0.0))).key,
     }
     assert len(keys) == 1
 
 
 def test_every_spelling_of_an_objective_has_one_key() -> None:
     texts: list[Objective | str] = ["shared(2,5)", " shared( 2.0 , b=5 ) agreement", shared(2, 5)]
-    assert len({Request(PROBLEM, text).key for text in texts}) == 1
+    assert len({DesignSpec(PROBLEM, text).key for text in texts}) == 1
 
 
 def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     voter, target = Privacy(0.1, 1e-5), Privacy(0.3, 3e-5)
     requests = [
-        Request(Problem(11, voter, target)),
-        Request(Problem(12, voter, target)),
-        Request(Problem(11, Privacy(0.100001, 1e-5), target)),
-        Request(Problem(11, Privacy(0.1, 1.00001e-5), target)),
-        Request(Problem(11, voter, Privacy(0.300001, 3e-5))),
-        Request(Problem(11, voter, Privacy(0.3, 3.00001e-5))),
-        Request(Problem(11, voter, target, affected=10)),
-        Request(Problem(11, voter, target), "uniform"),
-        Request(Problem(11, voter, target), "rectangular agreement"),
-        Request(Problem(11, voter, target), "rectangular(tau=51)"),
-        Request(Problem(11, voter, target), shape="monotone"),
+        DesignSpec(Problem(11, voter, target)),
+        DesignSpec(Problem(12, voter, target)),
+        DesignSpec(Problem(11, Privacy(0.100001, 1e-5), target)),
+        DesignSpec(Problem(11, Privacy(0.1, 1.00001e-5), target)),
+        DesignSpec(Problem(11, voter, Privacy(0.300001, 3e-5))),
+        DesignSpec(Problem(11, voter, Privacy(0.3, 3.00001e-5))),
+        DesignSpec(Problem(11, voter, target, affected=10)),
+        DesignSpec(Problem(11, voter, target), "uniform"),
+        DesignSpec(Problem(11, voter, target), "rectangular agreement"),
+        DesignSpec(Problem(11, voter, target), "rectangular(tau=51)"),
+        DesignSpec(Problem(11, voter, target), shape="monotone"),
     ]
     keys = {request.key for request in requests}
-    monkeypatch.setattr(solver_cache.key, "CORE", 2)
+    monkeypatch.setattr(darrm_opt.design_spec, "CORE", 2)
     keys.add(requests[0].key)
-    monkeypatch.setattr(solver_cache.key, "FORMAT", 2)
+    monkeypatch.setattr(darrm_opt.design_spec, "FORMAT", 2)
     keys.add(requests[0].key)
     assert len(keys) == len(requests) + 2
     assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
 
 
 def test_infinity_has_a_key() -> None:
-    request = Request(Problem(5, Privacy(math.inf), Privacy(0.5), affected=1))
+    request = DesignSpec(Problem(5, Privacy(math.inf), Privacy(0.5), affected=1))
     assert request.key != REQUEST.key
 
 
 def test_a_key_draws_no_scenarios() -> None:
     problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # to draw these, and weigh them, would take hours
-    request = Request(problem, "expected_error(scenarios=10000)")
-    assert request.key != Request(problem, "expected_error(scenarios=9999)").key
+    request = DesignSpec(problem, "expected_error(scenarios=10000)")
+    assert request.key != DesignSpec(problem, "expected_error(scenarios=9999)").key
     with pytest.raises(InvalidInput, match=r"scenarios = '3 voters' is not valid: expected K = 11 probabilities"):
-        Request(PROBLEM, over_scenarios(np.array([[0.1, 0.2, 0.9]])))
+        DesignSpec(PROBLEM, over_scenarios(np.array([[0.1, 0.2, 0.9]])))
 
 
 @pytest.mark.parametrize(
@@ -159,25 +158,25 @@ def test_a_key_draws_no_scenarios() -> None:
 )
 def test_what_cannot_be_asked_has_no_key(arguments: tuple[Any, ...], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
-        Request(*arguments)
+        DesignSpec(*arguments)
 
 
 # ------------------------------------------------------------------------------------- what is believed of a row
 
 
 def test_nothing_is_a_miss() -> None:
-    assert examine(None, REQUEST) == solver_cache.Found("miss")
+    assert validate(None, REQUEST) == solver_cache.Validation("miss")
 
 
 def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
-    found = examine(GOOD, REQUEST)
+    found = validate(GOOD, REQUEST)
     assert found.decision == "hit"
     assert found.reason == ""
     assert found.solution is not None
     assert found.solution.gamma.tolist() == json.loads(GOOD.record)["gamma"]
     assert found.solution.certificate == verify(PROBLEM, found.solution.gamma)
     assert found.solution.problem == PROBLEM
-    assert inspect(GOOD) == found
+    assert validate(GOOD) == found
 
 
 def scaled_gamma(record: dict[str, Any]) -> None:
@@ -253,7 +252,7 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
     ],
 )
 def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[Any], None], reason: str) -> None:
-    found = examine(edited(change), REQUEST)
+    found = validate(edited(change), REQUEST)
     assert found.decision == "damaged"
     assert found.solution is None
     with pytest.raises(ValueError, match=reason):
@@ -262,8 +261,8 @@ def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[An
 
 def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)  # its free optimum is not monotone
-    free = kept_row(Request(problem))
-    found = examine(edited(setter("shape", to="monotone"), free), Request(problem, shape="monotone"))
+    free = kept_row(DesignSpec(problem))
+    found = validate(edited(setter("shape", to="monotone"), free), DesignSpec(problem, shape="monotone"))
     assert (found.decision, found.reason) == ("damaged", "its gamma is not monotone")
 
 
@@ -277,7 +276,7 @@ def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
     ],
 )
 def test_another_version_is_stale(row: Row, reason: str) -> None:
-    found = examine(row, REQUEST)
+    found = validate(row, REQUEST)
     assert (found.decision, found.reason) == ("stale", reason)
 
 
@@ -286,18 +285,18 @@ def test_another_version_is_stale(row: Row, reason: str) -> None:
 def test_a_record_cut_short_is_damaged(share: float, hashed: bool) -> None:
     short = GOOD.record[: int(share * len(GOOD.record))]
     row = rehashed(GOOD, short) if hashed else replace(GOOD, record=short)
-    found = examine(row, REQUEST)
+    found = validate(row, REQUEST)
     assert found.decision == "damaged"
     assert ("its text is not JSON" if hashed else "its text does not fit its SHA-256") in found.reason
 
 
 @pytest.mark.parametrize("record", ["null", "[]", "7", '"text"', "[" * 100_000, "NaN", '{"format": 1}', "1" * 5000])
 def test_any_other_json_is_damaged(record: str) -> None:
-    assert examine(rehashed(GOOD, record), REQUEST).decision == "damaged"
+    assert validate(rehashed(GOOD, record), REQUEST).decision == "damaged"
 
 
 def test_a_wrong_hash_is_damaged() -> None:
-    found = examine(replace(GOOD, digest=digest("something else")), REQUEST)
+    found = validate(replace(GOOD, digest=digest("something else")), REQUEST)
     assert (found.decision, found.reason) == ("damaged", "its text does not fit its SHA-256")
 
 
@@ -322,7 +321,7 @@ def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], val
     for name in path[:-1]:
         node = node[name]
     node[path[-1]] = value
-    found = examine(rehashed(GOOD, json.dumps(record)), REQUEST)
+    found = validate(rehashed(GOOD, json.dumps(record)), REQUEST)
     if found.decision == "hit":
         assert found.solution is not None
         assert found.solution.problem == PROBLEM
@@ -333,7 +332,7 @@ def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], val
 @given(st.integers(0, len(GOOD.record) - 1), st.characters(codec="utf-8"))
 def test_any_changed_letter_is_found(place: int, letter: str) -> None:
     record = GOOD.record[:place] + letter + GOOD.record[place + 1 :]
-    assert examine(replace(GOOD, record=record), REQUEST).decision == ("hit" if record == GOOD.record else "damaged")
+    assert validate(replace(GOOD, record=record), REQUEST).decision == ("hit" if record == GOOD.record else "damaged")
 
 
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
@@ -355,11 +354,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:
     first = cached_solve(PROBLEM, store=store)
     second = cached_solve(PROBLEM, store=store, method="enumerate", backend="cvxpy")
-    assert (first.found, first.hit, first.kept, first.trouble) == ("miss", False, True, "")
-    assert (second.found, second.hit, second.kept, second.trouble) == ("hit", True, True, "")
+    assert (first.decision, first.hit, first.stored, first.trouble) == ("miss", False, True, "")
+    assert (second.decision, second.hit, second.stored, second.trouble) == ("hit", True, True, "")
     assert second.solution.gamma.tobytes() == first.solution.gamma.tobytes()
     assert second.solution == replace(first.solution, certificate=second.solution.certificate)
-    assert store.tally.counts == {"hit": 1, "miss": 1, "damaged": 0, "stale": 0}
+    assert store.hits.counts == {"hit": 1, "miss": 1, "damaged": 0, "stale": 0}
     assert list(check(store)) == []
 
 
@@ -374,7 +373,7 @@ def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:
 )
 def test_extreme_problems_are_kept_too(problem: Problem, store: Store) -> None:
     first, second = (cached_solve(problem, "shared(0.5,0.5)", "monotone", store=store) for _ in range(2))
-    assert (first.found, second.found) == ("miss", "hit")
+    assert (first.decision, second.decision) == ("miss", "hit")
     assert second.solution.gamma.tobytes() == first.solution.gamma.tobytes()
     assert second.solution.warnings == first.solution.warnings
 
@@ -390,30 +389,30 @@ def test_a_bad_row_is_reported_and_replaced(
     assert [finding.key for finding in check(store)] == [REQUEST.key]
     with caplog.at_level(logging.WARNING, logger="solver_cache"):
         answer = cached_solve(PROBLEM, store=store)
-    assert (answer.found, answer.hit, answer.kept) == (decision, False, True)
+    assert (answer.decision, answer.hit, answer.stored) == (decision, False, True)
     [message] = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"{store.url}: row {REQUEST.key} is {decision} and counts as a miss: ")
     assert store.get(REQUEST.key) != bad
     assert cached_solve(PROBLEM, store=store).hit
     assert list(check(store)) == []
-    assert store.tally.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
+    assert store.hits.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
 
 
 def test_an_answer_at_the_limit_of_what_can_be_proved_is_kept(store: Store) -> None:
     """Solving again would end there again, however long it takes."""
     problem = Problem.from_allowance(131, 3, 0.1, 0.49)
     first, second = cached_solve(problem, store=store), cached_solve(problem, store=store)
-    assert (first.kept, first.solution.status, first.found) == (True, Status.SEARCH_LIMIT, "miss")
-    assert (second.found, solution_record(second.solution)) == ("hit", solution_record(first.solution))
+    assert (first.stored, first.solution.status, first.decision) == (True, Status.SEARCH_LIMIT, "miss")
+    assert (second.decision, solution_record(second.solution)) == ("hit", solution_record(first.solution))
 
 
 def test_an_answer_cut_short_is_given_but_not_kept(store: Store) -> None:
     answer = cached_solve(PROBLEM, store=store, time_limit=1e-9)
     assert answer.solution.status.value == "time limit"
-    assert (answer.found, answer.kept) == ("miss", False)
+    assert (answer.decision, answer.stored) == ("miss", False)
     assert verify(PROBLEM, answer.solution.gamma).margin >= 0
     assert store.get(REQUEST.key) is None
-    assert cached_solve(PROBLEM, store=store).kept
+    assert cached_solve(PROBLEM, store=store).stored
 
 
 def test_a_solve_that_is_interrupted_leaves_nothing(store: Store) -> None:
@@ -472,7 +471,7 @@ class FullStore(MemoryStore):
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     answer = cached_solve(PROBLEM, store=FullStore())
-    assert not answer.kept
+    assert not answer.stored
     assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
     assert "is not kept: The cache at memory cannot be used" in caplog.text
     assert answer.solution.certificate.margin >= 0
@@ -495,12 +494,12 @@ class CrowdedStore(MemoryStore):
 def test_of_two_who_solve_at_once_both_give_the_first_answer() -> None:
     theirs = edited(setter("backend", to="gurobi"))
     answer = cached_solve(PROBLEM, store=CrowdedStore(theirs))
-    assert (answer.solution.backend, answer.found, answer.kept) == ("gurobi", "miss", True)
+    assert (answer.solution.backend, answer.decision, answer.stored) == ("gurobi", "miss", True)
 
 
 def test_a_bad_row_that_another_put_first_is_not_given() -> None:
     answer = cached_solve(PROBLEM, store=CrowdedStore(edited(scaled_gamma)))
-    assert not answer.kept
+    assert not answer.stored
     assert verify(PROBLEM, answer.solution.gamma).margin >= 0
 
 
@@ -511,7 +510,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
     monkeypatch.setattr(solver_cache.solve, "solve", boastful)
     store = MemoryStore()
     answer = cached_solve(PROBLEM, store=store)
-    assert not answer.kept
+    assert not answer.stored
     assert answer.trouble.startswith("it does not pass its own check: its utility is 0.9")
     assert list(store.rows()) == []
 
@@ -519,7 +518,7 @@ def test_an_answer_that_would_not_be_believed_is_not_kept(monkeypatch: pytest.Mo
 def test_check_lists_what_is_wrong_row_by_row() -> None:
     store = MemoryStore()
     store.put(GOOD)
-    other = Request(PROBLEM, "uniform")
+    other = DesignSpec(PROBLEM, "uniform")
     store.put(replace(GOOD, key="0" * 64))
     store.put(replace(kept_row(other), digest=""))
     assert list(check(store)) == sorted(
@@ -541,10 +540,10 @@ def test_the_place_is_the_users_cache_unless_it_is_set() -> None:
 def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
     mine = solve(PROBLEM)
     answer = keep(mine, store)
-    assert (answer.found, answer.kept, answer.trouble) == ("miss", True, "")
+    assert (answer.decision, answer.stored, answer.trouble) == ("miss", True, "")
     assert keep(replace(mine, backend="gurobi"), store).solution.backend == mine.backend  # the first one stands
-    assert keep(mine, store).found == "hit"
-    assert set(store.tally.counts.values()) == {0}
+    assert keep(mine, store).decision == "hit"
+    assert set(store.hits.counts.values()) == {0}
     assert cached_solve(PROBLEM, store=store).hit
 
 
@@ -552,19 +551,19 @@ def test_what_was_solved_elsewhere_is_kept(store: Store) -> None:
 def test_what_was_solved_elsewhere_takes_the_place_of_a_bad_row(store: Store, bad: Row, decision: str) -> None:
     store.put(bad)
     answer = keep(solve(PROBLEM), store)
-    assert (answer.found, answer.kept) == (decision, True)
+    assert (answer.decision, answer.stored) == (decision, True)
     assert cached_solve(PROBLEM, store=store).hit
 
 
 def test_what_was_cut_short_elsewhere_is_not_kept(store: Store) -> None:
     answer = keep(solve(PROBLEM, time_limit=1e-9), store)
-    assert (answer.found, answer.kept) == ("miss", False)
+    assert (answer.decision, answer.stored) == ("miss", False)
     assert list(store.rows()) == []
 
 
 def test_what_cannot_be_kept_is_given_back() -> None:
     answer = keep(solve(PROBLEM), FullStore())
-    assert not answer.kept
+    assert not answer.stored
     assert "database or disk is full" in answer.trouble
 
 
@@ -572,6 +571,6 @@ def test_a_cached_solution_is_a_frozen_noun() -> None:
     answer = cached_solve(PROBLEM, store=MemoryStore())
     assert isinstance(answer, CachedSolution)
     with pytest.raises(AttributeError):
-        answer.kept = False  # type: ignore[misc]  # the point
+        answer.stored = False  # type: ignore[misc]  # the point
     with pytest.raises(NotPrivate):
         verify(PROBLEM, np.minimum(1.0, answer.solution.gamma * (1 + 1e-6)))

@@ -18,15 +18,15 @@ from filelock import FileLock
 from sqlalchemy.dialects import postgresql
 from support.paths import ROOT
 
-import solver_cache.connecting
+import solver_cache.database.dialect
 from darrm_opt import Problem, verify
-from solver_cache import CacheError, Request, Row, Store, cached_solve, check, examine, open_store
-from solver_cache.inserting import insert_new
-from solver_cache.key import digest
-from solver_cache.schema import MIGRATIONS, SOLUTIONS
+from darrm_opt.design_spec import digest
+from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate
+from solver_cache.database.dialect import insert_new
+from solver_cache.database.schema import MIGRATIONS, SOLUTIONS
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
-REQUEST = Request(PROBLEM)
+REQUEST = DesignSpec(PROBLEM)
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def test_a_database_that_can_only_be_read_is_found_out_before_any_work(
         real(connection, record)
         connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
 
-    real = solver_cache.connecting._connected
-    monkeypatch.setattr(solver_cache.connecting, "_connected", connected)
+    real = solver_cache.database.dialect._connected
+    monkeypatch.setattr(solver_cache.database.dialect, "_connected", connected)
     with pytest.raises(CacheError, match=r"attempt to write a readonly database\. Append \?mode=ro to its URL"):
         open_store(url)
 
@@ -189,7 +189,7 @@ def test_one_process_at_a_time_makes_the_file(tmp_path: Path, monkeypatch: pytes
         waiting.join(0.3)
         assert waiting.is_alive()
         assert not path.exists()
-        monkeypatch.setattr(solver_cache.connecting, "OPENING_SECONDS", 0.1)
+        monkeypatch.setattr(solver_cache.database.connection, "OPENING_SECONDS", 0.1)
         with pytest.raises(
             CacheError,
             match=r"another process has held .*\.lock for 0\.1 s\. Wait if it migrates .* end that process\.",
@@ -233,7 +233,7 @@ sys.stdin.readline()
 answers = []
 for K in range(3, 21):
     answer = cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), backend=sys.argv[2], store=store)
-    answers.append((answer.solution.gamma.tolist(), answer.solution.backend, answer.kept))
+    answers.append((answer.solution.gamma.tolist(), answer.solution.backend, answer.stored))
 print(json.dumps(answers))
 """
 
@@ -252,7 +252,7 @@ def test_two_processes_that_write_the_same_keys_both_succeed_and_agree(tmp_path:
 WRITER = """
 import sys
 from solver_cache import Row, open_store
-from solver_cache.key import digest
+from darrm_opt.design_spec import digest
 store = open_store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -278,7 +278,7 @@ def test_a_writer_that_is_killed_leaves_no_half_written_row(tmp_path: Path) -> N
             process.send_signal(signal.SIGKILL)
             process.wait(timeout=60)
         with closing(open_store(url)) as store:
-            assert store.faults() == []
+            assert store.integrity_errors() == []
             assert all(row.digest == digest(row.record) for row in store.rows())
     with closing(open_store(url)) as store:
         assert len(list(store.rows())) > 1
@@ -305,7 +305,7 @@ def test_ctrl_c_during_a_solve_leaves_nothing_behind(tmp_path: Path) -> None:
         assert told.strip().endswith("KeyboardInterrupt")
     with closing(open_store(url)) as store:
         assert list(store.rows()) == []
-        assert cached_solve(PROBLEM, store=store).kept
+        assert cached_solve(PROBLEM, store=store).stored
 
 
 # --------------------------------------------------------------------------------------------------- damaged files
@@ -315,8 +315,8 @@ def test_a_truncated_file_never_gives_a_wrong_answer(tmp_path: Path) -> None:
     whole = tmp_path / "whole.sqlite"
     with closing(open_store(f"sqlite:///{whole}")) as store:
         for K in range(3, 30):
-            assert cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), store=store).kept
-        assert cached_solve(PROBLEM, store=store).kept
+            assert cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), store=store).stored
+        assert cached_solve(PROBLEM, store=store).stored
     content = whole.read_bytes()
     assert len(content) > 50_000
     outcomes: set[str] = set()
@@ -330,7 +330,7 @@ def test_a_truncated_file_never_gives_a_wrong_answer(tmp_path: Path) -> None:
             outcomes.add(err.advice)
         else:
             assert verify(PROBLEM, answer.solution.gamma).margin >= 0
-            outcomes.add(answer.found)
+            outcomes.add(answer.decision)
     refused = "Its file is damaged; it is only a cache: move it away, and answers are solved again."
     assert refused in outcomes
     assert outcomes <= {refused, "hit", "miss", "damaged"}
@@ -347,8 +347,8 @@ def test_bytes_overwritten_within_the_file_never_give_a_wrong_answer(tmp_path: P
         path.write_bytes(content[:place] + bad + content[place + 1 :])
         with closing(open_store(f"sqlite:///{path}")) as store:
             answer = cached_solve(PROBLEM, store=store)
-            assert (answer.found, answer.kept) == ("damaged", True)
-            assert examine(store.get(REQUEST.key), REQUEST).decision == "hit"
+            assert (answer.decision, answer.stored) == ("damaged", True)
+            assert validate(store.get(REQUEST.key), REQUEST).decision == "hit"
 
 
 @pytest.mark.parametrize("value", ["NULL", "7", "x'00ff'", "'text'", "1e999"])
@@ -367,8 +367,8 @@ def test_a_column_of_any_type_is_a_bad_row_and_is_replaced(tmp_path: Path, colum
         plain.execute(f"UPDATE darrm_solutions SET {column} = {value}")  # noqa: S608 — values of this test
     with closing(open_store(url)) as store:
         answer = cached_solve(PROBLEM, store=store)
-        assert answer.found in {"damaged", "stale"}
-        assert answer.kept
+        assert answer.decision in {"damaged", "stale"}
+        assert answer.stored
         assert cached_solve(PROBLEM, store=store).hit
 
 

@@ -15,7 +15,7 @@ import pytest
 from support.paths import ROOT
 
 from darrm_opt import Problem, verify
-from solver_cache import CacheError, Request, cached_solve, check, nearest, open_store
+from solver_cache import CacheError, DesignSpec, cached_solve, check, nearest, open_store
 from solver_cache.errors import DAMAGED
 
 PROBLEMS = [Problem.from_allowance(K=K, m=2, epsilon=0.1) for K in range(3, 30)]
@@ -25,7 +25,7 @@ import json, resource, sys
 from pathlib import Path
 from darrm_opt import Problem, verify
 from solver_cache import CacheError, Row, cached_solve, check, open_store
-from solver_cache.key import digest
+from darrm_opt.design_spec import digest
 folder, how = Path(sys.argv[1]), sys.argv[2]
 url = f"sqlite:///{folder / 'cache.sqlite'}"
 store = open_store(url)
@@ -44,8 +44,8 @@ for number in range(2_000):
         break
 told["kept"] = number
 answer = cached_solve(other, store=store)
-told["other"] = [answer.kept, answer.trouble, verify(other, answer.solution.gamma).margin >= 0]
-told["read"] = cached_solve(problem, store=store).found
+told["other"] = [answer.stored, answer.trouble, verify(other, answer.solution.gamma).margin >= 0]
+told["read"] = cached_solve(problem, store=store).decision
 told["job"] = ""
 try:
     for number in range(2_000):
@@ -54,19 +54,19 @@ except CacheError as err:
     told["job"] = str(err)
 told["probe"] = "one page more was written"
 try:
-    store.probe()
+    store.health_check()
 except CacheError as err:
     told["probe"] = str(err)
 if how == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 else:
     (folder / "ballast").unlink()
-told["afterwards"] = cached_solve(other, store=store).kept
+told["afterwards"] = cached_solve(other, store=store).stored
 told["rows"] = len(list(store.rows()))
-told["faults"] = store.faults()
+told["faults"] = store.integrity_errors()
 store.close()
 store = open_store(url)
-told["reopened"] = [cached_solve(each, store=store).found for each in (problem, other)]
+told["reopened"] = [cached_solve(each, store=store).decision for each in (problem, other)]
 print(json.dumps(told))
 """
 
@@ -108,8 +108,8 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("whole") / "cache.sqlite"
     with closing(open_store(f"sqlite:///{path}")) as store:
         for problem in PROBLEMS:
-            assert cached_solve(problem, store=store).kept
-            store.jobs.submit(Request(problem).key, "gamma", "{}")
+            assert cached_solve(problem, store=store).stored
+            store.jobs.submit(DesignSpec(problem).key, "gamma", "{}")
     return path.read_bytes()
 
 
@@ -122,15 +122,15 @@ def used(path: Path) -> Counter[str]:
                 for problem in PROBLEMS[::9]:
                     answer = cached_solve(problem, store=store)
                     assert verify(problem, answer.solution.gamma).margin >= 0
-                    seen[answer.found] += 1
-                    near = nearest(Request(problem), store)
+                    seen[answer.decision] += 1
+                    near = nearest(DesignSpec(problem), store)
                     if near is not None:
                         assert verify(problem, near.solution.gamma).margin >= 0
                         seen["near"] += 1
                 for use in (
                     lambda store=store: list(check(store)),
                     lambda store=store: store.stats(),
-                    lambda store=store: store.probe(),
+                    lambda store=store: store.health_check(),
                     lambda store=store: store.jobs.list(),
                     lambda store=store: store.jobs.claim("me", 60),
                     lambda store=store: store.jobs.prune(1e18),

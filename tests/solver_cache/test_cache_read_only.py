@@ -19,10 +19,10 @@ from support import postgres
 from support.paths import DATA, ROOT
 
 from darrm_opt import Problem
+from darrm_opt.design_spec import digest
 from solver_cache import CacheError, ReadOnlyCache, Row, cached_solve, check, open_store
-from solver_cache.key import digest
-from solver_cache.memory_jobs import MemoryJobs
-from solver_cache.schema import MIGRATIONS
+from solver_cache.database.schema import MIGRATIONS
+from solver_cache.memory.jobs import MemoryJobs
 
 KEPT = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 OTHER = Problem.from_allowance(K=9, m=2, epsilon=0.1)
@@ -37,7 +37,7 @@ def tight(path: Path) -> str:
     """Make a table, alone in its folder; return the URL to read it."""
     path.parent.mkdir(exist_ok=True)
     with closing(open_store(f"sqlite:///{path}")) as store:
-        assert cached_solve(KEPT, store=store).kept
+        assert cached_solve(KEPT, store=store).stored
     Path(f"{path}.lock").unlink(missing_ok=True)
     return f"sqlite:///{path}?mode=ro"
 
@@ -49,7 +49,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return tight(tmp_path / "tables" / "cache.sqlite")
     place = postgres.server().url(postgres.server().new())
     with closing(open_store(place)) as store:
-        assert cached_solve(KEPT, store=store).kept
+        assert cached_solve(KEPT, store=store).stored
     return f"{place}&mode=ro"
 
 
@@ -60,12 +60,12 @@ def test_what_is_kept_is_read_and_what_is_solved_is_not_kept(url: str, caplog: p
         with caplog.at_level(logging.WARNING):
             answer = cached_solve(OTHER, store=store)
         assert caplog.records == []
-        assert (answer.found, answer.kept) == ("miss", False)
+        assert (answer.decision, answer.stored) == ("miss", False)
         assert answer.trouble.endswith("it is opened for reading only. Take ?mode=ro off its URL to write to it.")
         with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
             store.put(Row("a", 1, "{}", ""))
         with pytest.raises(ReadOnlyCache, match="it is opened for reading only"):
-            store.settle("me", [])
+            store.complete("me", [])
         assert list(check(store)) == []
         assert len(list(store.rows())) == 1
 
@@ -82,7 +82,7 @@ def test_a_bad_row_is_a_miss_and_stays(tmp_path: Path) -> None:
         plain.execute("UPDATE darrm_solutions SET digest = 'x'")
     with closing(open_store(url)) as store:
         answer = cached_solve(KEPT, store=store)
-        assert (answer.found, answer.kept) == ("damaged", False)
+        assert (answer.decision, answer.stored) == ("damaged", False)
         assert len(list(check(store))) == 1
 
 
@@ -93,7 +93,7 @@ def test_reading_a_file_leaves_no_trace(tmp_path: Path) -> None:
     assert list(before) == ["cache.sqlite"]
     with closing(open_store(url)) as store:
         assert cached_solve(KEPT, store=store).hit
-        assert not cached_solve(OTHER, store=store).kept
+        assert not cached_solve(OTHER, store=store).stored
         assert snapshot(folder) == before
     assert snapshot(folder) == before
 
@@ -158,7 +158,7 @@ def test_a_role_that_may_only_read_is_told_how(tmp_path: Path) -> None:  # noqa:
     server = postgres.server()
     name = server.new()
     with closing(open_store(server.url(name))) as store:
-        assert cached_solve(KEPT, store=store).kept
+        assert cached_solve(KEPT, store=store).stored
     server.sql(name, f"CREATE ROLE reader_{name} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_{name}")
     url = server.url(name, f"reader_{name}")
     with pytest.raises(CacheError, match=r"permission denied.*Append \?mode=ro to its URL to read what is there\."):
@@ -182,7 +182,7 @@ outcomes = []
 for url in (f"sqlite:///{sys.argv[1]}", f"sqlite:///{sys.argv[1]}?mode=ro"):
     try:
         store = open_store(url)
-        outcomes.append(cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store).found)
+        outcomes.append(cached_solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), store=store).decision)
         store.close()
     except CacheError as err:
         outcomes.append(str(err))

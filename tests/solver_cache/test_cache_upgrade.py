@@ -19,21 +19,23 @@ from support import postgres
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem, verify
-from solver_cache import CacheError, Request, Row, cached_solve, check, nearest, open_store, recall
-from solver_cache.key import digest
-from solver_cache.schema import MIGRATIONS
+from darrm_opt.design_spec import digest
+from solver_cache import CacheError, DesignSpec, Row, cached_solve, check, nearest, open_store, recall
+from solver_cache.database.schema import MIGRATIONS
 
 ASKED = [
-    Request(Problem.from_allowance(K=11, m=3, epsilon=0.1)),
-    Request(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone"),
-    Request(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4), "shared(2,5) agreement", "monotone"),
-    Request(Problem.from_allowance(K=11, m=2, epsilon=0.1, Delta=1e-5, delta=3e-5), "uniform"),
-    Request(Problem(8, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)"),
-    Request(Problem(7, Privacy(0.0, 0.1), Privacy(0.0, 0.05))),
-    Request(Problem(1, Privacy(1.0), Privacy(1e-300))),
-    Request(Problem(11, Privacy(math.inf), Privacy(0.2676, 0.0003), affected=1)),
-    Request(Problem.from_allowance(K=10, m=1, epsilon=0.5, Delta=1e-3, delta=1e-4), "histogram(1,2,3,4,5,6,5,4,3,2,1)"),
-    Request(Problem.from_allowance(K=35, m=5, epsilon=0.1, Delta=1e-5), "expected_error"),
+    DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1)),
+    DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone"),
+    DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4), "shared(2,5) agreement", "monotone"),
+    DesignSpec(Problem.from_allowance(K=11, m=2, epsilon=0.1, Delta=1e-5, delta=3e-5), "uniform"),
+    DesignSpec(Problem(8, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)"),
+    DesignSpec(Problem(7, Privacy(0.0, 0.1), Privacy(0.0, 0.05))),
+    DesignSpec(Problem(1, Privacy(1.0), Privacy(1e-300))),
+    DesignSpec(Problem(11, Privacy(math.inf), Privacy(0.2676, 0.0003), affected=1)),
+    DesignSpec(
+        Problem.from_allowance(K=10, m=1, epsilon=0.5, Delta=1e-3, delta=1e-4), "histogram(1,2,3,4,5,6,5,4,3,2,1)"
+    ),
+    DesignSpec(Problem.from_allowance(K=35, m=5, epsilon=0.1, Delta=1e-5), "expected_error"),
 ]
 """What was asked of the release with schema 1, and kept."""
 
@@ -83,7 +85,7 @@ def test_what_an_earlier_release_wrote_can_be_added_to(name: str, tmp_path: Path
     problem = Problem.from_allowance(K=9, m=2, epsilon=0.1)
     for found in ("miss", "hit"):
         with closing(open_store(url)) as store:
-            assert cached_solve(problem, store=store).found == found
+            assert cached_solve(problem, store=store).decision == found
             store.jobs.submit(found, "gamma", "{}")
     with closing(open_store(url)) as store:
         assert [job.id for job in store.jobs.list()] == ["hit", "miss"]
@@ -123,7 +125,7 @@ def test_a_migration_that_is_cut_short_changes_nothing(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("solver_cache.schema.MIGRATIONS", (*MIGRATIONS, broken))
+        patched.setattr("solver_cache.database.schema.MIGRATIONS", (*MIGRATIONS, broken))
         with pytest.raises(KeyboardInterrupt):
             open_store(url)
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
@@ -156,7 +158,7 @@ def test_a_large_store_is_migrated_a_page_at_a_time(tmp_path: Path) -> None:
 def test_an_earlier_release_leaves_a_migrated_store_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = sqlite_of_schema_1(tmp_path)
     open_store(url).close()
-    monkeypatch.setattr("solver_cache.schema.MIGRATIONS", MIGRATIONS[:1])  # as that release has it
+    monkeypatch.setattr("solver_cache.database.schema.MIGRATIONS", MIGRATIONS[:1])  # as that release has it
     with pytest.raises(CacheError, match=r"its schema has version 3, this program knows 1\. Upgrade darrm-opt"):
         open_store(url)
 

@@ -14,8 +14,8 @@ from support import postgres
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Jobs, Store, open_jobs, open_store
-from solver_cache.jobs import LONGEST_LEASE, STATES
-from solver_cache.memory_jobs import MemoryJobs
+from solver_cache.jobs import MAX_LEASE_SECONDS, STATES
+from solver_cache.memory.jobs import MemoryJobs
 
 PLACES: dict[str, Callable[[Path], str]] = {
     "off": lambda _: "off",
@@ -177,7 +177,7 @@ def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
     assert claimed(jobs, "you") == "a"
 
 
-@pytest.mark.parametrize("lease", [0, -1.0, float("nan"), float("inf"), LONGEST_LEASE + 1])
+@pytest.mark.parametrize("lease", [0, -1.0, float("nan"), float("inf"), MAX_LEASE_SECONDS + 1])
 def test_a_lease_has_a_length(jobs: Jobs, lease: float) -> None:
     submitted(jobs, "a")
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid: expected seconds above 0, at most 3600"):
@@ -322,7 +322,7 @@ def test_many_claims_are_let_go_at_once(jobs: Jobs) -> None:
     assert jobs.release_all([], "me") == set()
 
 
-@pytest.mark.parametrize("lease", [0, float("nan"), LONGEST_LEASE + 1])
+@pytest.mark.parametrize("lease", [0, float("nan"), MAX_LEASE_SECONDS + 1])
 def test_the_lease_of_many_has_a_length(jobs: Jobs, lease: float) -> None:
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
         jobs.take("me", lease, "grid", asked("a"))
@@ -441,7 +441,7 @@ def test_pruning_forgets_what_was_over_by_then(jobs: Jobs) -> None:
 
 
 def test_pruning_goes_through_however_many(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver_cache.database_jobs.PRUNED", 3)
+    monkeypatch.setattr("solver_cache.database.jobs.MAX_PRUNED_AT_ONCE", 3)
     for number in range(10):
         jobs.submit(f"{number}", "gamma", "{}")
         jobs.cancel(f"{number}")
@@ -469,7 +469,7 @@ def jumping(
     if request.param == "memory":
         yield MemoryJobs(clock), clock
         return
-    monkeypatch.setattr("solver_cache.server_time.time.time", clock)
+    monkeypatch.setattr("solver_cache.database.dialect.time.time", clock)
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         yield store.jobs, clock
 

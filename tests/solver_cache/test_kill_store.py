@@ -17,8 +17,8 @@ from campaigns.kill_store import looked_at, resumed
 from support.paths import TESTS
 
 from darrm_opt import Problem
-from solver_cache import Request, Row, cached_solve, open_store
-from solver_cache.key import digest
+from darrm_opt.design_spec import digest
+from solver_cache import DesignSpec, Row, cached_solve, open_store
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -41,7 +41,7 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(kind: str) -> None:
 
 def test_the_judge_sees_what_is_lost(tmp_path: Path) -> None:
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
-    key = Request(problem).key
+    key = DesignSpec(problem).key
     with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
         cached_solve(problem, store=store)
         store.put(Row("bad", 1, "{}", digest("{}")))

@@ -18,11 +18,22 @@ import pytest
 from support import postgres
 
 from darrm_opt import Privacy, Problem, Solution, verify
+from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import problem_record, solution_from_record
-from solver_cache import MemoryStore, Nearest, NoStore, Request, Row, Store, cached_solve, nearest, open_store, recall
-from solver_cache.asked import asked_in, columns_of
-from solver_cache.database import stricter
-from solver_cache.key import canonical_json, digest
+from solver_cache import (
+    DesignSpec,
+    MemoryStore,
+    Nearest,
+    NoStore,
+    Row,
+    Store,
+    cached_solve,
+    nearest,
+    open_store,
+    recall,
+)
+from solver_cache.database.store import candidates_query
+from solver_cache.model import columns_of, search_columns
 
 K = 7
 VOTERS = [Privacy(0.1), Privacy(0.2), Privacy(0.2, 1e-4), Privacy(math.inf)]
@@ -30,10 +41,10 @@ TARGETS = [Privacy(0.2), Privacy(0.3, 1e-3), Privacy(0.5), Privacy(0.5, 1e-3)]
 AFFECTED = [1, 3, 7]
 
 
-def grid() -> list[Request]:
+def grid() -> list[DesignSpec]:
     """Return what is kept: some combinations, not all, so that the nearest is often not near."""
     combinations = [
-        Request(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]  # literals, in a product
+        DesignSpec(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]  # literals, in a product
         for (voter, target, affected), objective, shape in product(
             product(VOTERS, TARGETS, AFFECTED), ["rectangular", "uniform"], ["free", "monotone"]
         )
@@ -45,7 +56,7 @@ def grid() -> list[Request]:
 def grid_rows() -> list[Row]:
     store = MemoryStore()
     for request in grid():
-        assert cached_solve(request.problem, request.objective, request.shape, store=store).kept
+        assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
     return list(store.rows())
 
 
@@ -53,7 +64,7 @@ ROWS = grid_rows()
 KEPT: list[Solution] = [solution_from_record(json.loads(row.record)) for row in ROWS]
 
 ASKED = [
-    Request(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]
+    DesignSpec(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]
     for voter, target, affected in product(
         [Privacy(0.05), Privacy(0.2), Privacy(0.15, 1e-5), Privacy(0.2, 2e-4), Privacy(1.0)],
         [Privacy(0.1), Privacy(0.25), Privacy(0.3, 1e-3), Privacy(0.7, 0.01)],
@@ -83,7 +94,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def implies(kept: Solution, asked: Request) -> bool:
+def implies(kept: Solution, asked: DesignSpec) -> bool:
     """Say it again, from the solutions: the oracle."""
     mine, theirs = kept.problem, asked.problem
     return (
@@ -97,7 +108,7 @@ def implies(kept: Solution, asked: Request) -> bool:
     )
 
 
-def found(request: Request, store: Store) -> Nearest:
+def found(request: DesignSpec, store: Store) -> Nearest:
     answer = nearest(request, store)
     assert answer is not None
     return answer
@@ -128,7 +139,7 @@ def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store
 
 def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
     for kept, row in zip(KEPT[::7], ROWS[::7], strict=True):
-        request = Request(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
+        request = DesignSpec(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
         answer = found(request, full)
         assert answer.solution.utility == pytest.approx(kept.utility, abs=1e-9)
         if answer.key == row.key:  # else another is as good
@@ -142,7 +153,7 @@ def test_it_says_what_it_was_designed_for(store: Store) -> None:
     designed = Problem(11, Privacy(0.2, 1e-4), Privacy(0.5))
     kept = cached_solve(designed, shape="monotone", store=store).solution
     asked = Problem(11, Privacy(0.1), Privacy(0.6, 1e-3), affected=5)
-    answer = found(Request(asked), store)
+    answer = found(DesignSpec(asked), store)
     assert (answer.designed_for, answer.designed_shape, answer.exact) == (designed, "monotone", False)
     assert answer.label == (
         "Not solved for this question: it was designed for a stricter one (epsilon = 0.2, Delta = 0.0001, "
@@ -158,10 +169,10 @@ def test_it_says_what_it_was_designed_for(store: Store) -> None:
         "exact": False,
         "designed_for": problem_record(designed),
         "designed_shape": "monotone",
-        "id": Request(designed, shape="monotone").key,
+        "id": DesignSpec(designed, shape="monotone").key,
         "label": answer.label,
     }
-    assert recall(Request(asked), store) is None  # it is not kept as the answer to what was asked
+    assert recall(DesignSpec(asked), store) is None  # it is not kept as the answer to what was asked
 
 
 def test_nothing_is_near_where_nothing_is_kept(store: Store) -> None:
@@ -173,12 +184,12 @@ def test_nothing_is_near_where_nothing_is_kept(store: Store) -> None:
 
 # --------------------------------------------------------------------------------------------------- bad rows
 
-DESIGNED = Request(Problem(K, Privacy(0.25), Privacy(0.3)))
-WANTED = Request(Problem(K, Privacy(0.2), Privacy(0.35)))
-WORSE = Request(Problem(K, Privacy(0.4), Privacy(0.2)))
+DESIGNED = DesignSpec(Problem(K, Privacy(0.25), Privacy(0.3)))
+WANTED = DesignSpec(Problem(K, Privacy(0.2), Privacy(0.35)))
+WORSE = DesignSpec(Problem(K, Privacy(0.4), Privacy(0.2)))
 
 
-def kept_row(request: Request) -> Row:
+def kept_row(request: DesignSpec) -> Row:
     store = MemoryStore()
     cached_solve(request.problem, request.objective, request.shape, store=store)
     [row] = store.rows()
@@ -201,8 +212,8 @@ def edited(**values: Any) -> Row:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.* where it is private as asked, not 1.0"),
-        (edited(utility=0.99), "its utility is 0.* where it is private as asked, not 0.99"),
+        (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.*, not 1.0"),
+        (edited(utility=0.99), "its utility is 0.*, not 0.99"),
         (replace(edited(), digest=digest("")), "its text does not fit its SHA-256"),
         (edited(status="time limit"), "which solving again may better"),
         (edited(problem__epsilon=0.3), "it is kept under the key of another question"),
@@ -228,13 +239,13 @@ def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path
             store.put(kept_row(request))
         with store._database.writing() as connection:  # type: ignore[attr-defined]
             connection.exec_driver_sql("UPDATE darrm_solutions SET voter_epsilon = 9, target_epsilon = 0")
-        easier = Request(Problem(K, Privacy(0.3), Privacy(0.25)))  # DESIGNED does not answer it; WORSE does
+        easier = DesignSpec(Problem(K, Privacy(0.3), Privacy(0.25)))  # DESIGNED does not answer it; WORSE does
         assert found(easier, store).designed_for == WORSE.problem
-        assert nearest(Request(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
+        assert nearest(DesignSpec(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
 
 
 def test_a_store_full_of_bad_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["solver_cache.nearest"], "TRIES", 6)
+    monkeypatch.setattr(sys.modules["solver_cache.nearest"], "MAX_CANDIDATES", 6)
     for number in range(10):
         store.put(replace(edited(), key=f"{number}"))
     assert nearest(WANTED, store) is None
@@ -257,14 +268,16 @@ def test_a_store_full_of_bad_rows_is_given_up(store: Store, monkeypatch: pytest.
     ],
 )
 def test_a_record_that_does_not_say_what_was_asked_fills_no_column(record: str) -> None:
-    assert asked_in(record) is None
+    assert search_columns(record) is None
     assert set(columns_of(record).values()) == {None}
 
 
 def test_columns_are_those_of_the_record() -> None:
-    request = Request(Problem(11, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone")
+    request = DesignSpec(
+        Problem(11, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone"
+    )
     row = kept_row(request)
-    asked = asked_in(row.record)
+    asked = search_columns(row.record)
     assert asked is not None
     assert asked.answers(request)
     assert columns_of(row.record) == {
@@ -304,7 +317,7 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
             )
             connection.exec_driver_sql("ANALYZE")
         explain = "EXPLAIN " if name == "postgresql" else "EXPLAIN QUERY PLAN "
-        query = str(stricter(WANTED).compile(database.engine, compile_kwargs={"literal_binds": True}))
+        query = str(candidates_query(WANTED).compile(database.engine, compile_kwargs={"literal_binds": True}))
         with database.reading() as connection:
             plan = "\n".join(" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + query))
         assert "darrm_solutions_asked" in plan
@@ -315,7 +328,7 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
 
 
 def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
-    request = Request(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone")
+    request = DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone")
     cached_solve(request.problem, store=store)  # free, and its optimum is not monotone
     assert nearest(request, store) is None
     monotone = cached_solve(request.problem, shape="monotone", store=store).solution
@@ -326,16 +339,16 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
 
 def test_what_comes_and_goes_is_found_and_not_found(store: Store) -> None:
     """Also where rows were looked for before: what is sorted then is sorted again."""
-    rows = {shape: kept_row(Request(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
+    rows = {shape: kept_row(DesignSpec(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
     stale = replace(rows["free"], core=99)
-    assert list(store.stricter(WANTED)) == []
+    assert list(store.candidates(WANTED)) == []
     store.put(rows["monotone"])
-    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    assert list(store.candidates(WANTED)) == [rows["monotone"]]
     store.put(stale)  # of another version
-    assert list(store.stricter(WANTED)) == [rows["monotone"]]
+    assert list(store.candidates(WANTED)) == [rows["monotone"]]
     store.put(rows["free"], replacing=stale)
-    assert {*store.stricter(WANTED)} == {rows["free"], rows["monotone"]}
+    assert {*store.candidates(WANTED)} == {rows["free"], rows["monotone"]}
     assert store.remove(rows["free"])
     assert not store.remove(rows["free"])
-    assert list(store.stricter(WANTED)) == [rows["monotone"]]
-    assert list(store.stricter(Request(WANTED.problem, "uniform"))) == []
+    assert list(store.candidates(WANTED)) == [rows["monotone"]]
+    assert list(store.candidates(DesignSpec(WANTED.problem, "uniform"))) == []

@@ -13,9 +13,9 @@ import pytest
 from support import postgres
 
 from darrm_opt import Problem, verify
+from darrm_opt.design_spec import digest
 from solver_cache import CacheError, Row, Store, cached_solve, check, open_store
-from solver_cache.key import digest
-from solver_cache.schema import MIGRATIONS
+from solver_cache.database.schema import MIGRATIONS
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_named(name: str, user: str, text: str) -> None:
 
 
 def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solver_cache.connecting.CONNECTING_SECONDS", 2)
+    monkeypatch.setattr("solver_cache.database.dialect.CONNECTING_SECONDS", 2)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)  # connections come about, and nobody ever says a word
@@ -121,7 +121,7 @@ def test_a_newer_schema_is_left_alone(database: str, store: Store) -> None:
 
 
 def test_a_connection_that_was_cut_is_replaced_unnoticed(database: str, store: Store) -> None:
-    assert cached_solve(PROBLEM, store=store).kept
+    assert cached_solve(PROBLEM, store=store).stored
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     postgres.server().sql(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
     assert cached_solve(PROBLEM, store=store).hit
@@ -131,7 +131,7 @@ def test_a_connection_that_was_cut_is_replaced_unnoticed(database: str, store: S
 def test_a_server_that_is_away_is_a_cache_error_and_no_matter_once_it_is_back(
     running: postgres.Postgres, store: Store
 ) -> None:
-    assert cached_solve(PROBLEM, store=store).kept
+    assert cached_solve(PROBLEM, store=store).stored
     store.jobs.submit("a", "gamma", "{}")
     running.stop()
     for use in (

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from support import postgres
 
+from darrm_opt.design_spec import digest
 from solver_cache import CacheError, MemoryStore, NoStore, Row, Store, open_store
-from solver_cache.key import digest
-from solver_cache.settling import Settled
+from solver_cache.model import Completion
 
 
 def memory(_: Path) -> Store:
@@ -48,15 +48,15 @@ def row(key: str, record: str = "{}", core: int = 1) -> Row:
 def test_an_empty_store_has_nothing(store: Store) -> None:
     assert store.get("a") is None
     assert list(store.rows()) == []
-    assert store.faults() == []
-    assert set(store.tally.counts.values()) == {0}
+    assert store.integrity_errors() == []
+    assert set(store.hits.counts.values()) == {0}
 
 
 def test_a_probe_leaves_everything_as_it_was(store: Store) -> None:
     kept = store.put(row("a"))
     job = store.jobs.submit("a", "gamma", "{}")
     before = store.stats()
-    store.probe()
+    store.health_check()
     assert list(store.rows()) == [kept]
     assert store.jobs.list() == [job]
     assert store.stats() == before
@@ -141,7 +141,7 @@ def test_off_keeps_nothing() -> None:
     assert store.put(row("a"), replacing=row("a", "bad")) == row("a")
     assert store.get("a") is None
     assert list(store.rows()) == []
-    assert store.faults() == []
+    assert store.integrity_errors() == []
     store.close()
 
 
@@ -168,8 +168,12 @@ def taken(store: Store, *names: str, owner: str = "me", lease: float = 600.0) ->
 
 def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) -> None:
     taken(store, "job a", "job b", "known")
-    settled = [Settled("job b", "of b", row("b")), Settled("job a", "of a", row("a")), Settled("known", "{}", None)]
-    assert store.settle("me", settled) == {"job a": row("a"), "job b": row("b"), "known": None}
+    settled = [
+        Completion("job b", "of b", row("b")),
+        Completion("job a", "of a", row("a")),
+        Completion("known", "{}", None),
+    ]
+    assert store.complete("me", settled) == {"job a": row("a"), "job b": row("b"), "known": None}
     assert list(store.rows()) == [row("a"), row("b")]
     jobs = {job.id: (job.state, job.result, job.owner, job.lease_until) for job in store.jobs.list()}
     assert jobs == {
@@ -177,25 +181,25 @@ def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) ->
         "job b": ("done", "of b", "", 0.0),
         "known": ("done", "{}", "", 0.0),
     }
-    assert store.settle("me", settled) == {}  # nobody holds them any more
-    assert store.settle("me", []) == {}
+    assert store.complete("me", settled) == {}  # nobody holds them any more
+    assert store.complete("me", []) == {}
 
 
 def test_the_answer_to_a_job_that_another_holds_is_left_to_it(store: Store) -> None:
     taken(store, "mine", "lost", lease=0.001)
     time.sleep(0.05)
     taken(store, "lost", owner="you")
-    settled = [Settled(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
-    assert store.settle("me", settled) == {"mine": row("mine")}
+    settled = [Completion(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
+    assert store.complete("me", settled) == {"mine": row("mine")}
     assert list(store.rows()) == [row("mine")]
-    assert store.settle("you", settled) == {"lost": row("lost")}
+    assert store.complete("you", settled) == {"lost": row("lost")}
 
 
 def test_an_answer_that_is_there_stays(store: Store) -> None:
     first, stale = store.put(row("a", "first")), store.put(row("b", core=99))
     taken(store, "job a", "job b", "job c")
-    settled = [Settled(f"job {key}", "{}", row(key, "second")) for key in "abc"]
-    assert store.settle("me", settled) == {"job a": first, "job b": stale, "job c": row("c", "second")}
+    settled = [Completion(f"job {key}", "{}", row(key, "second")) for key in "abc"]
+    assert store.complete("me", settled) == {"job a": first, "job b": stale, "job c": row("c", "second")}
     assert list(store.rows()) == [first, stale, row("c", "second")]
     assert store.jobs.counts()["done"] == 3
 
@@ -203,7 +207,9 @@ def test_an_answer_that_is_there_stays(store: Store) -> None:
 def test_however_many_answers(store: Store) -> None:
     names = [f"{number:04}" for number in range(1201)]
     taken(store, *names)
-    assert store.settle("me", [Settled(name, "{}", row(name)) for name in names]) == {name: row(name) for name in names}
+    assert store.complete("me", [Completion(name, "{}", row(name)) for name in names]) == {
+        name: row(name) for name in names
+    }
     assert len([*store.rows()]) == 1201
 
 
@@ -219,15 +225,15 @@ def test_all_of_it_stands_or_nothing(name: str, tmp_path: Path) -> None:
             connection.exec_driver_sql(refuse)
         taken(opened, "job a", "job b")
         with pytest.raises(CacheError):
-            opened.settle("me", [Settled(f"job {key}", "{}", row(key)) for key in "ab"])
+            opened.complete("me", [Completion(f"job {key}", "{}", row(key)) for key in "ab"])
         assert list(opened.rows()) == []
         assert opened.jobs.counts()["running"] == 2
-        assert opened.settle("me", [Settled("job a", "{}", row("a"))]) == {"job a": row("a")}
+        assert opened.complete("me", [Completion("job a", "{}", row("a"))]) == {"job a": row("a")}
 
 
 def test_off_ends_jobs_and_keeps_nothing() -> None:
     store = open_store("off")
     taken(store, "job a")
-    assert store.settle("me", [Settled("job a", "of a", row("a"))]) == {"job a": row("a")}
+    assert store.complete("me", [Completion("job a", "of a", row("a"))]) == {"job a": row("a")}
     assert store.jobs.counts()["done"] == 1
     assert list(store.rows()) == []

@@ -16,13 +16,20 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from support.darrm_runner import run
 
-from api.client import DarrmClient, NotKept
+from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import InvalidInput, Privacy, Problem, verify
-from solver_cache import MemoryStore, Request, Row, cached_solve, inspect, open_store
-from solver_cache.key import canonical_json, digest
-from solver_cache.tables.check import COLUMNS, TableError, columns_of
-from solver_cache.tables.formats import FORMATS, format_of, read_table, write_table
-from solver_cache.tables.importing import Imported, exportable, import_rows
+from darrm_opt.design_spec import canonical_json, digest
+from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate
+from solver_cache.tables.entry import COLUMNS, TableError, columns_of
+from solver_cache.tables.formats import (
+    FORMATS,
+    ImportResult,
+    exportable_rows,
+    format_of,
+    import_rows,
+    read_table,
+    write_table,
+)
 
 PROBLEMS = [
     *(Problem.from_allowance(K=K, m=m, epsilon=0.1, Delta=1e-5) for K in (5, 6) for m in (1, 2)),
@@ -41,7 +48,7 @@ def rows() -> list[Row]:
     return [*store.rows()]
 
 
-def imported(path: Path, name: str | None = None) -> tuple[MemoryStore, list[Imported]]:
+def imported(path: Path, name: str | None = None) -> tuple[MemoryStore, list[ImportResult]]:
     store = MemoryStore()
     return store, [*import_rows(read_table(path, name), store)]
 
@@ -159,7 +166,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, ro
             continue
         refused += any(entry.row is None for entry in entries)
         for entry in entries:
-            assert entry.row is None or entry.row in rows or inspect(entry.row).decision != "hit"
+            assert entry.row is None or entry.row in rows or validate(entry.row).decision != "hit"
     assert unread + refused > {"sqlite": 10, "parquet": 25}.get(
         name, 50
     )  # else it hit what is empty, or for other readers
@@ -239,7 +246,7 @@ def test_a_good_row_takes_the_place_of_a_damaged_one(rows: list[Row], tmp_path: 
 
 
 def test_what_is_of_another_version_is_not_exported(rows: list[Row]) -> None:
-    assert [*exportable([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
+    assert [*exportable_rows([rows[0], replace(rows[1], core=99), replace(rows[2], digest="")])] == rows[:1]
 
 
 # ------------------------------------------------------------------------------------- the client, the commands
@@ -252,13 +259,13 @@ def test_the_client_reads_a_table_offline(tmp_path: Path, rows: list[Row], name:
     with DarrmClient(path.as_uri()) as client:
         for problem in PROBLEMS:
             found = client.gamma(problem)
-            assert (found.exact, found.id) == (True, Request(problem).key)
+            assert (found.exact, found.id) == (True, DesignSpec(problem).key)
             assert found.certificate == verify(problem, found.gamma)
         between = Problem.from_allowance(K=5, m=1.7, epsilon=0.1, Delta=1e-5)
         near = client.gamma(between)
         assert (near.exact, near.designed_for) == (False, PROBLEMS[0])
         assert near.certificate == verify(between, near.gamma)
-        with pytest.raises(NotKept):
+        with pytest.raises(AnswerNotFound):
             client.gamma(Problem.from_allowance(K=13, m=1, epsilon=0.1))
 
 

@@ -12,19 +12,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from solver_cache.key import Request
-from solver_cache.precompute import work
-from solver_cache.precompute.work import Answered, Event, Failed, Held, Kept, Solved, Task, perform
+from darrm_opt.design_spec import DesignSpec
+from solver_cache.precompute import worker
+from solver_cache.precompute.worker import (
+    Answer,
+    AnswerStored,
+    AttemptFailed,
+    ClaimedElsewhere,
+    Event,
+    SolveFinished,
+    Task,
+    perform,
+)
 
-_SOLVED = work._Solver.solved
+_SOLVED = worker._Solver.solve
 
 
-def _counted(self: work._Solver, request: Request) -> Answered | Failed:
-    _say("begun", request.key, self._task.owner)
-    if request.key == os.environ.get("COUNTED_CRASH"):
+def _counted(self: worker._Solver, spec: DesignSpec) -> Answer | AttemptFailed:
+    _say("begun", spec.key, self._task.owner)
+    if spec.key == os.environ.get("COUNTED_CRASH"):
         os._exit(9)
-    found = _SOLVED(self, request)
-    _say("done", request.key, self._task.owner)
+    found = _SOLVED(self, spec)
+    _say("done", spec.key, self._task.owner)
     return found
 
 
@@ -37,14 +46,14 @@ def _say(word: str, key: str, owner: str) -> None:
 
 def counted(task: Task) -> Iterator[Event]:
     """Do a task as `perform` does, counting."""
-    if work._Solver.solved is not _counted:
-        work._Solver.solved = _counted  # type: ignore[method-assign]
+    if worker._Solver.solve is not _counted:
+        worker._Solver.solve = _counted  # type: ignore[method-assign]
     solved = set[str]()
     for event in perform(task):
-        if isinstance(event, Solved):
+        if isinstance(event, SolveFinished):
             solved.add(event.key)
-        elif isinstance(event, Kept | Held) and event.key in solved:
-            _say("kept" if isinstance(event, Kept) else "refused", event.key, task.owner)
+        elif isinstance(event, AnswerStored | ClaimedElsewhere) and event.key in solved:
+            _say("kept" if isinstance(event, AnswerStored) else "refused", event.key, task.owner)
         yield event
 
 

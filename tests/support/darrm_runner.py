@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.paths import ROOT
 
 from api.cli import main
+from support.paths import ROOT
 
 PROGRAM = [sys.executable, "-c", "from api.cli import main; main()"]
 """What the console script does."""

@@ -69,7 +69,7 @@ def shell_in(folder: Path) -> dict[str, str]:
 def served(folder: Path) -> Iterator[str]:
     """Run ``darrm serve`` at a free port; yield its address."""
     patience = "60"  # on a busy machine a small solve may take seconds
-    process = start("serve", "--port", "0", "--json", cwd=folder, DARRM_PATIENCE=patience)
+    process = start("serve", "--port", "0", "--json", cwd=folder, DARRM_WAIT_SECONDS=patience)
     assert process.stdout is not None
     with process:
         try:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from api.process_pool.process import _BOOTSTRAP
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
-
-from api.solver_handle import _BEGIN
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
 
@@ -74,7 +74,7 @@ class Service:
         for parent in family:  # grows while it is walked
             family += tree.get(parent, [])
         for pid in family[1:]:
-            if _BEGIN.encode() in _command(pid):
+            if _BOOTSTRAP.encode() in _command(pid):
                 found.append(pid)
         return found
 
@@ -92,7 +92,7 @@ class Service:
         """End it as a power cut does, with all its workers: none has time for anything."""
         tree = children()
         for pid in (self.process.pid, *tree.get(self.process.pid, [])):
-            if _BEGIN.encode() not in _command(pid):  # solver processes must end by themselves
+            if _BOOTSTRAP.encode() not in _command(pid):  # solver processes must end by themselves
                 os.kill(pid, signal.SIGKILL)
         self.process.communicate()
         self.client.close()

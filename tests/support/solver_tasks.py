@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from api import work
+from api.tasks.design import DesignTask, design_gamma
 from darrm_opt.design.backends import open_backend
 from darrm_opt.errors import InvalidInput
 
@@ -99,13 +99,13 @@ def hoard(argument: int, _report: Report) -> int:
     return os.getpid()
 
 
-def endless_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Solve for ever, round after round; in place of `api.work.gamma`."""
+def endless_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
+    """Solve for ever, round after round; in place of `api.tasks.design.design_gamma`."""
     for number in itertools.count(1):
         report(
             {
                 "round": number,
-                "rows": argument["problem"]["K"],
+                "rows": argument[0].spec.problem.K,
                 "utility": 0.25,
                 "upper_bound": 0.5,
                 "gap": 0.25,
@@ -117,37 +117,37 @@ def endless_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     raise AssertionError("not reached")
 
 
-def deadly_gamma(_argument: dict[str, Any], _report: Report) -> dict[str, Any]:
-    """Die at once, each time; in place of `api.work.gamma`."""
+def deadly_gamma(_argument: tuple[DesignTask, float], _report: Report) -> dict[str, Any]:
+    """Die at once, each time; in place of `api.tasks.design.design_gamma`."""
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
-def slow_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Solve a little later than `api.work.gamma` would."""
+def slow_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
+    """Solve a little later than `api.tasks.design.design_gamma` would."""
     for _ in range(20):
         report(None)
         time.sleep(0.05)
-    return work.gamma(argument, report)
+    return design_gamma(argument, report)
 
 
-def without_solver(argument: dict[str, Any], _report: Report) -> dict[str, Any]:
-    """Solve with a solver that is not installed; in place of `api.work.gamma`."""
-    package = {"gurobi": "gurobipy", "cvxpy": "cvxpy", "highs": "highspy"}[argument["backend"]]
+def without_solver(argument: tuple[DesignTask, float], _report: Report) -> dict[str, Any]:
+    """Solve with a solver that is not installed; in place of `api.tasks.design.design_gamma`."""
+    package = {"gurobi": "gurobipy", "cvxpy": "cvxpy", "highs": "highspy"}[argument[0].backend]
     with mock.patch.dict(sys.modules, {package: None}):  # how Python says that a module is not to be had
-        open_backend(argument["backend"], 1)
+        open_backend(argument[0].backend, 1)
     return {}
 
 
-def infinite_gamma(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Solve, and come to a number that is none; in place of `api.work.gamma`."""
-    found = work.gamma(argument, report)
+def infinite_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
+    """Solve, and come to a number that is none; in place of `api.tasks.design.design_gamma`."""
+    found = design_gamma(argument, report)
     return {**found, "record": {**found["record"], "utility": float("inf")}}
 
 
-def highs_alone(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Solve where no other solver than HiGHS is installed; in place of `api.work.gamma`."""
-    if argument["backend"] == "highs":
-        return work.gamma(argument, report)
+def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
+    """Solve where no other solver than HiGHS is installed; in place of `api.tasks.design.design_gamma`."""
+    if argument[0].backend == "highs":
+        return design_gamma(argument, report)
     time.sleep(1.0)
     return without_solver(argument, report)

@@ -70,7 +70,7 @@ def compare(
     """
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, columns, guarantee, voters_text
-    from api.comparing import compared
+    from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.ensembles.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
@@ -101,7 +101,7 @@ def compare(
 
         write_whole(plot, render(ways_figure(found), picture_format(plot)))
     if json:
-        answer(as_json(compared(found)))
+        answer(as_json(comparison_to_dict(found)))
         return
     head = f"{voters_text(problem)}; {queries} releases, {guarantee(found.total)} in all."
     heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]

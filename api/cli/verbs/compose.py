@@ -55,10 +55,10 @@ def compose(
     profile of that γ and the exact recursion on its bits are asked too: the least of all is the best.
     """
     from api.cli.report import as_json, columns, guarantee
-    from api.composing import composed
+    from darrm_opt.answers.accounting import composition_to_dict
 
     each, release = _release(asked, design, solution)
-    table = composed(each, number(queries), number(slack), number(total_delta), release)
+    table = composition_to_dict(each, number(queries), number(slack), number(total_delta), release)
     if json:
         answer(as_json(table))
         return

@@ -64,25 +64,25 @@ _Answer = tuple[list["Solution"], dict[str, Any]]
 
 
 def _over_p(asked: ProblemOptions, design: DesignOptions, points: str) -> _Answer:
-    from api.curves import over_p, shared_p
+    from darrm_opt.answers.curves import error_curves_over_p, p_grid
 
-    p = shared_p(number(points))
+    p = p_grid(number(points))
     solution = _solved(asked.problem(), design)
-    return [solution], over_p(solution, p)
+    return [solution], error_curves_over_p(solution, p)
 
 
 def _over_m(asked: ProblemOptions, design: DesignOptions, ms: str | None) -> _Answer:
-    from api.curves import allowances, over_m
+    from darrm_opt.answers.curves import allowance_grid, error_curves_over_m
     from darrm_opt.errors import InvalidInput
 
     for name in ("m", "target_epsilon"):
         if (value := getattr(asked, name)) is not None:
             raise InvalidInput(name, value, "no single target with --over m", "Give the allowances with --ms.")
     first = asked.problem(m=1)  # says what is wrong with the other options
-    wanted = allowances(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
+    wanted = allowance_grid(first.K, MOST_ALLOWANCES) if ms is None else [number(m) for m in ms.split(",")]
     problems = [asked.problem(m=m) for m in wanted]
     solutions = [_solved(problem, design) for problem in problems]
-    return solutions, over_m(solutions)
+    return solutions, error_curves_over_m(solutions)
 
 
 def _solved(problem: Problem, design: DesignOptions) -> Solution:

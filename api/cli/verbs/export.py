@@ -26,15 +26,14 @@ def export(
     from api.cli.files import check_writable
     from api.cli.report import as_json
     from darrm_opt.errors import InvalidInput
-    from solver_cache.tables.formats import format_of, write_table
-    from solver_cache.tables.importing import exportable
+    from solver_cache.tables.formats import exportable_rows, format_of, write_table
 
     if output is None:
         raise InvalidInput("output", None, "a file to be written")
     check_writable(output, "output")
     chosen = format_of(output, format)
     with closing(opened(url, reading=True)) as store:
-        many = write_table(output, exportable(store.rows()), chosen.name)
+        many = write_table(output, exportable_rows(store.rows()), chosen.name)
         left = store.stats().rows - many
     if left > 0:
         say(f"Warning: {left:,} rows are of another version or damaged, and left out (`darrm cache check` names them).")

@@ -23,8 +23,7 @@ def import_(
     """
     from api.cli.caching import opened
     from api.cli.report import as_json
-    from solver_cache.tables.formats import format_of, read_table
-    from solver_cache.tables.importing import import_rows
+    from solver_cache.tables.formats import format_of, import_rows, read_table
 
     chosen = format_of(file, format)
     counts = {"new": 0, "known": 0, "refused": 0}

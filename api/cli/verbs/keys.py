@@ -28,7 +28,7 @@ def keys(
     """
     import os
 
-    from api.keys import listed, make, revoke
+    from api.access.keys import create_key, list_keys, revoke_key
     from darrm_opt.errors import InvalidInput
 
     place = (file or os.environ.get(VARIABLE, "")).strip()
@@ -38,16 +38,16 @@ def keys(
     if action == "ls" and key:
         raise InvalidInput("KEY", key, "nothing after ls")
     if action == "new":
-        made, text = make(path, key)
+        made, text = create_key(path, key)
         _print({"id": made.id, "name": made.name, "created": made.created, "key": text}, text, as_json=json)
         say(f"Key {made.id} of {made.name!r}: keep it now, it cannot be shown again.")
     elif action == "ls":
-        found = listed(path)
+        found = list_keys(path)
         lines = "\n".join(f"{each.id}  {each.created}  {each.name}" for each in found)
         told = [{name: value for name, value in asdict(each).items() if name != "digest"} for each in found]
         _print(told, lines or "No keys: nobody is let in.", as_json=json)
     elif action == "revoke":
-        gone = revoke(path, key)
+        gone = revoke_key(path, key)
         told_one = {"id": gone.id, "name": gone.name, "created": gone.created}
         _print(told_one, f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
     else:

@@ -62,7 +62,7 @@ def plan(
     is proved, by the account that is named.
     """
     from api.cli.report import as_json
-    from api.planning import planned
+    from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy, real_number
@@ -91,7 +91,7 @@ def plan(
         least_accuracy=number(least_accuracy),
     )
     if json:
-        answer(as_json(planned(found)))
+        answer(as_json(plan_to_dict(found)))
         return
     for warning in found.warnings:
         say(f"Warning: {warning}")

@@ -50,9 +50,9 @@ def precompute(
 
     from api.cli.precomputing import described_plan, display, executor, options, outcome_text, planned, store_of
     from api.cli.report import as_json
-    from api.estimating import seconds_of
+    from darrm_opt.answers.cost_model import solve_seconds
     from solver_cache import cache_url
-    from solver_cache.precompute.run import run
+    from solver_cache.precompute.scheduler import run
 
     place = url or cache_url(os.environ)
     how = options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
@@ -70,7 +70,7 @@ def precompute(
             closing(executor(number(workers), scheduler, dask)) as workforce,
             display() as watcher,
         ):
-            outcome = run(plan, store, workforce, seconds_of, how, watcher)
+            outcome = run(plan, store, workforce, solve_seconds, how, watcher)
     told = outcome_text(outcome)
     for line in told["failures"]:
         say(f"Failed: {line['text']}")

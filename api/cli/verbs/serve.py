@@ -46,11 +46,11 @@ def serve(
 
         answer(_shown(read_settings(**given), as_json=json))
         return
-    from api.serving import address, listen, prepared
-    from api.serving import serve as serve_at
+    from api.server.run import listen, prepare, url_of
+    from api.server.run import serve as serve_at
 
     with listen(host, number(port)) as listening:
-        settings, url = prepared(listening, **given), address(listening)
+        settings, url = prepare(listening, **given), url_of(listening)
         if json:
             from json import dumps
 
@@ -61,14 +61,16 @@ def serve(
 
 
 def _shown(settings: Settings, *, as_json: bool) -> str:
-    from api.settings import shown
+    from api.settings import list_settings
 
     if as_json:
         from json import dumps
 
-        return dumps({setting.variable: setting._asdict() for setting in shown(settings)}, indent=2, ensure_ascii=False)
+        return dumps(
+            {setting.variable: setting._asdict() for setting in list_settings(settings)}, indent=2, ensure_ascii=False
+        )
     lines = []
-    for setting in shown(settings):
+    for setting in list_settings(settings):
         value = ",".join(setting.value) if isinstance(setting.value, list) else setting.value
         told = "(not set)" if value in {None, ""} else str(value)
         lines.append(f"{setting.variable}={told}  [{setting.origin}]\n    {setting.description}")

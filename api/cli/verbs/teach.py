@@ -44,7 +44,7 @@ def teach(
     record's own loss, and where the source's stopping rule would have ended.
     """
     from api.cli.report import as_json
-    from api.teaching import taught
+    from darrm_opt.answers.accounting import lesson_to_dict
     from darrm_opt.ensembles.bundled import bundled
     from darrm_opt.ensembles.teaching import teach as lesson_of
     from darrm_opt.errors import InvalidInput
@@ -59,7 +59,7 @@ def teach(
         found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
     except InvalidInput as err:
         raise InvalidInput(_OPTIONS.get(err.argument, err.argument), err.value, err.accepted, err.advice) from err
-    lesson = taught(found)
+    lesson = lesson_to_dict(found)
     answer(as_json(lesson) if json else _text(lesson))
 
 

@@ -17,9 +17,9 @@ from support.darrm_runner import run
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
-from solver_cache import MemoryStore, Request, Row, Store, cached_solve, open_store
-from solver_cache.key import digest
-from solver_cache.schema import MIGRATIONS
+from darrm_opt.design_spec import digest
+from solver_cache import DesignSpec, MemoryStore, Row, Store, cached_solve, open_store
+from solver_cache.database.schema import MIGRATIONS
 
 PROBLEMS = [
     Problem(11, Privacy(0.1), Privacy(0.3)),
@@ -73,7 +73,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
     assert [each["id"] for each in found] == [row.key for row in ROWS]
     by_voters = {each["K"]: each for each in found}
     assert by_voters[7] == {
-        "id": Request(PROBLEMS[1]).key,
+        "id": DesignSpec(PROBLEMS[1]).key,
         "core": 1,
         "K": 7,
         "epsilon": "inf",

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.darrm_runner import refused, run
 
-from api.curves import allowances, shared_p
 from darrm_opt import Problem, solve, verify
+from darrm_opt.answers.curves import allowance_grid, p_grid
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.design.objective import Objective
 from darrm_opt.ensembles.private_baselines import BASELINES, private_baselines
@@ -170,10 +170,10 @@ def test_a_baseline_is_left_out_where_it_has_no_meaning() -> None:
 
 
 def test_the_points_and_allowances_of_a_curve() -> None:
-    assert shared_p(2) == [0.5, 1.0]
-    assert allowances(1, 25) == [1.0]
-    assert allowances(12, 25) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-    many = allowances(1001, 25)
+    assert p_grid(2) == [0.5, 1.0]
+    assert allowance_grid(1, 25) == [1.0]
+    assert allowance_grid(12, 25) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    many = allowance_grid(1001, 25)
     assert (len(many), many[0], many[-1]) == (25, 1.0, 501.0)
     with pytest.raises(InvalidInput, match="points = True is not valid: expected a whole number of points, at least 2"):
-        shared_p(True)
+        p_grid(True)

@@ -11,7 +11,7 @@ from support.darrm_runner import refused, run
 
 from api.cli.precomputing import duration, line, outcome_text
 from solver_cache import open_store
-from solver_cache.precompute.progress import Outcome, Progress
+from solver_cache.precompute.progress import Progress, RunOutcome
 
 GRID = 'K = [5, 7]\nepsilon = 0.1\nm = [1, 2]\ndelta = "1-(1-Delta)^m"\nDelta = 1e-5\n'
 
@@ -99,7 +99,7 @@ def test_where_a_run_stands_in_one_line() -> None:
 
 def test_what_came_of_a_run_in_words() -> None:
     at = Progress(8, 5, 1, 2, 0, 0, 3e-3, 1.0, 1.0, 10.0)
-    text = outcome_text(Outcome(at, ()))["text"]
+    text = outcome_text(RunOutcome(at, ()))["text"]
     assert text == (
         "Solved: 5 in 10 s (0.5 a second), 1 by others. Worst gap: 3.0e-03. "
         "Of 2 nothing better than their gap can be proved."

@@ -22,7 +22,7 @@ from support.paths import ROOT
 from api.cli.outcome import ExitCode
 from api.cli.progress import Display
 from api.cli.verbs import VERBS
-from api.serving import CannotListen, address, listen
+from api.server.run import ListenError, listen, url_of
 from darrm_opt import Problem, __version__, verify
 from darrm_opt.design.solution import Progress
 from darrm_opt.errors import InvalidInput
@@ -119,7 +119,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
     assert stderr.splitlines()[-1] == "Interrupted: nothing half-written is left."
     assert not list(tmp_path.glob("*gamma*"))
     opened = open_store(url)
-    assert (list(opened.rows()), opened.faults()) == ([], [])
+    assert (list(opened.rows()), opened.integrity_errors()) == ([], [])
     opened.close()
 
 
@@ -227,7 +227,7 @@ def stopped(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
-    process = begin("serve", "--port", "0", "--json", DARRM_PATIENCE="60")
+    process = begin("serve", "--port", "0", "--json", DARRM_WAIT_SECONDS="60")
     assert process.stdout is not None
     url = json.loads(process.stdout.readline())["url"]
     answer = fetched(f"{url}/v1/gamma?K=5&m=2&epsilon=0.5")
@@ -259,14 +259,14 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
 
 def test_an_address_that_is_not_ours_is_said_plainly() -> None:
     with pytest.raises(
-        CannotListen, match=r"Cannot listen at 192\.0\.2\.1:0 \(.*\): choose another address with --host"
+        ListenError, match=r"Cannot listen at 192\.0\.2\.1:0 \(.*\): choose another address with --host"
     ):
         listen("192.0.2.1", 0)
 
 
 def test_the_address_is_a_url() -> None:
     with listen("127.0.0.1", 0) as listening:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address(listening))
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url_of(listening))
 
 
 def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
@@ -280,17 +280,17 @@ def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
 
 
 def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DARRM_MOST_VOTERS", "many")
+    monkeypatch.setenv("DARRM_MAX_VOTERS", "many")
     result = run("serve", "--port", "0")
     assert result.exit_code == ExitCode.BAD_INPUT
-    assert result.stderr.startswith("Error: DARRM_MOST_VOTERS: 'many' is not valid: expected ")
+    assert result.stderr.startswith("Error: DARRM_MAX_VOTERS: 'many' is not valid: expected ")
 
 
 # ------------------------------------------------------------------------------------------ make run
 
 
 def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin, tmp_path: Path) -> None:
-    process = begin("--port", "0", program=[sys.executable, "-m", "api.first_run"])
+    process = begin("--port", "0", program=[sys.executable, "-m", "api.cli.first_run"])
     assert process.stderr is not None
     url = process.stderr.readline().split()[4].rstrip(",")
     assert process.stderr.readline().strip() == f"curl '{url}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4'"
@@ -310,7 +310,7 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
 def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        process = begin("--port", port, program=[sys.executable, "-m", "api.first_run"])
+        process = begin("--port", port, program=[sys.executable, "-m", "api.cli.first_run"])
         code, stdout, stderr = finished(process)
     assert (code, stdout) == (ExitCode.UNAVAILABLE, "")
     assert f"Something is listening at 127.0.0.1:{port} already" in stderr

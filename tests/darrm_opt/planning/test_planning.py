@@ -15,11 +15,12 @@ from support.darrm_runner import refused, run
 from support.live import Ruled, serving
 
 from api.app import create_app
-from api.client import DarrmClient, Distrusted
-from api.planning import expected_seconds, planned
 from api.settings import Settings
+from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
 from darrm_opt.accounting import BelowLeakFloor, exact_epsilon, optimal
+from darrm_opt.answers.accounting import plan_to_dict
+from darrm_opt.answers.cost_model import plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.ensembles.voting import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.error import disagreement
@@ -298,7 +299,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
-    expected = json.loads(json.dumps(planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
+    expected = json.loads(json.dumps(plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
     words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert json.loads(run("plan", *words, "--json").stdout) == expected
     text = run("plan", *words).stdout
@@ -318,12 +319,12 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
 
 
 def test_a_plan_for_other_voters_is_not_believed() -> None:
-    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
+    answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
         assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
         answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
-        with pytest.raises(Distrusted, match="for other voters"):
+        with pytest.raises(VerificationFailed, match="for other voters"):
             client.plan(problem, 2, Privacy(2.0, 1e-5))
         answer["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
         with pytest.raises(NotPrivate):
@@ -359,5 +360,5 @@ def test_what_the_command_line_refuses() -> None:
 
 
 def test_plans_that_take_long_are_estimated_so() -> None:
-    assert expected_seconds(0.1, 1) < expected_seconds(0.1, 100) < expected_seconds(1.0, 100)
-    assert expected_seconds(0.1, 10**9) == expected_seconds(0.1, 10**6)
+    assert plan_seconds(0.1, 1) < plan_seconds(0.1, 100) < plan_seconds(1.0, 100)
+    assert plan_seconds(0.1, 10**9) == plan_seconds(0.1, 10**6)

@@ -19,31 +19,32 @@ import pytest
 from support.counted_work import counted, counts
 from support.paths import ROOT
 
-from api.estimating import seconds_of
 from darrm_opt import InvalidInput, solve
+from darrm_opt.answers.cost_model import solve_seconds
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.problem import Problem
-from solver_cache import CacheError, MemoryStore, Row, Store, inspect, open_store
-from solver_cache.precompute.claims import Claims, job_of
-from solver_cache.precompute.executor import Ended, News
+from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate
+from solver_cache.precompute import worker
+from solver_cache.precompute.claims import Claims, job_id
+from solver_cache.precompute.executor import ExecutorEvent, TaskEnded
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
-from solver_cache.precompute.progress import Outcome, Progress
-from solver_cache.precompute.run import Options, run
-from solver_cache.precompute.work import Answered, Failed, Task, packed, perform, unpacked
+from solver_cache.precompute.progress import Progress, RunOutcome
+from solver_cache.precompute.scheduler import RunOptions, run
+from solver_cache.precompute.worker import Answer, AttemptFailed, Task, pack_rows, perform, unpack_rows
 
 GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
 WARM: dict[str, Any] = {"K": 35, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
 MANY = 22
 
 
-def done(content: dict[str, Any], store: Store, options: Options | None = None, workers: int = 1) -> Outcome:
+def done(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
     """Run a grid on processes of this machine, counting."""
-    plan = make_plan(grid_of(content).requests(), store, seconds_of)
+    plan = make_plan(grid_of(content).specs(), store, solve_seconds)
     with closing(Processes(workers, counted)) as executor:
-        return run(plan, store, executor, seconds_of, options)
+        return run(plan, store, executor, solve_seconds, options)
 
 
 def rows(store: Store) -> list[Row]:
@@ -60,24 +61,24 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def undisturbed() -> list[Row]:
     """Return the table of `GRID`, solved one after another in this process."""
     store = MemoryStore()
-    for request in grid_of(GRID).requests():
-        (event,) = perform(Task(0, (request,)))
-        assert isinstance(event, Answered)
+    for spec in grid_of(GRID).specs():
+        (event,) = perform(Task(0, (spec,)))
+        assert isinstance(event, Answer)
         store.put(event.row)
     return rows(store)
 
 
 def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> None:
     store, seen = MemoryStore(), list[Progress]()
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
-        outcome = run(plan, store, executor, seconds_of, watcher=seen.append)
+        outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
     assert rows(store) == undisturbed
-    assert {inspect(row).decision for row in undisturbed} == {"hit"}
-    request = next(iter(grid_of(GRID).requests()))
-    kept = store.get(request.key)
+    assert {validate(row).decision for row in undisturbed} == {"hit"}
+    spec = next(iter(grid_of(GRID).specs()))
+    kept = store.get(spec.key)
     assert kept is not None
-    assert json.loads(kept.record)["gamma"] == solve(request.problem).gamma.tolist()
+    assert json.loads(kept.record)["gamma"] == solve(spec.problem).gamma.tolist()
     assert json.loads(kept.record)["statistics"]["seconds"] == {}  # nothing of the machine that solved it
     assert set(counts(log).values()) == {1}
     assert (outcome.progress.solved, outcome.progress.failed, outcome.failures) == (MANY, 0, ())
@@ -91,68 +92,68 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = MemoryStore()
     done({**GRID, "K": [5, 7]}, store)
     before = counts(log)
-    assert make_plan(grid_of(GRID).requests(), store, seconds_of).kept == sum(before.values()) == 10
+    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).kept == sum(before.values()) == 10
     done(GRID, store)
     assert set(counts(log).values()) == {1}
-    assert make_plan(grid_of(GRID).requests(), store, seconds_of).batches == ()
+    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).batches == ()
 
 
 # ---------------------------------------------------------------------------------------------- warm starts
 
 
 def answers(task: Task) -> dict[str, str]:
-    return {event.key: event.row.record for event in perform(task) if isinstance(event, Answered)}
+    return {event.key: event.row.record for event in perform(task) if isinstance(event, Answer)}
 
 
 def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
-    assert batch.lead == batch.requests[0]
-    whole = list(perform(Task(0, batch.requests, batch.lead)))
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
+    assert batch.lead == batch.specs[0]
+    whole = list(perform(Task(0, batch.specs, batch.lead)))
     lead = whole[0]
-    assert isinstance(lead, Answered)
+    assert isinstance(lead, Answer)
     assert lead.start
-    expected = {event.key: event.row.record for event in whole if isinstance(event, Answered)}
-    assert json.loads(lead.row.record)["gamma"] == solve(batch.requests[0].problem).gamma.tolist()
-    again = answers(Task(1, batch.requests[:0:-1], batch.lead, lead.start))  # backwards, from the rows that were kept
-    alone = answers(Task(2, batch.requests[2:3], batch.lead))  # the lead was kept by another, without its rows
+    expected = {event.key: event.row.record for event in whole if isinstance(event, Answer)}
+    assert json.loads(lead.row.record)["gamma"] == solve(batch.specs[0].problem).gamma.tolist()
+    again = answers(Task(1, batch.specs[:0:-1], batch.lead, lead.start))  # backwards, from the rows that were kept
+    alone = answers(Task(2, batch.specs[2:3], batch.lead))  # the lead was kept by another, without its rows
     assert again == {key: record for key, record in expected.items() if key != lead.key}
     assert alone.items() <= expected.items()
     assert len(alone) == 1
 
 
 def test_warm_and_cold_answers_agree() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
-    for request, event in zip(batch.requests, perform(Task(0, batch.requests, batch.lead)), strict=True):
-        assert isinstance(event, Answered)
-        warm, cold = json.loads(event.row.record), solve(request.problem, request.objective)
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
+    for spec, event in zip(batch.specs, perform(Task(0, batch.specs, batch.lead)), strict=True):
+        assert isinstance(event, Answer)
+        warm, cold = json.loads(event.row.record), solve(spec.problem, spec.objective)
         assert warm["gamma"] == pytest.approx(cold.gamma.tolist(), abs=1e-6)
         assert warm["utility"] == pytest.approx(cold.utility, abs=1e-9)
 
 
 def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
-    (batch,) = make_plan(grid_of(WARM).requests(), MemoryStore(), seconds_of).batches
-    lead = next(iter(perform(Task(0, batch.requests[:1], batch.lead))))
-    assert isinstance(lead, Answered)
-    problem = batch.requests[0].problem
-    found = unpacked(lead.start, problem)
+    (batch,) = make_plan(grid_of(WARM).specs(), MemoryStore(), solve_seconds).batches
+    lead = next(iter(perform(Task(0, batch.specs[:1], batch.lead))))
+    assert isinstance(lead, Answer)
+    problem = batch.specs[0].problem
+    found = unpack_rows(lead.start, problem)
     assert found is not None
-    assert unpacked(packed(found), problem) is not None
+    assert unpack_rows(pack_rows(found), problem) is not None
     wrong = found.copy()
     wrong[0, 0] += 1  # a voter too many
     negative = found.copy()
     negative[0, :2] += (-40, 40)
     few = Problem(35, problem.voter, problem.target, affected=1)
     texts = [
-        packed(wrong),
-        packed(negative),
+        pack_rows(wrong),
+        pack_rows(negative),
         lead.start[: len(lead.start) // 2],
         lead.start.replace("x", "y"),
         "",
         "9x9:",
         "1x8:AAAA",
     ]
-    assert [text for text in texts if unpacked(text, problem) is not None] == []
-    assert unpacked(lead.start, few) is None  # more voters moved than a record reaches
+    assert [text for text in texts if unpack_rows(text, problem) is not None] == []
+    assert unpack_rows(lead.start, few) is None  # more voters moved than a record reaches
 
 
 # ------------------------------------------------------------------------------------------- several at once
@@ -160,12 +161,12 @@ def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
 
 def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed: list[Row]) -> None:
     url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
-    outcomes: list[Outcome] = []
+    outcomes: list[RunOutcome] = []
     grids = [GRID, {**GRID, "K": [11, 9, 7, 5]}]  # in other orders
 
     def one(content: dict[str, Any], place: str) -> None:
         with closing(open_store(url)) as store:
-            outcomes.append(done(content, store, Options(place=place)))
+            outcomes.append(done(content, store, RunOptions(store_url=place)))
 
     open_store(url).close()
     threads = [threading.Thread(target=one, args=(grid, place)) for grid, place in zip(grids, ("", url), strict=True)]
@@ -183,68 +184,68 @@ def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed:
 
 def test_a_claim_of_another_is_waited_for(log: Path) -> None:
     store = MemoryStore()
-    request = next(iter(grid_of(GRID).requests()))
+    spec = next(iter(grid_of(GRID).specs()))
     other = Claims(store, "another", 60)
-    assert other.take({request.key: request}) == {request.key: "taken"}
-    (event,) = perform(Task(0, (request,)))
-    assert isinstance(event, Answered)
+    assert other.take({spec.key: spec}) == {spec.key: "taken"}
+    (event,) = perform(Task(0, (spec,)))
+    assert isinstance(event, Answer)
 
-    def settle() -> None:
+    def complete() -> None:
         time.sleep(1)
-        other.settle([(event.row, "")])
+        other.complete([(event.row, "")])
 
-    thread = threading.Thread(target=settle)
+    thread = threading.Thread(target=complete)
     thread.start()
     outcome = done({**GRID, "K": 5}, store)
     thread.join()
-    assert counts(log)[request.key] == 0
+    assert counts(log)[spec.key] == 0
     assert (outcome.progress.elsewhere, outcome.progress.solved) == (1, 3)
 
 
 def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
     store = MemoryStore()
-    request = next(iter(grid_of(GRID).requests()))
-    assert Claims(store, "who died", 0.5).take({request.key: request}) == {request.key: "taken"}
+    spec = next(iter(grid_of(GRID).specs()))
+    assert Claims(store, "who died", 0.5).take({spec.key: spec}) == {spec.key: "taken"}
     assert done({**GRID, "K": 5}, store).progress.solved == 4
-    job = store.jobs.get(job_of(request.key))
+    job = store.jobs.get(job_id(spec.key))
     assert job is not None
-    assert (job.state, job.attempts, counts(log)[request.key]) == ("done", 2, 1)
+    assert (job.state, job.attempts, counts(log)[spec.key]) == ("done", 2, 1)
 
 
 def test_claims_are_of_what_is_not_kept_and_not_held(tmp_path: Path) -> None:
-    requests = {request.key: request for request in grid_of({**GRID, "K": 5}).requests()}
-    first, second, third, fourth = requests
-    answers = {event.key: event.row for event in perform(Task(0, (*requests.values(),))) if isinstance(event, Answered)}
+    specs = {spec.key: spec for spec in grid_of({**GRID, "K": 5}).specs()}
+    first, second, third, fourth = specs
+    answers = {event.key: event.row for event in perform(Task(0, (*specs.values(),))) if isinstance(event, Answer)}
     with closing(open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")) as store:
         mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
         store.put(answers[first])  # by a service: nobody's job
-        assert other.take({second: requests[second]}) == {second: "taken"}
-        assert mine.take(requests) == {first: "kept", second: "held", third: "taken", fourth: "taken"}
-        assert mine.take({third: requests[third]}) == {third: "taken"}  # held already
-        assert mine.settle([(answers[third], "rows"), (answers[second], "")]) == {third}  # the other is not mine
-        assert mine.start(third) == "rows"
+        assert other.take({second: specs[second]}) == {second: "taken"}
+        assert mine.take(specs) == {first: "kept", second: "held", third: "taken", fourth: "taken"}
+        assert mine.take({third: specs[third]}) == {third: "taken"}  # held already
+        assert mine.complete([(answers[third], "rows"), (answers[second], "")]) == {third}  # the other is not mine
+        assert mine.lead_rows(third) == "rows"
         assert store.get(second) is None
-        assert other.settle([(answers[second], "")]) == {second}
+        assert other.complete([(answers[second], "")]) == {second}
         mine.release([fourth])
-        assert other.take(requests) == {first: "kept", second: "kept", third: "kept", fourth: "taken"}
+        assert other.take(specs) == {first: "kept", second: "kept", third: "kept", fourth: "taken"}
         assert store.remove(answers[third])  # done once, and gone: to be solved again
-        assert other.take({third: requests[third]}) == {third: "taken"}
-        assert mine.take({third: requests[third]}) == {third: "held"}
-        assert mine.settle([]) == set()
-        job = store.jobs.get(job_of(second))
+        assert other.take({third: specs[third]}) == {third: "taken"}
+        assert mine.take({third: specs[third]}) == {third: "held"}
+        assert mine.complete([]) == set()
+        job = store.jobs.get(job_id(second))
         assert job is not None
         assert json.loads(job.result) == {"by": "you"}
 
 
 def test_a_bad_row_that_stands_in_the_way_is_replaced() -> None:
     store = MemoryStore()
-    request = next(iter(grid_of(GRID).requests()))
-    (event,) = perform(Task(0, (request,)))
-    assert isinstance(event, Answered)
+    spec = next(iter(grid_of(GRID).specs()))
+    (event,) = perform(Task(0, (spec,)))
+    assert isinstance(event, Answer)
     claims = Claims(store, "me", 60)
-    assert claims.take({request.key: request}) == {request.key: "taken"}
+    assert claims.take({spec.key: spec}) == {spec.key: "taken"}
     store.put(replace(event.row, record="{}"))
-    assert claims.settle([(event.row, "")]) == {request.key}
+    assert claims.complete([(event.row, "")]) == {spec.key}
     assert rows(store) == [event.row]
 
 
@@ -256,10 +257,10 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Row], *, direct: bool
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
-    poison = [*grid_of(GRID).requests()][3].key
+    poison = [*grid_of(GRID).specs()][3].key
     monkeypatch.setenv("COUNTED_CRASH", poison)
     with closing(open_store(url)) as store:
-        outcome = done(GRID, store, Options(attempts=2, lease=2, place=url if direct else ""))
+        outcome = done(GRID, store, RunOptions(attempts=2, lease=2, store_url=url if direct else ""))
         assert [failure.key for failure in outcome.failures] == [poison]
         assert outcome.failures[0].reason == "given up after 2 attempts: its process ended with code 9"
         assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, 2)
@@ -267,7 +268,7 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
         assert counts(log, "begun")[poison] == 2
         # workers that write keep what they solved a little later than those that return it: that little is solved again
         assert set(counts(log).values()) <= ({1, 2, 3} if direct else {1})
-        job = store.jobs.get(job_of(poison))
+        job = store.jobs.get(job_id(poison))
         assert job is not None
         assert (job.state, job.reason) == ("failed", outcome.failures[0].reason)
         monkeypatch.delenv("COUNTED_CRASH")
@@ -277,7 +278,7 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
 
 def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> None:
     store = MemoryStore()
-    outcome = done({**GRID, "K": 101, "m": 3}, store, Options(time_limit=1e-6))
+    outcome = done({**GRID, "K": 101, "m": 3}, store, RunOptions(time_limit=1e-6))
     assert len(outcome.failures) == 2
     assert all("time" in failure.reason for failure in outcome.failures)
     assert store.jobs.counts()["failed"] == 2
@@ -288,7 +289,7 @@ def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> Non
 class Here:
     """An executor in this process."""
 
-    streams, workers, room = True, 1, 1
+    streams, workers, capacity = True, 1, 1
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
@@ -296,9 +297,9 @@ class Here:
     def submit(self, task: Task) -> None:
         self._tasks.append(task)
 
-    def news(self, _: float) -> list[News]:
+    def poll(self, _: float) -> list[ExecutorEvent]:
         tasks, self._tasks = self._tasks, []
-        return [News(task.number, what) for task in tasks for what in (*perform(task), Ended())]
+        return [ExecutorEvent(task.number, what) for task in tasks for what in (*perform(task), TaskEnded())]
 
     def close(self) -> None:
         """Nothing was started."""
@@ -308,33 +309,31 @@ class Here:
 def test_an_answer_that_nothing_can_better_is_done_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, direct: bool
 ) -> None:
-    from solver_cache.precompute import work
 
     def limited(*arguments: Any, **choices: Any) -> Solution:
         return replace(solve(*arguments, **choices), status=Status.SEARCH_LIMIT)
 
-    monkeypatch.setattr(work, "solve", limited)
+    monkeypatch.setattr(worker, "solve", limited)
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of)
-        outcome = run(plan, store, Here(), seconds_of, Options(place=url if direct else ""))
+        plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds)
+        outcome = run(plan, store, Here(), solve_seconds, RunOptions(store_url=url if direct else ""))
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
-        assert make_plan(grid_of({**GRID, "K": 5}).requests(), store, seconds_of).kept == 4
+        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds).kept == 4
         assert store.jobs.counts()["done"] == 4
 
 
 def test_an_unforeseen_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from solver_cache.precompute import work
 
     def broken(*_: object, **__: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(work, "solve", broken)
-    (event,) = perform(Task(0, (next(iter(grid_of(GRID).requests())),)))
-    assert isinstance(event, Failed)
-    assert (event.passing, event.reason) == (True, "MemoryError: no room")
+    monkeypatch.setattr(worker, "solve", broken)
+    (event,) = perform(Task(0, (next(iter(grid_of(GRID).specs())),)))
+    assert isinstance(event, AttemptFailed)
+    assert (event.transient, event.reason) == (True, "MemoryError: no room")
 
 
 class Full(MemoryStore):
@@ -349,7 +348,7 @@ class Full(MemoryStore):
 def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
     store = Full()
     with pytest.raises(CacheError, match="disk is full"):
-        done(GRID, store, Options(patience=0.2))
+        done(GRID, store, RunOptions(retry_seconds=0.2))
     assert len(rows(store)) == 3
     assert store.jobs.counts()["running"] == 0  # every claim is free again
     roomy = MemoryStore()
@@ -359,9 +358,9 @@ def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
 
 
 def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
-    plan = make_plan(grid_of(GRID).requests(), MemoryStore(), seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), MemoryStore(), solve_seconds)
     with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
-        run(plan, MemoryStore(), executor, seconds_of, Options(place="memory"))
+        run(plan, MemoryStore(), executor, solve_seconds, RunOptions(store_url="memory"))
 
 
 # ---------------------------------------------------------------------------------------------------- kills
@@ -401,7 +400,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
 
 def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row]) -> None:
     store, killed = MemoryStore(), 0
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
 
         def kill(at: Progress) -> None:
@@ -411,7 +410,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
                     os.kill(executor.pids[0], signal.SIGKILL)
                 killed += 1
 
-        outcome = run(plan, store, executor, seconds_of, Options(attempts=20), kill)
+        outcome = run(plan, store, executor, solve_seconds, RunOptions(attempts=20), kill)
     assert outcome.failures == ()
     assert rows(store) == undisturbed
     assert outcome.progress.solved == MANY  # each arrived once, however often it was begun

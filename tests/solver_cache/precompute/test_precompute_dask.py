@@ -18,16 +18,16 @@ from support import postgres
 from support.counted_work import counted, counts
 from support.darrm_runner import run as darrm
 
-from api.estimating import seconds_of
 from darrm_opt import InvalidInput
+from darrm_opt.answers.cost_model import solve_seconds
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.progress import Progress
-from solver_cache.precompute.run import Options, run
-from solver_cache.precompute.work import Answered, Task, perform
+from solver_cache.precompute.scheduler import RunOptions, run
+from solver_cache.precompute.worker import Answer, Task, perform
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning"),
@@ -40,9 +40,9 @@ MANY = 16
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Row]:
     store = MemoryStore()
-    for request in grid_of(GRID).requests():
-        (event,) = perform(Task(0, (request,)))
-        assert isinstance(event, Answered)
+    for spec in grid_of(GRID).specs():
+        (event,) = perform(Task(0, (spec,)))
+        assert isinstance(event, Answer)
         store.put(event.row)
     return [*store.rows()]
 
@@ -64,7 +64,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
     log: Path, cluster: Cluster, undisturbed: list[Row]
 ) -> None:
     store, killed = MemoryStore(), list[int]()
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
 
     def kill(_: Progress) -> None:
         if len(killed) < 2 and counts(log, "begun").total() > 3 * len(killed):
@@ -74,7 +74,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pids[0], signal.SIGKILL)
 
-    outcome = run(plan, store, cluster, seconds_of, Options(attempts=20), kill)
+    outcome = run(plan, store, cluster, solve_seconds, RunOptions(attempts=20), kill)
     assert [*store.rows()] == undisturbed
     assert (outcome.progress.solved, outcome.failures) == (MANY, ())
     assert {*counts(log)} == {row.key for row in undisturbed}
@@ -83,8 +83,8 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
 def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
     url = postgres.server().url(postgres.server().new())
     with closing(open_store(url)) as store:
-        plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
-        outcome = run(plan, store, cluster, seconds_of, Options(place=url, lease=10))
+        plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+        outcome = run(plan, store, cluster, solve_seconds, RunOptions(store_url=url, lease=10))
         assert [*store.rows()] == undisturbed
         assert outcome.progress.solved == MANY
         assert set(counts(log).values()) == {1}
@@ -109,18 +109,18 @@ def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
     assert scheduler.stderr is not None
     address = next(line.split()[-1] for line in scheduler.stderr if "Scheduler at:" in line)
     store = MemoryStore()
-    plan = make_plan(grid_of(GRID).requests(), store, seconds_of)
-    with closing(Cluster(address, work=counted, patience=1)) as joined:
+    plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
+    with closing(Cluster(address, work=counted, retry_seconds=1)) as joined:
         scheduler.kill()
         scheduler.communicate()
         with pytest.raises(ExecutorLost, match=r"does not answer.*Running again continues"):
-            run(plan, store, joined, seconds_of, Options(lease=5))
+            run(plan, store, joined, solve_seconds, RunOptions(lease=5))
     assert store.jobs.counts()["running"] == 0
 
 
 def test_a_scheduler_that_is_not_there_is_told() -> None:
     with pytest.raises(ExecutorLost, match=r"tcp://127\.0\.0\.1:9 does not answer"):
-        Cluster("tcp://127.0.0.1:9", patience=0.5)
+        Cluster("tcp://127.0.0.1:9", retry_seconds=0.5)
     with pytest.raises(InvalidInput, match="an address such as tcp://HOST:8786"):
         Cluster("localhost")
 

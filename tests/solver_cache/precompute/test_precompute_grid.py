@@ -12,17 +12,17 @@ import pytest
 from support.paths import ROOT
 
 from darrm_opt import InvalidInput, Problem
-from solver_cache import MemoryStore, Request, Row
-from solver_cache.precompute.expression import parse
+from solver_cache import DesignSpec, MemoryStore, Row
+from solver_cache.precompute.formula import parse
 from solver_cache.precompute.grid import grid_of, read_grid
-from solver_cache.precompute.plan import GROUP, MOST, make_plan, pays
+from solver_cache.precompute.plan import GROUP_SIZE, MAX_BATCH, make_plan, warm_start_pays
 
 EXAMPLES = ROOT / "examples" / "grids"
 SMALL: dict[str, Any] = {"K": 5, "epsilon": 0.1, "m": 2}
 
 
 def values(axis: Any, name: str = "m") -> list[float]:
-    problems = [request.problem for request in grid_of({**SMALL, "K": 101, name: axis}).requests()]
+    problems = [spec.problem for spec in grid_of({**SMALL, "K": 101, name: axis}).specs()]
     return [problem.m or 0.0 if name == "m" else float(getattr(problem, name)) for problem in problems]
 
 
@@ -73,15 +73,23 @@ def test_formulas(text: str, expected: float) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1+", "ends too early"),
-        ("(1", "'\\)' is missing"),
-        ("1 2", "'2' is left over"),
+        ("1+", r"It cannot be read: invalid syntax\."),
+        ("(1", "was never closed"),
+        ("1 2", "It cannot be read: invalid syntax"),
         ("__import__('os')", "cannot be read"),
-        ("m.real", "cannot be read"),
+        ("m.real", "'m.real' is not allowed in a formula"),
+        ("1_000", "'1_000' cannot be read"),
+        ("0x10", "'0x10' cannot be read"),
+        ("1 # 2", "'# 2' cannot be read"),
+        ("min(*m)", r"'min\(\*m\)' is not allowed|'\*m' is not allowed"),
+        ("1 if m else 2", "is not allowed in a formula"),
+        ("1 < m < 3", "'1 < m < 3' is not allowed in a formula"),
+        ("True", "'True' is not allowed in a formula"),
+        ("min()", "is not allowed in a formula"),
         ("open", "'open' is not known; known are ceil, exp, floor"),
         ("1" * 300, "at most 200 characters"),
         ("(" * 199, "more than 40 brackets"),
-        ("-" * 199, "ends too early"),
+        ("-" * 199, "invalid syntax"),
         ("__import__", "'__import__' is not known"),
     ],
 )
@@ -94,7 +102,7 @@ def test_what_is_no_formula_is_refused(text: str, said: str) -> None:
 def test_a_formula_without_a_value_says_where(text: str) -> None:
     grid = grid_of({"grid": [{"K": [5], "epsilon": 0.1, "target_epsilon": text}]})
     with pytest.raises(InvalidInput, match=r"^grid\[0\]\.target_epsilon = .* expected a formula with a value"):
-        list(grid.requests())
+        list(grid.specs())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_a_formula_without_a_value_says_where(text: str) -> None:
         ({"objective": ["rectangular", "quadratic"]}, r"^objective = 'quadratic'"),
         ({"objective": "histogram(1,2,3)"}, r"histogram"),
         ({"shape": "convex"}, r"^shape = 'convex'"),
-        ({"where": "m <"}, r"^where = 'm <' .*ends too early"),
+        ({"where": "m <"}, r"^where = 'm <' .*invalid syntax"),
         ({"where": 3}, r"^where = 3 .*a condition"),
         ({"grid": 3}, r"^grid = 3"),
         ({"grid": [{"Kay": 3}]}, r"^grid\[0\]\.Kay = 3"),
@@ -133,7 +141,7 @@ def test_a_formula_without_a_value_says_where(text: str) -> None:
 )
 def test_what_is_not_accepted_is_refused_with_its_place(change: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        list(grid_of({**SMALL, **change}).requests())
+        list(grid_of({**SMALL, **change}).specs())
 
 
 @pytest.mark.parametrize("name", ["K", "epsilon", "m"])
@@ -145,20 +153,20 @@ def test_what_is_needed_is_asked_for(name: str) -> None:
 def test_a_link_is_the_formula_that_it_spells() -> None:
     grid = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2], "delta": "1-(1-Delta)^m"})
     default = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2]})
-    assert [r.key for r in grid.requests()] == [r.key for r in default.requests()]
+    assert [r.key for r in grid.specs()] == [r.key for r in default.specs()]
     linked = grid_of({"K": "2*affected+1", "affected": [1, 2], "epsilon": math.inf, "target_epsilon": 0.3, "delta": 0})
-    assert [(r.problem.K, r.problem.affected) for r in linked.requests()] == [(3, 1), (5, 2)]
+    assert [(r.problem.K, r.problem.affected) for r in linked.specs()] == [(3, 1), (5, 2)]
 
 
 def test_every_combination_for_which_the_condition_holds() -> None:
     grid = grid_of({"K": [3, 5, 7], "epsilon": [0.1, 0.2], "m": [1, 2, 3], "where": "m < (K+1)/2"})
     expected = [(K, e, m) for K in (3, 5, 7) for e in (0.1, 0.2) for m in (1, 2, 3) if m < (K + 1) / 2]
-    assert [(r.problem.K, r.problem.voter.epsilon, r.problem.m) for r in grid.requests()] == expected
+    assert [(r.problem.K, r.problem.voter.epsilon, r.problem.m) for r in grid.specs()] == expected
 
 
 def test_neighbours_differ_in_their_target_only() -> None:
     grid = grid_of({"delta": [0, 1e-3], "m": [1, 2], "K": [3, 5], "epsilon": [0.1], "Delta": [0, 1e-5]})
-    kin = [(r.problem.K, r.problem.voter) for r in grid.requests()]
+    kin = [(r.problem.K, r.problem.voter) for r in grid.specs()]
     assert len(kin) == 16
     assert len({*kin}) == 1 + sum(a != b for a, b in itertools.pairwise(kin)) == 4
 
@@ -171,7 +179,7 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
             {"K": [3, 5], "epsilon": "inf", "affected": 1, "target_epsilon": {"from": 0.1, "to": 0.3, "step": 0.1}}
         )
     )
-    keys = [[r.key for r in read_grid(path).requests()] for path in (toml, plain)]
+    keys = [[r.key for r in read_grid(path).specs()] for path in (toml, plain)]
     assert keys[0] == keys[1]
     assert len({*keys[0]}) == 6
 
@@ -195,7 +203,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, conten
 
 
 def test_the_grids_that_are_ready() -> None:
-    paper = [*read_grid(EXAMPLES / "paper.toml").requests()]
+    paper = [*read_grid(EXAMPLES / "paper.toml").specs()]
     assert {r.problem.K for r in paper} == {11, 35, 101}
     settings = [
         *((11, m, 0.1, 1e-5) for m in (1, 3, 5, 7)),  # Figure 2
@@ -204,14 +212,14 @@ def test_the_grids_that_are_ready() -> None:
         *((11, m, epsilon, 1e-4) for m in (1, 3, 5, 7) for epsilon in (0.0892, 0.0852)),  # Tables 1, 6, 8, 10
     ]
     wanted = {
-        Request(Problem.from_allowance(K=K, m=m, epsilon=epsilon, Delta=Delta)) for K, m, epsilon, Delta in settings
+        DesignSpec(Problem.from_allowance(K=K, m=m, epsilon=epsilon, Delta=Delta)) for K, m, epsilon, Delta in settings
     }
     assert wanted <= {*paper}
     composed = [r.problem for r in paper if r.problem.target.delta > 0.05]  # Figure 6, and Table 3's numbers
     assert {(each.K, each.voter.epsilon, each.voter.delta) for each in composed} == {(35, 0.1, 1e-5)}
     printed = {(6.4521, 0.1001), (7.5742, 0.1001), (8.2708, 0.1001), (9.8823, 0.1002)}
     assert {(round(each.m or 0, 4), round(each.target.delta, 4)) for each in composed} == printed
-    pate = [*read_grid(EXAMPLES / "pate.toml").requests()]
+    pate = [*read_grid(EXAMPLES / "pate.toml").specs()]
     assert {r.problem.affected for r in pate} == {1, 2, 3, 4, 5}
     assert {r.problem.voter.epsilon for r in pate} == {math.inf}
     assert len({r.key for r in pate}) == len(pate) == 960
@@ -220,8 +228,8 @@ def test_the_grids_that_are_ready() -> None:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-def cost(request: Request) -> float:
-    return request.problem.K / 100
+def cost(spec: DesignSpec) -> float:
+    return spec.problem.K / 100
 
 
 def row(key: str, core: int = 1) -> Row:
@@ -230,44 +238,44 @@ def row(key: str, core: int = 1) -> Row:
 
 def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
     grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), MemoryStore()
-    keys = [r.key for r in grid.requests()]
+    keys = [r.key for r in grid.specs()]
     store.put(row(keys[0]))
     store.put(row(keys[1], core=99))  # of another version: to be solved
-    plan = make_plan(grid.requests(), store, cost)
+    plan = make_plan(grid.specs(), store, cost)
     assert (plan.problems, plan.kept, plan.missing, plan.repeated) == (3, 1, 2, 0)
     assert plan.seconds == pytest.approx(0.1)
     assert len([*store.rows()]) == 2
     assert sum(store.jobs.counts().values()) == 0
-    twice = make_plan([*grid.requests(), *grid.requests()], store, cost)
+    twice = make_plan([*grid.specs(), *grid.specs()], store, cost)
     assert (twice.missing, twice.repeated) == (2, 2)
 
 
 def test_dear_ones_go_first_and_cheap_ones_together() -> None:
     grid = grid_of({**SMALL, "K": [3, 5, 201, 51], "m": {"from": 1, "to": 1.9, "step": 0.1}})
-    plan = make_plan(grid.requests(), MemoryStore(), cost)
+    plan = make_plan(grid.specs(), MemoryStore(), cost)
     seconds = [batch.seconds for batch in plan.batches]
     assert seconds == sorted(seconds, reverse=True)
-    assert len(plan.batches[0].requests) == 1
-    assert all(len(batch.requests) <= MOST for batch in plan.batches)
-    assert max(len(batch.requests) for batch in plan.batches) > 5
+    assert len(plan.batches[0].specs) == 1
+    assert all(len(batch.specs) <= MAX_BATCH for batch in plan.batches)
+    assert max(len(batch.specs) for batch in plan.batches) > 5
 
 
 def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
     grid = grid_of({"K": 51, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
-    requests = [*grid.requests()]
-    assert pays(tuple(requests[:GROUP]))
-    whole = make_plan(requests, MemoryStore(), cost)
-    leads = {r: batch.lead for batch in whole.batches for r in batch.requests}
-    assert {len(batch.requests) for batch in whole.batches} == {12, 6}
-    assert all(batch.requests[0] == batch.lead for batch in whole.batches)
+    specs = [*grid.specs()]
+    assert warm_start_pays(tuple(specs[:GROUP_SIZE]))
+    whole = make_plan(specs, MemoryStore(), cost)
+    leads = {r: batch.lead for batch in whole.batches for r in batch.specs}
+    assert {len(batch.specs) for batch in whole.batches} == {12, 6}
+    assert all(batch.specs[0] == batch.lead for batch in whole.batches)
     store = MemoryStore()
     for i in (1, 6, 7, 20):
-        store.put(row(requests[i].key))
-    for batch in make_plan(requests, store, cost).batches:
-        assert {leads[r] for r in batch.requests} == {batch.lead}
+        store.put(row(specs[i].key))
+    for batch in make_plan(specs, store, cost).batches:
+        assert {leads[r] for r in batch.specs} == {batch.lead}
 
 
 def test_cheap_searches_start_by_themselves() -> None:
     for problem in ({"K": 51, "Delta": 0}, {"K": 11, "Delta": 1e-5}, {"K": 401, "Delta": 1e-5}):
         grid = grid_of({"epsilon": 0.1, "m": [1, 2, 3, 4], **problem})
-        assert {batch.lead for batch in make_plan(grid.requests(), MemoryStore(), cost).batches} == {None}
+        assert {batch.lead for batch in make_plan(grid.specs(), MemoryStore(), cost).batches} == {None}

@@ -1,0 +1,1 @@
+"""Access control: clients, API keys, host names and rate limits."""

@@ -1,0 +1,163 @@
+"""Clients: identified by API key or by address; and the check of the host name that they sent."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import NamedTuple
+
+from api.access.keys import KeyRing
+from api.errors.problem_details import Rejection
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
+"""Paths that need no key: health, the API's description, and the page, which asks for a key."""
+
+OPEN_FOLDERS = ("/page/",)
+"""Folders whose paths need no key: the page's own files."""
+
+UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
+"""Paths exempt from rate and concurrency limits: monitoring must always see the server."""
+
+CHALLENGE = b'Bearer realm="darrm-opt"'
+
+
+class Client(NamedTuple):
+    """The sender of a request.
+
+    Attributes:
+        name: "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has.
+        local: without a key, from a program on this machine.
+    """
+
+    name: str
+    local: bool
+
+
+_CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
+
+
+def set_current_client(client: Client) -> None:
+    """Set the client of the request that is being answered."""
+    _CURRENT_CLIENT.set(client)
+
+
+def current_client() -> Client | None:
+    """Return the client of the request that is being answered; None outside of a request."""
+    return _CURRENT_CLIENT.get()
+
+
+def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
+    """Return the client of a request, and the rejection if it has no valid key.
+
+    Args:
+        headers: of the request, names in lower case.
+        address: where it comes from.
+        ring: the keys; None where none are needed.
+    """
+    if ring is None:
+        return _client_at(address), None
+    texts = _presented_keys(headers)
+    if not texts:
+        return _client_at(address), _unauthorized(
+            "Send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.", CHALLENGE
+        )
+    if len(texts) > 1:
+        return _client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
+    key = ring.holder(next(iter(texts)))
+    if key is None:
+        detail = "The key is not valid here: it may be mistyped or revoked."
+        return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
+    return Client(f"key {key.id}", local=False), None
+
+
+def needs_key(path: str, metrics: str) -> bool:
+    """Tell whether a path needs a key, on a server that has keys.
+
+    Args:
+        path: of the request.
+        metrics: the setting of that name.
+    """
+    if path == "/metrics":
+        return metrics == "key"
+    return not (path in OPEN_PATHS or path.startswith(OPEN_FOLDERS))
+
+
+def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> Rejection | None:
+    """Return a rejection if the Host header does not name this server.
+
+    A page on the web can have its own name point to 127.0.0.1 ("DNS rebinding"), and a browser then lets its scripts
+    read what is served there. But the browser sends that name as the host, and by this it is told apart.
+
+    Args:
+        headers: of the request, names in lower case.
+        server: the address that the connection came in at.
+        hosts: names that are ours; if none are given, any name at all but over loopback, where only loopback's are.
+    """
+    named = b""
+    for name, value in headers:
+        if name == b"host":
+            named = value
+            break
+    if _is_own_name(named, _is_loopback(server), hosts):
+        return None
+    detail = "The Host header does not name this server."
+    return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
+
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@lru_cache(maxsize=1024)
+def _is_own_name(named: bytes, loopback: bool, hosts: tuple[str, ...]) -> bool:  # noqa: FBT001 — part of the cache's key
+    name = named.decode("latin-1").strip().lower()
+    name = name.partition("]")[0] + "]" if name.startswith("[") else name.partition(":")[0]
+    if loopback and (name in LOOPBACK_NAMES or name.endswith(".localhost") or _is_loopback(name)):
+        return True
+    if not hosts:
+        return not loopback
+    return any(name == host or (host.startswith("*.") and name.endswith(host[1:])) for host in hosts)
+
+
+@lru_cache(maxsize=1024)
+def _is_loopback(address: str | None) -> bool:
+    try:
+        return ipaddress.ip_address(address or "").is_loopback
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _client_at(address: str | None) -> Client:
+    try:
+        found = ipaddress.ip_address(address or "")
+    except ValueError:
+        return Client(f"address {address or 'unknown'}"[:72], local=False)
+    mapped = getattr(found, "ipv4_mapped", None)
+    if mapped is not None:
+        found = mapped
+    named = str(ipaddress.ip_network(f"{found}/64", strict=False)) if found.version == 6 else str(found)
+    return Client(f"address {named}", local=found.is_loopback)
+
+
+def _presented_keys(headers: Headers) -> set[str]:
+    found = set()
+    for name, value in headers:
+        if name == b"x-api-key":
+            found.add(value.decode("latin-1").strip())
+        elif name == b"authorization":
+            scheme, _, text = value.decode("latin-1").partition(" ")
+            if scheme.lower() == "bearer":
+                found.add(text.strip())
+    return found
+
+
+def _unauthorized(detail: str, challenge: bytes) -> Rejection:
+    return Rejection("key-needed", detail, ((b"www-authenticate", challenge),))
+
+
+def _invalid(error: bytes) -> bytes:
+    return CHALLENGE + b', error="' + error + b'"'

@@ -1,0 +1,216 @@
+"""API keys: created and shown once, stored as hashes in a file that `darrm keys` writes.
+
+A key is ``darrm_<id>_<secret>``: the id finds its line in the file (and names it in logs), the secret proves it. The
+secret is 256 random bits, so there is no dictionary to try: whoever steals the file has to invert SHA-256 on a uniform
+input, 2^256 guesses, and a slow password hash, which exists to make guessing *guessable* secrets dear, would only cost
+every honest request its time. Digests are compared in constant time all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from darrm_opt.errors import DarrmError, InvalidInput
+
+FORMAT = 1
+"""Version of the file's layout."""
+
+SECRET_BYTES = 32
+"""256 bits."""
+
+RELOAD_SECONDS = 1.0
+"""Time between looks at the file [s]: a revoked key is rejected after this long."""
+
+_KEY_FORMAT = re.compile(r"darrm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
+
+_NAME = re.compile(r"[\w.@:/+-][\w.@:/+ -]{0,63}")
+
+_LOG = logging.getLogger("api.keys")
+
+_NO_DIGEST = hashlib.sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
+
+
+class KeysFileError(DarrmError):
+    """The keys file cannot be read or written; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key as the file has it: everything but the secret.
+
+    Attributes:
+        id: 8 hexadecimal digits, unique in the file.
+        name: whose it is, for people.
+        digest: SHA-256 of the secret, in hexadecimal.
+        created: when, in UTC (ISO 8601).
+    """
+
+    id: str
+    name: str
+    digest: str
+    created: str
+
+
+def create_key(path: Path, name: str) -> tuple[Key, str]:
+    """Add a key to the file, which is created if need be, readable by its owner only.
+
+    Returns:
+        the key, and its text, which is nowhere else: it cannot be shown again.
+
+    Raises:
+        InvalidInput: no name.
+        KeysUnusable: the file cannot be read or written.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
+    with _lock(path):
+        keys = _read(path) if path.exists() else ()
+        taken = {key.id for key in keys}
+        identity = next(made for made in iter(lambda: secrets.token_hex(4), "") if made not in taken)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        key = Key(identity, name, _digest(secret), datetime.now(UTC).isoformat(timespec="seconds"))
+        _write(path, (*keys, key))
+    return key, f"darrm_{identity}_{secret}"
+
+
+def revoke_key(path: Path, identity: str) -> Key:
+    """Remove a key from the file; running servers reject it within `RELOAD_SECONDS` seconds.
+
+    Raises:
+        InvalidInput: no key has that id.
+        KeysUnusable: the file cannot be read or written.
+    """
+    with _lock(path):
+        keys = _read(path)
+        found = next((key for key in keys if key.id == identity), None)
+        if found is None:
+            raise InvalidInput("ID", identity, "the id of a key in the file", "`darrm keys ls` lists them.")
+        _write(path, tuple(key for key in keys if key is not found))
+    return found
+
+
+def list_keys(path: Path) -> tuple[Key, ...]:
+    """Return the keys in the file, oldest first.
+
+    Raises:
+        KeysUnusable: the file cannot be read.
+    """
+    return _read(path)
+
+
+class KeyRing:
+    """The valid keys, as the file has them now.
+
+    A file that cannot be read any more changes nothing: the keys that were good stay good, none is added, and the log
+    says so; a typing error must not lock everybody out, nor let anybody in.
+
+    Args:
+        path: the keys file.
+        clock: seconds that never go backwards.
+
+    Raises:
+        KeysUnusable: the file cannot be read at the start.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._stamp = _stamp(path)
+        self._keys = {key.id: key for key in _read(path)}
+        self._looked = clock()
+
+    def holder(self, text: str) -> Key | None:
+        """Return the key with this text, or None."""
+        self._look()
+        shape = _KEY_FORMAT.fullmatch(text)
+        key = self._keys.get(shape[1]) if shape else None
+        # Always one hash and one comparison over the whole length, whether the id is known or not.
+        same = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
+        return key if same else None
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now - self._looked < RELOAD_SECONDS:
+            return
+        self._looked = now
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        try:
+            self._keys = {key.id: key for key in _read(self._path)}
+        except KeysFileError as err:
+            _LOG.warning("The keys file changed and cannot be used; the keys from before stay in force. %s", err)
+        else:
+            _LOG.info("The keys file changed: %d keys.", len(self._keys))
+        self._stamp = stamp
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_mtime_ns, about.st_size
+
+
+def _lock(path: Path) -> Any:
+    """Return a lock beside the file, so that two `darrm keys` at once lose nothing."""
+    from filelock import FileLock
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(f"{path}.lock", timeout=10, mode=0o600).acquire()
+    except (OSError, TimeoutError) as err:
+        raise KeysFileError(f"The keys file {path} cannot be written: {err}.") from err
+
+
+def _read(path: Path) -> tuple[Key, ...]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise KeysFileError(f"The keys file {path} has format {content['format']}; this version reads {FORMAT}.")
+        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in content["keys"])
+    except FileNotFoundError as err:
+        raise KeysFileError(f"There is no keys file {path}: `darrm keys new NAME --file {path}` makes one.") from err
+    except (OSError, UnicodeError) as err:
+        raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
+    except (ValueError, TypeError, KeyError) as err:
+        raise KeysFileError(
+            f"The keys file {path} is not one that `darrm keys` wrote: put back a copy, or make new keys."
+        ) from err
+    if len({key.id for key in keys}) < len(keys):
+        raise KeysFileError(f"The keys file {path} has two keys of one id: remove one of them.")
+    return keys
+
+
+def _write(path: Path, keys: tuple[Key, ...]) -> None:
+    """Replace the file in one step: a server that reads it meets the old one or the new one."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    text = json.dumps({"format": FORMAT, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+    try:
+        beside.unlink(missing_ok=True)
+        beside.touch(mode=0o600, exist_ok=False)  # before there is anything in it to read
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as err:
+        beside.unlink(missing_ok=True)
+        raise KeysFileError(f"The keys file {path} cannot be written: {err}.") from err

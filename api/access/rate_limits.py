@@ -1,0 +1,141 @@
+"""Rate limits: a token bucket for each client in a table that all workers share, and a quota of concurrent work.
+
+The bucket is kept as one number, the moment at which it would be full again (the "theoretical arrival time" of the
+generic cell rate algorithm, ITU-T I.371): taking n tokens of a bucket that fills at r a second moves that moment by
+n / r, and is refused where it would lie more than burst / r ahead. So a bucket is eight bytes, written at once by every
+processor that Python runs on: workers share a table through a file without a lock. Two that take a token in the very
+same microsecond may count only one of them, which a rate limit can afford.
+
+A client's place in the table is a keyed hash of its name. However many addresses a flood comes from, the table does
+not grow; clients that fall together (one in 65,536 for each other one that is active) share a bucket, and as the key of the
+hash is random, nobody can choose whom to fall together with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from api.access.clients import Client
+from api.errors.exceptions import Overloaded, TooManyJobs
+
+BUCKETS = 2**16
+"""Buckets in the table: half a megabyte."""
+
+KEY_BYTES = 16
+"""Length of the key of the hash, which is the beginning of the table."""
+
+_TABLE_NAME = "rates"
+
+
+class RateLimiter:
+    """Token buckets of all clients.
+
+    Args:
+        path: a table of `create_shared_table`, to share them between processes; None: they are this process's own.
+        clock: seconds that never go backwards, the same in all processes.
+    """
+
+    def __init__(self, path: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        if path is None:
+            table = mmap.mmap(-1, KEY_BYTES + 8 * BUCKETS)
+            table[:KEY_BYTES] = secrets.token_bytes(KEY_BYTES)
+        else:
+            with path.open("r+b") as file:
+                table = mmap.mmap(file.fileno(), KEY_BYTES + 8 * BUCKETS)
+        self._key = bytes(table[:KEY_BYTES])
+        self._full = memoryview(table)[KEY_BYTES:].cast("d")
+        self._clock = clock
+
+    def take(self, client: str, rate: float, burst: float, tokens: float = 1.0) -> float:
+        """Take tokens from a client's bucket.
+
+        Args:
+            client: who asks.
+            rate: how fast the bucket fills [1/s], above 0.
+            burst: how much it holds, at least ``tokens``.
+            tokens: what is taken.
+
+        Returns:
+            0 if they were taken; else after how long they can be [s], and nothing was taken.
+
+        >>> limiter = RateLimiter(clock=lambda: 100.0)
+        >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
+        [0.0, 0.0, 0.5]
+        """
+        place = self._place(client)
+        now = self._clock()
+        full = max(self._full[place], now) + tokens / rate
+        wait = full - now - burst / rate
+        if wait > 1e-9:  # rounding of the clock's seconds: a millionth of a token at most
+            return wait
+        self._full[place] = full
+        return 0.0
+
+    def _place(self, client: str) -> int:
+        digest = hashlib.blake2b(client.encode("utf-8", "surrogateescape"), digest_size=4, key=self._key).digest()
+        return int.from_bytes(digest, "little") % BUCKETS
+
+
+def create_shared_table(folder: Path) -> None:
+    """Create the table that workers share, in their shared folder."""
+    (folder / _TABLE_NAME).write_bytes(secrets.token_bytes(KEY_BYTES) + bytes(8 * BUCKETS))
+
+
+def shared_table(folder: Path | None) -> Path | None:
+    """Return the table in a folder, if there is one."""
+    path = None if folder is None else folder / _TABLE_NAME
+    return path if path is not None and path.exists() else None
+
+
+QUOTA_RETRY_SECONDS = 5.0
+"""When a client whose quota is used up should ask again [s]."""
+
+
+class ClientQuota:
+    """Per-client quota of concurrent computations: so many in all, and at most half of them for one client.
+
+    Curves, certificates and accounts take a process each, for seconds, while their client waits; they cannot be queued on
+    disk. Without a bound, one client's flood of them would delay everyone else's for hours.
+
+    Args:
+        size: computations in all.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._running: Counter[str] = Counter()
+
+    @contextmanager
+    def reserve(self, client: Client | None) -> Iterator[None]:
+        """Hold a place within the block; what the server computes for itself (None) is not counted.
+
+        Raises:
+            TooManyJobs: the client holds half of all places.
+            Overloaded: every place is taken.
+        """
+        if client is None:
+            yield
+            return
+        if self._running.total() >= self._size:
+            raise Overloaded(
+                f"{self._size} computations are running or waiting, which is as many as this server accepts."
+            )
+        name, share = client.name, max(1, self._size // 2)
+        if self._running[name] >= share:
+            raise TooManyJobs(
+                f"One client may have {share} computations running or waiting, and this one has.", QUOTA_RETRY_SECONDS
+            )
+        self._running[name] += 1
+        try:
+            yield
+        finally:
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]  # clients come and go for years

@@ -1,0 +1,1 @@
+"""HTTP errors: exceptions, one table of problem types, and the handlers that render them."""

@@ -1,0 +1,185 @@
+"""Exception handlers: every error of the application becomes problem details (RFC 9457)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from http import HTTPStatus
+from itertools import islice
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+
+from api.errors.accepted import ACCEPTED, field_of
+from api.errors.exceptions import FieldError, TooManyJobs, WorkLimitExceeded
+from api.errors.problem_details import MEDIA_TYPE, FieldProblem, ProblemDetails
+from api.errors.problem_types import PROBLEM_TYPES, URN, problem_type_of
+from darrm_opt.accounting.refusals import BelowLeakFloor
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate
+
+_LOG = logging.getLogger("api")
+
+
+def add_exception_handlers(app: FastAPI) -> None:
+    """Answer every error of ``app`` with problem details."""
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(DarrmError, _handle_darrm_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(Exception, _handle_unexpected)
+
+
+def problem_of(err: DarrmError) -> ProblemDetails:
+    """Return the problem details of an error of the core, the store or the service."""
+    name = problem_type_of(err).name
+    # where the store is, is the operator's business
+    text = "Try again later; the server's log says what is wrong." if name == "cache-unavailable" else str(err)
+    field = _field_at_fault(err)
+    return _details(name, text, [FieldProblem(field=field, detail=text)] if field else None, **_extensions(err))
+
+
+def _field_at_fault(err: DarrmError) -> str:
+    """Return the field at fault, "" where none is."""
+    match err:
+        case FieldError() | WorkLimitExceeded():
+            return err.field
+        case InvalidInput():
+            return field_of(err.argument)
+        case BackendUnavailable():
+            return "backend"
+        case NotPrivate():
+            return "gamma"
+        case BelowLeakFloor():
+            return "total_delta"
+    return ""
+
+
+def _extensions(err: DarrmError) -> dict[str, Any]:
+    """Return the extension members of an error's problem details."""
+    match err:
+        case WorkLimitExceeded():
+            return {"estimated_seconds": err.seconds}
+        case NotPrivate():
+            return {"worst_corners": err.worst, "excess": err.excess}
+    return {}
+
+
+def _details(name: str, detail: str, errors: list[FieldProblem] | None = None, **more: Any) -> ProblemDetails:
+    kind = PROBLEM_TYPES[name]
+    return ProblemDetails(
+        type=f"{URN}{name}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        field=errors[0].field if errors else None,
+        errors=errors,
+        **more,
+    )
+
+
+def _response(details: ProblemDetails, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(details.model_dump(exclude_none=True), details.status, headers, MEDIA_TYPE)
+
+
+async def _handle_darrm_error(_: Request, err: Exception) -> JSONResponse:
+    """Answer an error of the core, the store or the service."""
+    if not isinstance(err, DarrmError):
+        return await _handle_unexpected(_, err)
+    details = problem_of(err)
+    if details.type.endswith(("solve-failed", "cache-unavailable")):
+        _LOG.error("%s", err)
+    if isinstance(err, TooManyJobs):
+        return _response(details, {"Retry-After": str(math.ceil(err.seconds))})
+    return _response(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
+
+
+MAX_REPORTED_ERRORS = 20
+"""Errors of one request that are listed; of the rest, only the number. An answer must not be many times its request."""
+
+MAX_FIELD_LENGTH = 80
+"""Longest name that is quoted in full; no field has a longer one [characters]."""
+
+
+def validation_problem(err: RequestValidationError) -> ProblemDetails:
+    """Return the problem details of a request that fails validation."""
+    found: dict[str, str] = {}
+    for error in err.errors():
+        field, detail = _field_and_detail(error)
+        found.setdefault(field, detail)  # a union complains once for each of its members
+    errors = [FieldProblem(field=field, detail=detail) for field, detail in islice(found.items(), MAX_REPORTED_ERRORS)]
+    more = [f"And {len(found) - MAX_REPORTED_ERRORS} more errors."] if len(found) > MAX_REPORTED_ERRORS else []
+    return _details("invalid-input", " ".join([*(error.detail for error in errors), *more]), errors)
+
+
+async def _handle_validation_error(_: Request, err: Exception) -> JSONResponse:
+    return (
+        _response(validation_problem(err))
+        if isinstance(err, RequestValidationError)
+        else await _handle_unexpected(_, err)
+    )
+
+
+_NAMED_WRONGLY = {"extra_forbidden": "is not a field of this request", "repeated": "is given more than once"}
+
+
+def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
+    """Return the field and the text for one error of pydantic or `api.routes.requests`."""
+    where, *path = error["loc"]
+    if error["type"] == "json_invalid":
+        return "body", f"The body is not JSON: {error['ctx']['error']} at character {path[0]}."
+    if error["type"] == "coded":
+        return "body", f"The body must be sent as it is, without Content-Encoding: {error['input'][:MAX_FIELD_LENGTH]}."
+    if not path:
+        return str(where), f"The {where} must be a JSON object, sent as application/json."
+    field = str(path[0])
+    if len(field) > MAX_FIELD_LENGTH:
+        field = f"{field[:MAX_FIELD_LENGTH]}…"
+    if error["type"] in _NAMED_WRONGLY:
+        return field, f"{field} {_NAMED_WRONGLY[error['type']]}."
+    accepted = ACCEPTED[field]
+    if error["type"] == "missing":
+        return field, f"{field} is missing: expected {accepted}."
+    return field, str(InvalidInput(field, error["input"], accepted))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of a path in all the routes that it matches: the first route alone may lack some."""
+    paths, asked = request.app.openapi()["paths"], request.url.path
+    if asked in paths:  # its own, though it may fit a pattern too
+        return sorted(method.upper() for method in paths[asked])
+    fitting = [operations for path, operations in paths.items() if compile_path(path)[0].match(asked)]
+    return sorted({method.upper() for operations in fitting for method in operations})
+
+
+async def _handle_http_exception(request: Request, err: Exception) -> JSONResponse:
+    """Answer HTTP's own errors: no such path, no such method."""
+    if not isinstance(err, HTTPException):
+        return await _handle_unexpected(request, err)
+    status, detail, headers = err.status_code, err.detail, err.headers
+    if status == HTTPStatus.BAD_REQUEST:  # raised by FastAPI alone: no text, nested too deeply, a number too long
+        if isinstance(
+            err.__cause__, RequestValidationError
+        ):  # or by `api.routes.requests`, which FastAPI hides behind a 400
+            return _response(validation_problem(err.__cause__))
+        unread = "The body cannot be read as JSON in UTF-8."
+        return _response(_details("invalid-input", unread, [FieldProblem(field="body", detail=unread)]))
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(_allowed_methods(request)) or dict(headers or {}).get("Allow", "")}
+    phrase = HTTPStatus(status).phrase
+    text = _ADVICE.get(status, detail or phrase) if detail in {phrase, "", None} else detail
+    details = ProblemDetails(type="about:blank", title=phrase, status=status, detail=text)
+    return _response(details, dict(headers or {}))
+
+
+_ADVICE = {
+    404: "There is nothing at this path. /openapi.json lists the routes.",
+    405: "This path has other methods, which the header Allow lists.",
+}
+
+
+async def _handle_unexpected(_: Request, __: Exception) -> JSONResponse:
+    """Answer a bug; the server logs it with its traceback."""
+    return _response(_details("internal-error", "The server's log has the details."))

@@ -1,0 +1,1 @@
+"""ASGI middleware, from the outermost: request context, admission, response cache."""

@@ -1,0 +1,163 @@
+"""Admission of requests: host name, API key, rate limit, body and concurrency, checked before the application.
+
+A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to its
+limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has sent so
+far, never a place among the requests being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from api.access.clients import UNLIMITED_PATHS, check_host, identify_client, needs_key, set_current_client
+from api.access.keys import KeyRing
+from api.access.rate_limits import RateLimiter, shared_table
+from api.errors.problem_details import Rejection, retry_after
+from api.settings import Settings
+
+Scope = dict[str, Any]
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+DEFAULT_RATE = 100.0
+"""Requests of an address or key in the long run, where the settings do not say [1/s]."""
+
+DRAIN_TIMES = 4
+"""Multiple of the limit up to which a body that is too large is read and discarded: a client that reads the answer only after
+sending everything would otherwise find a broken connection instead of the reason."""
+
+
+class AdmissionMiddleware:
+    """ASGI middleware that answers 401, 408, 413, 421, 429 and 503 before the application is reached.
+
+    Args:
+        app: the application behind it.
+        settings: limits, keys and host names.
+
+    Raises:
+        KeysUnusable: there is a keys file and it cannot be read.
+    """
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._ring = None if settings.keys is None else KeyRing(settings.keys)
+        self._limiter = RateLimiter(shared_table(settings.run_folder))
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or reject it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        rejection = self._check(scope)
+        if rejection is None and _has_body(scope["headers"]):
+            received = await self._read_body(scope["headers"], receive)
+            if received is None:  # the client is gone
+                return
+            if isinstance(received, Rejection):
+                rejection = received
+            else:
+                receive = _replay(received, receive)
+        if (
+            rejection is None
+            and self._in_flight >= self._settings.max_concurrent_requests
+            and scope["path"] not in UNLIMITED_PATHS
+        ):
+            rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
+        if rejection is not None:
+            await send_rejection(rejection, scope, send)
+            return
+        self._in_flight += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._in_flight -= 1
+
+    def _check(self, scope: Scope) -> Rejection | None:
+        settings, headers, path = self._settings, scope["headers"], scope["path"]
+        server, origin = scope.get("server"), scope.get("client")
+        rejection = check_host(headers, server[0] if server else None, settings.hosts)
+        if rejection is not None or path in UNLIMITED_PATHS:
+            return rejection
+        ring = self._ring if needs_key(path, settings.metrics) else None
+        client, rejection = identify_client(headers, origin[0] if origin else None, ring)
+        scope["darrm.client"] = client
+        set_current_client(client)
+        rate = settings.rate
+        if rate is None:
+            rate = 0.0 if client.local else DEFAULT_RATE
+        if rate > 0:
+            wait = self._limiter.take(client.name, rate, settings.burst)
+            if wait > 0:
+                detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
+                return Rejection("too-many-requests", detail, (retry_after(wait),))
+        return rejection
+
+    async def _read_body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
+        """Return the body, or a rejection; None if the client disconnected."""
+        settings = self._settings
+        largest = f"The body of a request may have {settings.max_body_bytes} bytes."
+        too_large = Rejection("body-too-large", largest, closing=True)
+        declared, asks_first = _declared_length(headers), any(name == b"expect" for name, _ in headers)
+        if declared > settings.max_body_bytes and (asks_first or declared > DRAIN_TIMES * settings.max_body_bytes):
+            return too_large
+        pieces: list[bytes] = []
+        length, more = 0, True
+        try:
+            async with asyncio.timeout(settings.body_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    piece, more = message.get("body", b""), message.get("more_body", False)
+                    length += len(piece)
+                    if length > DRAIN_TIMES * settings.max_body_bytes:
+                        return too_large
+                    if length > settings.max_body_bytes:
+                        pieces.clear()
+                    else:
+                        pieces.append(piece)
+        except TimeoutError:
+            detail = f"The body of a request must arrive within {settings.body_seconds:g} s."
+            return Rejection("too-slow", detail, closing=True)
+        return too_large if length > settings.max_body_bytes else b"".join(pieces)
+
+
+async def send_rejection(rejection: Rejection, scope: Scope, send: Send) -> None:
+    """Send a rejection as the response."""
+    body = rejection.body(scope.get("darrm.request_id"))
+    await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.all_headers(body)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    for name, value in headers:  # no generator: every request comes through here
+        if name == b"content-length":
+            return value != b"0"
+        if name == b"transfer-encoding":
+            return True
+    return False
+
+
+def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value) if len(value) < 20 else 2**64
+    return 0
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receiver that replays a body which has been read, and then waits for the client to disconnect."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> dict[str, Any]:
+        return left.pop() if left else await receive()
+
+    return received

@@ -1,0 +1,93 @@
+"""Request context: id, security headers, log line and metrics of every request, and the last word on bugs.
+
+An unhandled exception is logged with its traceback and answered with problem details that carry the request's id and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from api.errors.problem_details import Rejection
+from api.errors.problem_types import CLIENT_CLOSED_REQUEST
+from api.middleware.admission import App, Receive, Scope, Send, send_rejection
+from api.observability import metrics
+from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
+
+_LOG = logging.getLogger("api")
+
+DEFAULT_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every response that does not set its own: not a page, and not to be cached."""
+
+UNMATCHED_ROUTE = "unmatched"
+"""Route, in the metrics, of a request that reached none."""
+
+
+class RequestContextMiddleware:
+    """ASGI middleware, the outermost.
+
+    Args:
+        app: the application and its other middleware.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever happens in the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        offered = None
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                offered = value
+                break
+        identity = scope["darrm.request_id"] = accept_request_id(offered)
+        REQUEST_ID.set(identity)
+        status, length = 0, 0
+
+        async def sent(message: dict[str, Any]) -> None:
+            nonlocal status, length
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = list(message.get("headers", ()))
+                present = {name for name, _ in headers}
+                headers += [header for header in DEFAULT_HEADERS if header[0] not in present]
+                headers.append((b"x-request-id", identity.encode()))
+                message = {**message, "headers": headers}
+            else:
+                length += len(message.get("body", b""))
+            await send(message)
+
+        metrics.track_in_flight(1)
+        try:
+            await self._app(scope, receive, sent)
+        except Exception:
+            _LOG.exception("unexpected error")
+            if status:  # the answer is under way: all that is left is to break it off
+                raise
+            await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)
+            status = 500
+        finally:
+            metrics.track_in_flight(-1)
+            seconds = time.perf_counter() - began
+            status = status or CLIENT_CLOSED_REQUEST
+            template = _route_template(scope)
+            metrics.count_request(scope["method"], template, status, seconds)
+            client = scope.get("darrm.client")
+            name = "unknown" if client is None else client.name
+            log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
+
+
+def _route_template(scope: Scope) -> str:
+    """Return the template of the route that answered; a folder of files is one route."""
+    return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE

@@ -1,0 +1,266 @@
+"""Log on stderr: one line an event, for people or as JSON, with the id of the request. Never a body, a query or a key.
+
+Modules log through the standard library and configure nothing; `configure` is called once by whoever serves, and gives
+every line, uvicorn's included, the same form by one chain of structlog processors.
+
+Lines are written by a thread of their own: whoever logs never waits for whoever reads. A pipe that nobody reads is full after
+64 KiB, and the next write to it blocks; in the event loop that would be the end of all answers. So lines are put into a
+bounded queue, which costs a microsecond, and written some milliseconds later, many at once. When the queue is full, lines are
+dropped and counted, and the count is the next line that comes through. A process that is killed loses the lines of its last
+`FLUSH_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import re
+import secrets
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import structlog
+
+from api.settings import Settings
+
+_REQUESTS = logging.getLogger("api.requests")
+
+REQUEST_ID: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
+"""Id of the request that is being answered."""
+
+_SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,64}")
+
+MAX_QUEUED_LINES = 10_000
+"""Lines that may wait, a few megabytes; beyond them they are dropped."""
+
+FLUSH_SECONDS = 0.02
+"""How long lines are collected before they are written [s]: a thread that woke for each would slow every answer."""
+
+PIPE_BUF = 4096
+"""Bytes that a pipe takes from one process in one piece (PIPE_BUF): lines of several processes do not run into each other."""
+
+DRAIN_SECONDS = 1.0
+"""How long the end of a process waits for its last lines to be taken [s]."""
+
+
+def accept_request_id(offered: bytes | None) -> str:
+    """Return the id that the client offers, if it is a short word that can do no harm in a log, else a new one.
+
+    >>> accept_request_id(b"train-7.epoch-3"), len(accept_request_id(b"forged line")), len(accept_request_id(None))
+    ('train-7.epoch-3', 16, 16)
+    """
+    if offered is not None and _SAFE_ID.fullmatch(offered):
+        return offered.decode()
+    return secrets.token_hex(8)
+
+
+def current_request_id() -> str | None:
+    """Return the id of the request that is being answered; None where there is none."""
+    return REQUEST_ID.get()
+
+
+class RequestLogEntry(NamedTuple):
+    """Content of a request's log line.
+
+    Attributes:
+        method, path: of the request; no query.
+        status: of the answer.
+        seconds: time to answer it [s].
+        bytes: of the body of the answer [bytes].
+        client: its name.
+        request_id: its id.
+    """
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+    bytes: int
+    client: str
+    request_id: str
+
+
+def log_request(entry: RequestLogEntry) -> None:
+    """Log a request: as an error if the fault is the server's, else as information."""
+    level = logging.ERROR if entry.status == 500 else logging.INFO
+    if not _REQUESTS.isEnabledFor(level):
+        return
+    if not _renderers:
+        _REQUESTS.log(level, "request", extra=entry._asdict())
+    else:  # a log record takes longer to make than a cached answer to send: the line goes to the last processors directly
+        _stream.write(_line(_REQUESTS.name, level, "request", entry._asdict()))
+
+
+_renderers: list[Any] = []
+"""The last processors of every line, which make text of it; empty until the log is configured."""
+
+_stream: TextIO | LogStream = sys.stderr
+"""Where lines are written."""
+
+
+def configure(settings: Settings) -> None:
+    """Send every log line of this process to stderr in the form that the settings ask for."""
+    global _stream  # noqa: PLW0603 — as the logging of a process is one
+    _renderers[:] = _renderers_of(settings.log_format)
+    _stream = _open_stream()
+    handler = logging.StreamHandler(_stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(),
+                _add_request_id,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _remove_color_message,
+                *_renderers,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    logging.getLogger("uvicorn.access").disabled = True  # ours say more, and leave out the query
+    logging.captureWarnings(capture=True)
+
+
+def drain() -> None:
+    """Wait, not for long, until what was logged is written: for the end of a process."""
+    if isinstance(_stream, LogStream):
+        _stream.drain()
+
+
+def _renderers_of(log_format: str) -> list[Any]:
+    if log_format == "json":
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    # the plain traceback: the pretty one shows local variables, keys among them, and takes seconds
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+
+
+def _add_request_id(_: Any, __: str, event: Any) -> Any:
+    identity = REQUEST_ID.get()
+    if identity is not None:
+        event.setdefault("request_id", identity)
+    return event
+
+
+def _remove_color_message(_: Any, __: str, event: Any) -> Any:
+    event.pop("color_message", None)  # uvicorn's second version of the same words
+    return event
+
+
+def _open_stream() -> TextIO | LogStream:
+    try:
+        return _log_stream(sys.stderr.fileno())
+    except AttributeError:  # the program was started without one
+        return Path(os.devnull).open("w", encoding="utf-8")
+    except OSError:  # one in this process's memory, which makes nobody wait
+        return sys.stderr
+
+
+@cache  # one thread for a process, however often its log is configured
+def _log_stream(descriptor: int) -> LogStream:
+    return LogStream(descriptor, _dropped_line)
+
+
+def _dropped_line(lines: int) -> str:
+    return _line("api.logs", logging.WARNING, f"{lines} lines of the log were dropped: nobody read it in time", {})
+
+
+def _line(logger: str, level: int, event: str, content: dict[str, Any]) -> str:
+    """Return a line in the configured form, without a log record."""
+    line: Any = {"event": event, "level": logging.getLevelName(level).lower(), "logger": logger, **content}
+    line["timestamp"] = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    for renderer in _renderers:
+        line = renderer(None, "", line)
+    return f"{line}\n"
+
+
+class LogStream:
+    """Text stream, line by line, whose writes never block and never fail.
+
+    Args:
+        descriptor: where the lines go. Written to directly: a buffered file would be locked by the thread that waits in
+            it, and the end of the process would wait for that lock.
+        dropped: returns the line that reports dropped lines, from their number.
+        max_lines: lines that may wait.
+    """
+
+    def __init__(self, descriptor: int, dropped: Callable[[int], str], max_lines: int = MAX_QUEUED_LINES) -> None:
+        self._descriptor, self._dropped, self._max_lines = descriptor, dropped, max_lines
+        self._waiting: deque[str] = deque()
+        self._lost = 0
+        self._counting = threading.Lock()
+        self._there, self._written = threading.Event(), threading.Event()
+        self._written.set()
+        threading.Thread(target=self._write_on, name="log", daemon=True).start()
+
+    def write(self, line: str) -> int:
+        """Take a line, its end included, to be written soon; return its length."""
+        if len(self._waiting) >= self._max_lines:
+            with self._counting:
+                self._lost += 1
+        else:
+            self._waiting.append(line)
+        if not self._there.is_set():
+            self._written.clear()
+            self._there.set()
+        return len(line)
+
+    def flush(self) -> None:
+        """Do nothing: lines are written soon in any case, and whoever logs must not wait."""
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
+        """Wait until every line is written, so long at most [s]; return whether they are."""
+        deadline = time.monotonic() + seconds
+        while not (self._written.is_set() and not self._waiting):  # the one may be set just before the other grows
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(FLUSH_SECONDS / 4)
+        return True
+
+    def _write_on(self) -> None:
+        while True:
+            self._there.wait()
+            time.sleep(FLUSH_SECONDS)
+            self._there.clear()
+            while piece := self._piece():
+                self._put(piece)
+            if not self._there.is_set():
+                self._written.set()
+
+    def _piece(self) -> bytes:
+        """Return the next lines, as many as go in one piece; one that is longer goes alone. Empty: none is left."""
+        piece = b""
+        while self._waiting:
+            line = self._waiting[0].encode("utf-8", "backslashreplace")
+            if piece and len(piece) + len(line) > PIPE_BUF:
+                return piece
+            self._waiting.popleft()
+            piece += line
+        with self._counting:
+            lost, self._lost = self._lost, 0
+        return piece + self._dropped(lost).encode() if lost else piece
+
+    def _put(self, piece: bytes) -> None:
+        try:
+            while piece:
+                piece = piece[os.write(self._descriptor, piece) :]
+        except OSError:  # whoever read it is gone, and there is nobody to tell
+            return

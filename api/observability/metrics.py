@@ -1,0 +1,269 @@
+"""Metrics for Prometheus: few series, and none that a client can multiply.
+
+Every label has a fixed set of values (routes by their template, methods and outcomes by a list), so that no request
+can make a new series. With several workers each counts in a file of its own, in a folder that `SHARED` names, and whoever is
+asked for the metrics adds them up; `solved`, `looked` and `pooled` are what the rest of the service calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from darrm_opt.design.program import Status
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from api.process_pool.pool import PoolState
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable by which prometheus_client, on import, learns of the folder that workers share."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+SOLVE_METHODS = frozenset({"enumerate", "cuts"})
+
+OUTCOMES = (*(status.value for status in Status), "failed", "cancelled")
+"""Outcomes of a solve: the status of its solution, or none; any other word is counted as "failed"."""
+
+LOOKUP_RESULTS = ("hit", "miss", "damaged", "stale", "nearest", "memory")
+"""Results of a lookup: stored; not stored; stored but fails its proof; of another version; an answer to another problem is
+stored whose guarantee implies the one asked; in the response cache of this process."""
+
+REPLACEMENT_REASONS = ("crashed", "killed", "retired")
+"""Reasons to replace a solver process: it ended by itself; it did not stop, took too long or grew too large; it was old."""
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+"""Registry of this service only, without what libraries register by default."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series again, which several workers lack anyway
+
+_REQUESTS = Counter("darrm_requests", "Requests answered.", ("method", "route", "status"), registry=REGISTRY)
+
+_SECONDS = Histogram(
+    "darrm_request_seconds",
+    "Time to answer a request [s].",
+    ("route",),
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+
+_SOLVES = Counter("darrm_solves", "Solves that ended.", ("method", "outcome"), registry=REGISTRY)
+
+_SOLVE_SECONDS = Histogram(
+    "darrm_solve_seconds",
+    "Time that a solve took [s].",
+    ("method",),
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600, 1800, 3600),
+    registry=REGISTRY,
+)
+
+_LOOKUPS = Counter("darrm_cache_lookups", "Looks for an answer, by what was found.", ("found",), registry=REGISTRY)
+
+_REPLACED = Counter(
+    "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
+)
+
+_BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
+
+_WAITING = Gauge(
+    "darrm_pool_waiting",
+    "Tasks that wait for a solver process.",
+    ("pool",),
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+
+_IN_FLIGHT = Gauge(
+    "darrm_requests_open", "Requests being answered now.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+
+
+def count_request(method: str, route: str, status: int, seconds: float) -> None:
+    """Count a request.
+
+    Args:
+        method: of HTTP; one that is none of `METHODS` is counted as "other".
+        route: template of the path, such as ``/v1/gamma/{id}``; never the path itself.
+        status: of the answer.
+        seconds: time until the answer was sent [s].
+    """
+    _requests_of(method if method in METHODS else "other", route, status).inc()
+    _seconds_of(route).observe(seconds)
+
+
+@lru_cache(maxsize=1024)  # finding a series by its labels takes longer than counting in it
+def _requests_of(method: str, route: str, status: int) -> Counter:
+    return _REQUESTS.labels(method, route, str(status))
+
+
+@lru_cache(maxsize=256)
+def _seconds_of(route: str) -> Histogram:
+    return _SECONDS.labels(route)
+
+
+def count_solve(method: str, outcome: str, seconds: float) -> None:
+    """Count a finished solve and its time.
+
+    Args:
+        method: how it was solved, such as "cuts".
+        outcome: one of `OUTCOMES`; a solution's status says it, where there is a solution.
+        seconds: what it took [s].
+    """
+    method = method if method in SOLVE_METHODS else "other"
+    _SOLVES.labels(method, outcome if outcome in OUTCOMES else "failed").inc()
+    _SOLVE_SECONDS.labels(method).observe(seconds)
+
+
+@contextmanager
+def track_solve() -> Iterator[Callable[[str, str], None]]:
+    """Count the solve within the block, even if it fails or is cancelled; yields the function that sets its method and outcome.
+
+    >>> with track_solve() as done:
+    ...     done("cuts", "optimal")
+    """
+    began, method, outcome = time.monotonic(), "other", "failed"
+
+    def done(by: str, ended: str) -> None:
+        nonlocal method, outcome
+        method, outcome = by, ended
+
+    try:
+        yield done
+    except asyncio.CancelledError:
+        outcome = "cancelled"
+        raise
+    finally:
+        count_solve(method, outcome, time.monotonic() - began)
+
+
+def count_lookups(found: str, times: int = 1) -> None:
+    """Count lookups of an answer.
+
+    Args:
+        found: one of `LOOKUP_RESULTS`; any other word is counted as "damaged".
+        times: how many.
+    """
+    _lookups_of(found if found in LOOKUP_RESULTS else "damaged").inc(times)
+
+
+@lru_cache(maxsize=len(LOOKUP_RESULTS))
+def _lookups_of(found: str) -> Counter:
+    return _LOOKUPS.labels(found)
+
+
+def record_pools(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:
+    """Set the gauges of this process's pools, and count the processes replaced since ``before``."""
+    for name, state in states.items():
+        _BUSY.labels(name).set(state.busy)
+        _WAITING.labels(name).set(state.waiting)
+        for why in REPLACEMENT_REASONS:
+            counted = getattr(before[name], why) if name in before else 0
+            _REPLACED.labels(name, why).inc(getattr(state, why) - counted)
+
+
+def track_in_flight(change: int) -> None:
+    """Add a begun request (+1) or remove an answered one (−1)."""
+    _IN_FLIGHT.inc(change)
+
+
+def render(now: Mapping[str, tuple[str, float]]) -> bytes:
+    """Return the metrics of all workers together, in Prometheus's text format.
+
+    Args:
+        now: more gauges, by name: what each is and its value, the same in all workers (such as the queue in the database).
+    """
+    folder = os.environ.get(MULTIPROCESS_DIR)
+    if folder is None:
+        found = generate_latest(REGISTRY)
+    else:
+        _remove_dead_workers(Path(folder))
+        together = CollectorRegistry()
+        MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it is not typed there
+        found = generate_latest(together)
+    more = CollectorRegistry()
+    for name, (about, value) in now.items():
+        more.register(_CollectedMetric(GaugeMetricFamily(name, about, value=value)))
+    return found + generate_latest(more)
+
+
+class _CollectedMetric:
+    """Collector of one given metric."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
+
+
+def _remove_dead_workers(folder: Path) -> None:
+    """Remove the gauges of dead workers from the sum; their counters stay."""
+    for process in {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}:
+        if process.isdigit() and not _is_alive(int(process)):
+            mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]  # as above
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+COLLECT_SECONDS = 1.0
+"""Time between collections of the service's own counts [s]."""
+
+
+class ServiceMetrics:
+    """Metrics that the service's parts count themselves: lookups in the store, solver processes.
+
+    Args:
+        pools: returns the state of the process pools, by name.
+        lookups: returns the store's counts of lookups, by result.
+    """
+
+    def __init__(self, pools: Callable[[], Mapping[str, PoolState]], lookups: Callable[[], Mapping[Any, int]]) -> None:
+        self._pools, self._lookups = pools, lookups
+        self._last_pools: Mapping[str, PoolState] = {}
+        self._last_lookups: Mapping[str, int] = {}
+
+    def collect(self) -> None:
+        """Add what has changed since the last call."""
+        pools, lookups = self._pools(), {str(result): times for result, times in self._lookups().items()}
+        record_pools(pools, self._last_pools)
+        for result, times in lookups.items():
+            count_lookups(result, times - self._last_lookups.get(result, 0))
+        self._last_pools, self._last_lookups = pools, lookups
+
+    @asynccontextmanager
+    async def collected(self) -> AsyncIterator[None]:
+        """Collect every second within the block, so that the numbers are current whichever worker is asked."""
+
+        async def repeat() -> None:
+            while True:
+                self.collect()
+                await asyncio.sleep(COLLECT_SECONDS)
+
+        task = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            task.cancel()

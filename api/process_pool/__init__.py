@@ -1,0 +1,1 @@
+"""Process pool: tasks in processes of their own, bounded in time and memory, and stoppable."""

@@ -1,0 +1,248 @@
+"""Process pool: tasks in processes of their own, bounded in time and memory, so that the event loop never waits for a solve.
+
+Each process has a pipe and does one task at a time (`api.process_pool.task_loop`). It starts on first use, is reused for the
+next task, and is replaced after a crash or a kill, when it has grown, or when it is old. Its parent listens to it in a thread of
+its own, so that not even half a message holds up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from api.process_pool.process import PoolProcess, ProcessLost
+from api.process_pool.task_loop import Task, no_op
+from darrm_opt.errors import SolveFailed
+
+_LOG = logging.getLogger("api.pool")
+
+STOP_SECONDS = 1.0
+"""Time for a cancelled task to stop before its process is killed [s]."""
+
+WATCH_SECONDS = 0.25
+"""Time between checks of a working process's memory and time [s]."""
+
+MEBIBYTE = 2**20
+
+Result = TypeVar("Result")
+
+
+class TaskTimeout(SolveFailed):
+    """A task exceeded its time limit, and its process was killed."""
+
+
+class MemoryExceeded(SolveFailed):
+    """A task exceeded its memory bound, and its process was killed."""
+
+
+class PoolClosed(SolveFailed):
+    """The pool is closed, or was closed during the task."""
+
+
+@dataclass(frozen=True)
+class PoolState:
+    """State of a pool, for metrics and readiness.
+
+    Attributes:
+        size: processes at most.
+        alive: processes there are.
+        busy: those at work.
+        waiting: tasks that wait for one.
+        started: processes started so far.
+        crashed: those that ended by themselves.
+        killed: those that were killed: a task that would not stop, took too long or grew too large.
+        retired: those that were replaced because they had served long or grown.
+        tasks: tasks begun so far.
+    """
+
+    size: int
+    alive: int
+    busy: int
+    waiting: int
+    started: int
+    crashed: int
+    killed: int
+    retired: int
+    tasks: int
+
+
+class ProcessPool:
+    """Pool of processes that run tasks. For use within one event loop.
+
+    Args:
+        size: how many tasks at once.
+        memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is replaced.
+        max_tasks: tasks after which a process is replaced.
+        name: for the log and the process list.
+    """
+
+    def __init__(self, size: int, *, memory: int = 2048, max_tasks: int = 500, name: str = "solver") -> None:
+        self._size, self._memory, self._max_tasks, self._name = size, memory * MEBIBYTE, max_tasks, name
+        self._free = asyncio.Semaphore(size)
+        self._idle: deque[PoolProcess] = deque()
+        self._alive: set[PoolProcess] = set()
+        self._detached: set[asyncio.Task[Any]] = set()  # what goes on although nobody waits for it
+        self._counts: Counter[str] = Counter()
+        self._busy = self._waiting = 0
+        self._closed = False
+
+    @property
+    def state(self) -> PoolState:
+        """The present state."""
+        named = {name: self._counts[name] for name in ("started", "crashed", "killed", "retired", "tasks")}
+        return PoolState(self._size, len(self._alive), self._busy, self._waiting, **named)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Ids of the live processes."""
+        return tuple(sorted(process.pid for process in self._alive))
+
+    async def prestart(self) -> None:
+        """Start every process now, rather than on first use."""
+        await asyncio.gather(*(self.run(no_op, None) for _ in range(self._size)))
+
+    async def run(
+        self,
+        task: Task,
+        argument: Any,
+        *,
+        time_limit: float | None = None,
+        progress: Callable[[Any], None] | None = None,
+        retries: int = 1,
+    ) -> Any:
+        """Return what ``task(argument, report)`` returns in a process of the pool.
+
+        Args:
+            task: a function at the top of a module.
+            argument: plain data.
+            time_limit: [s] from when the task begins; a task that knows its own limit should be given some more here.
+            progress: called in this loop with whatever the task reports.
+            retries: how often the task is begun anew when its process is lost.
+
+        Whoever waits can be cancelled at any time: the task is then told to stop, and its process is killed if it does
+        not within `STOP_SECONDS`.
+
+        Raises:
+            ProcessLost: the process was lost once too often.
+            Overdue: the limit passed.
+            TooMuchMemory: the process grew beyond its bound.
+            PoolClosed: the pool is closed.
+            Exception: whatever the task raised.
+        """
+        while True:
+            try:
+                return await self._run_once(task, argument, time_limit, progress)
+            except ProcessLost as err:
+                if retries == 0 or self._closed:
+                    raise
+                retries -= 1
+                _LOG.warning("%s; its task is begun once more", err)
+
+    async def close(self) -> None:
+        """End every process; running tasks raise `PoolClosed`. No process is left when this returns."""
+        self._closed = True
+        while self._alive or self._detached:
+            for process in self._alive:
+                process.end(PoolClosed("The server is shutting down."))
+            await asyncio.gather(*self._detached, *map(self._forget, tuple(self._alive)), return_exceptions=True)
+            await asyncio.sleep(0)  # from Python 3.12 on, gathering what is done gives its callbacks no turn
+        self._idle.clear()
+
+    async def _run_once(
+        self, task: Task, argument: Any, time_limit: float | None, progress: Callable[[Any], None] | None
+    ) -> Any:
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        self._busy += 1
+        acquiring, process = self._detach(self._acquire()), None
+        try:
+            process = await asyncio.shield(acquiring)
+            self._counts["tasks"] += 1
+            return await self._watch(process, process.run(task, argument, progress), time_limit)
+        finally:
+            if process is not None and self._is_reusable(process):
+                self._idle.append(process)
+                self._release()
+            else:
+                self._detach(self._recycle(acquiring))
+
+    def _detach(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin work that continues even if the caller is cancelled; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
+        return task
+
+    async def _watch(self, process: PoolProcess, answer: asyncio.Future[Any], time_limit: float | None) -> Any:
+        """Wait for the answer; kill the process if it takes too long or grows too large."""
+        began = time.monotonic()
+        while not (await asyncio.wait({answer}, timeout=WATCH_SECONDS))[0]:
+            if time_limit is not None and time.monotonic() - began > time_limit:
+                self._kill(process, TaskTimeout(f"Nothing was returned within {time_limit:g} s; the work was stopped."))
+            elif process.memory > self._memory:
+                bound = f"{self._memory // MEBIBYTE} MiB"
+                self._kill(process, MemoryExceeded(f"The solve needs more memory than the {bound} that it may take."))
+        return answer.result()
+
+    def _kill(self, process: PoolProcess, why: SolveFailed) -> None:
+        self._counts["killed"] += 1
+        process.end(why)
+
+    async def _acquire(self) -> PoolProcess:
+        """Return an idle process, or a new one."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.lost:
+                return process
+            await self._forget(process)
+        if self._closed:
+            raise PoolClosed("The server is shutting down.")
+        self._counts["started"] += 1
+        process = await PoolProcess.started(f"{self._name}-{self._counts['started']}")
+        self._alive.add(process)
+        return process
+
+    async def _recycle(self, acquiring: asyncio.Task[PoolProcess]) -> None:
+        """Make the process ready for the next task: stop what it still does, and replace it if need be."""
+        try:
+            process = await acquiring
+        except Exception:  # noqa: BLE001 — there is none; whoever wanted it was told why
+            process = None
+        try:
+            if process is None:
+                return
+            if not await process.stop(STOP_SECONDS):
+                _LOG.info("solver process %d did not stop within %g s and is killed", process.pid, STOP_SECONDS)
+                self._kill(process, PoolClosed("The work was stopped."))
+            elif not (process.lost or self._is_reusable(process)):
+                self._counts["retired"] += 1
+                process.end(PoolClosed("The process is replaced."))
+            if process.lost or process.killed:
+                await self._forget(process)
+            else:
+                self._idle.append(process)
+        finally:
+            self._release()
+
+    def _is_reusable(self, process: PoolProcess) -> bool:
+        """Tell whether the process can wait for the next task as it is."""
+        young = process.tasks < self._max_tasks and process.memory <= self._memory // 2
+        return process.idle and young and not self._closed
+
+    def _release(self) -> None:
+        self._busy -= 1
+        self._free.release()
+
+    async def _forget(self, process: PoolProcess) -> None:
+        await process.ended()
+        if process in self._alive:
+            self._alive.discard(process)
+            self._counts["crashed"] += not process.killed

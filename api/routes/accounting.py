@@ -1,0 +1,149 @@
+"""Routes of accounting: composition, comparison and planning of releases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.routes.requests import Service, compute, create_router, get_and_post
+from api.routes.responses import DESIGN_RESPONSES, error_responses, json_response, pending_response, require_json
+from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
+from api.service.design_service import Pending
+from api.service.job_admission import check_voters, check_work
+from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
+from darrm_opt.answers.cost_model import (
+    COMPARISON_SOLVES,
+    SUBSAMPLED_COMPARISON_SOLVES,
+    comparison_account_seconds,
+    estimate_cost,
+    plan_seconds,
+)
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy
+from darrm_opt.record import problem_record
+
+router = create_router("accounting")
+
+
+@get_and_post(
+    router,
+    "/compose",
+    ComposeRequest,
+    summary="What many releases cost together",
+    response_model=ComposeAnswer,
+    responses=DESIGN_RESPONSES,
+)
+async def compose(params: ComposeRequest, request: Request, service: Service) -> Response:
+    """Account for Q releases by every sound account; the best is the least of them."""
+    require_json(request)
+    params.check()
+    record: dict[str, Any] | None = None
+    gamma: list[float] | None = None
+    if params.K is None:
+        epsilon, delta = params.each()
+    else:
+        check_voters(params.K, service.settings)
+        design = params.design()
+        if params.gamma is None:
+            found = await service.design(design)
+            if isinstance(found, Pending):
+                return pending_response(found)
+            record, gamma = found["problem"], found["gamma"]
+        else:
+            problem = design.problem()
+            record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
+        epsilon, delta = record["target_epsilon"], record["delta"]
+    accounts = await compute(
+        request,
+        service,
+        compose_releases,
+        {
+            "epsilon": epsilon,
+            "delta": delta,
+            "queries": params.queries,
+            "slack": params.slack,
+            "total_delta": params.total_delta,
+            "problem": record,
+            "gamma": gamma,
+        },
+    )
+    answer = {
+        "each": {"epsilon": epsilon, "delta": delta},
+        "queries": params.queries,
+        "problem": record,
+        "gamma": gamma,
+        "accounts": accounts,
+    }
+    return json_response(ComposeAnswer.model_validate(answer))
+
+
+@get_and_post(
+    router,
+    "/compare",
+    CompareRequest,
+    summary="Every way of releasing, at the same total privacy",
+    response_model=CompareAnswer,
+    responses=error_responses(406, 422),
+)
+async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
+    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    params.check()
+    spec = await service.run_in_thread(params.spec)
+    accounts = await service.run_in_thread(
+        comparison_account_seconds,
+        spec.problem,
+        params.queries,
+        Privacy(params.total_epsilon, params.total_delta),
+        params.draw(),
+    )
+    solves = COMPARISON_SOLVES if params.n is None else SUBSAMPLED_COMPARISON_SOLVES
+    check_work(solves * estimate_cost(spec).seconds + accounts, service.settings)
+    found = await compute(
+        request,
+        service,
+        compare_mechanisms,
+        {
+            "problem": problem_record(spec.problem),
+            "queries": params.queries,
+            "total_epsilon": params.total_epsilon,
+            "total_delta": params.total_delta,
+            "objective": params.objective,
+            "prior": params.prior,
+            **params.draw(),
+        },
+    )
+    return json_response(CompareAnswer.model_validate(found))
+
+
+@get_and_post(
+    router,
+    "/plan",
+    PlanRequest,
+    summary="What to release within a total budget, and why",
+    response_model=PlanAnswer,
+    responses=error_responses(406, 422),
+)
+async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
+    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    spec = await service.run_in_thread(params.spec)
+    check_work(plan_seconds(estimate_cost(spec).seconds, params.queries), service.settings)
+    found = await compute(
+        request,
+        service,
+        plan_releases,
+        {
+            "problem": problem_record(spec.problem),
+            "queries": params.queries,
+            "total_epsilon": params.total_epsilon,
+            "total_delta": params.total_delta,
+            "prior": params.prior,
+            "fresh": params.fresh,
+            "least_accuracy": params.least_accuracy,
+        },
+    )
+    return json_response(PlanAnswer.model_validate(found))

@@ -1,0 +1,84 @@
+"""OpenAPI description: FastAPI's own, completed with examples, keys, links and media types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from api.errors.problem_details import MEDIA_TYPE
+from api.schemas.fields import AnswerModel, RequestModel
+
+
+def openapi_schema(app: FastAPI) -> dict[str, Any]:
+    """Return the description of the API, computed once."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
+        )
+        app.openapi_schema = _with_links(_with_keys(_with_examples(_with_problem_media_type(made))))
+    return app.openapi_schema
+
+
+def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with complete examples: FastAPI drops null values."""
+    described = schema["components"]["schemas"]
+    for model in (*_subclasses(RequestModel), *_subclasses(AnswerModel)):
+        extra = model.model_config.get("json_schema_extra")
+        if isinstance(extra, dict) and "examples" in described.get(model.__name__, ()):
+            described[model.__name__]["examples"] = extra["examples"]
+    return schema
+
+
+def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for child in model.__subclasses__():
+        yield child
+        yield from _subclasses(child)
+
+
+def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with its security schemes: a key, in one of two headers, or none."""
+    schema["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, where the server asks for one."},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
+    }
+    for path, operations in schema["paths"].items():
+        if path.startswith("/v1/") or path == "/metrics":
+            for operation in operations.values():
+                operation["security"] = [{}, {"bearer": []}, {"key": []}]
+    return schema
+
+
+_FROM_JOBS = (("submit_job", "200"), ("submit_job", "202"), ("get_gamma", "202"), ("post_gamma", "202"))
+
+_LINKS = {
+    "get_gamma_by_id": (("get_gamma", "200"), ("post_gamma", "200")),
+    "get_job": _FROM_JOBS,
+    "get_job_result": _FROM_JOBS,
+    "get_job_events": _FROM_JOBS,
+    "cancel_job": _FROM_JOBS,
+}
+"""Operations that take the id of an answer, each with the operations and statuses that return it."""
+
+
+def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description with links from an answer's id to the operations that take one."""
+    operations = {one["operationId"]: one for methods in schema["paths"].values() for one in methods.values()}
+    for target, sources in _LINKS.items():
+        for source, status in sources:
+            links = operations[source]["responses"][status].setdefault("links", {})
+            links[target] = {"operationId": target, "parameters": {"id": "$response.body#/id"}}
+    return schema
+
+
+def _with_problem_media_type(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return an OpenAPI schema whose error answers have the media type that they are sent with."""
+    for path in schema.get("paths", {}).values():
+        for operation in path.values():
+            for status, answer in operation.get("responses", {}).items():
+                if status >= "400" and answer.get("content"):
+                    answer["content"] = {MEDIA_TYPE: next(iter(answer["content"].values()))}
+    return schema

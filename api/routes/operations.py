@@ -1,0 +1,162 @@
+"""Operations: health, readiness and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from api.errors.problem_details import MEDIA_TYPE, ProblemDetails, Rejection
+from api.errors.problem_types import PROBLEM_TYPES
+from api.observability import metrics
+from api.observability.logs import current_request_id
+from api.routes.requests import Service
+from api.schemas.fields import AnswerModel
+from api.tasks.design import solve_smallest
+from darrm_opt import __version__
+from darrm_opt.errors import DarrmError
+from solver_cache.errors import CacheError
+
+if TYPE_CHECKING:
+    from api.service.design_service import DesignService
+
+_LOG = logging.getLogger("api")
+
+CHECK_SECONDS = 5.0
+"""Time for a part to show that it works [s]; whoever asks gives up soon after."""
+
+router = APIRouter(tags=["operating"])
+
+
+class HealthAnswer(AnswerModel):
+    """Health of the process."""
+
+    status: Literal["ok"]
+    version: str = Field(description="Version of darrm-opt.")
+
+
+class ReadyAnswer(AnswerModel):
+    """Readiness of the server."""
+
+    status: Literal["ready"]
+    checks: dict[str, str] = Field(
+        description="What was looked at: database, solver; 'ok', 'busy' (all solver processes are at work) or 'off'."
+    )
+
+
+@router.get("/healthz", summary="Whether the process is up")
+async def get_health() -> HealthAnswer:
+    """Answer without using the store or the solver."""
+    return HealthAnswer(status="ok", version=__version__)
+
+
+@router.get(
+    "/readyz",
+    summary="Whether the server can give answers",
+    responses={
+        503: {
+            "model": ProblemDetails,
+            "description": f"{PROBLEM_TYPES['not-ready'].title} The detail says what is wrong.",
+        }
+    },
+)
+async def get_readiness(request: Request, service: Service) -> Response:
+    """Read from and write to the store, and solve a tiny problem; a finding is reused for some seconds."""
+    state = request.app.state
+    if state.shutdown.requested:
+        return _not_ready("The server is shutting down.")
+    if not hasattr(state, "readiness"):
+        state.readiness = ReadinessCheck(service)
+    found = await state.readiness.check()
+    if is_ready(found):
+        return Response(ReadyAnswer(status="ready", checks=found).model_dump_json(), media_type="application/json")
+    wrong = "; ".join(f"{part}: {word}" for part, word in found.items() if word not in {"ok", "busy", "off"})
+    return _not_ready(f"{wrong}.")
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics, for Prometheus",
+    response_class=PlainTextResponse,
+    responses={401: {"model": ProblemDetails}, 404: {"model": ProblemDetails}, 429: {"model": ProblemDetails}},
+)
+async def get_metrics(request: Request, service: Service) -> Response:
+    """Return the metrics of all workers in Prometheus's text format."""
+    if service.settings.metrics == "off":
+        raise HTTPException(404)
+    request.app.state.metrics.collect()
+    try:
+        counts = await service.run_in_thread(service.store.jobs.counts)
+        now = {
+            "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
+            "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
+        }
+    except CacheError:  # which /readyz tells; the rest is worth having all the more
+        now = {}
+    return Response(metrics.render(now), media_type=metrics.CONTENT_TYPE)
+
+
+def _not_ready(detail: str) -> Response:
+    return Response(Rejection("not-ready", detail).body(current_request_id()), 503, {"retry-after": "5"}, MEDIA_TYPE)
+
+
+class ReadinessCheck:
+    """Readiness of the parts that answers depend on; a finding is reused for some seconds.
+
+    Args:
+        service: whose parts are checked.
+    """
+
+    def __init__(self, service: DesignService) -> None:
+        self._service = service
+        self._checked = -math.inf
+        self._findings: dict[str, str] = {}
+        self._lock = asyncio.Lock()
+
+    async def check(self) -> dict[str, str]:
+        """Return a finding by part: "ok", "busy" (which is fine), "off", or in a few words what is wrong."""
+        async with self._lock:  # one check for all who ask at once
+            if time.monotonic() - self._checked >= self._service.settings.ready_seconds:
+                database, solver = await asyncio.gather(self._finding(self._database()), self._finding(self._solver()))
+                self._findings = {"database": database, "solver": solver}
+                self._checked = time.monotonic()
+            return self._findings
+
+    async def _database(self) -> str:
+        await self._service.run_in_thread(self._service.store.health_check)
+        return "ok"
+
+    async def _solver(self) -> str:
+        if self._service.settings.solve == "off":
+            return "off"
+        try:
+            async with asyncio.timeout(CHECK_SECONDS - 0.5):
+                gamma = await self._service.compute(solve_smallest, None)
+        except TimeoutError:
+            compute = self._service.pools["compute"]
+            return "busy" if compute.busy == compute.size and compute.tasks else "nothing was solved in time"
+        return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
+
+    @staticmethod
+    async def _finding(work: Awaitable[str]) -> str:
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                return await work
+        except TimeoutError:
+            return "it does not answer in time"
+        except DarrmError as err:
+            _LOG.warning("not ready: %s", err)
+            return "it cannot be used; the server's log says why"
+
+
+def is_ready(found: dict[str, str]) -> bool:
+    """Tell whether every part can be used."""
+    return all(word in {"ok", "busy", "off"} for word in found.values())

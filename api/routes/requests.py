@@ -1,0 +1,205 @@
+"""Requests: models read strictly from a query or a JSON body, the service as a dependency, computations that can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from api.errors.exceptions import ClientDisconnected
+from api.process_pool.task_loop import Task
+from api.service.design_service import DesignService
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def from_query(model: type[Model]) -> Callable[[Request], Model]:
+    """Return a dependency that reads ``model`` from the query, as strictly as a body.
+
+    A list is written with commas, as in ``m=1,2,3``. A name given twice is refused: which of two privacy parameters was
+    meant is not for us to guess.
+    """
+
+    def read(request: Request) -> Model:
+        pairs = request.query_params.multi_items()
+        reject_repeated("query", pairs)
+        grouped = [(name, text) for name, text in pairs if "_" in text and name in _numeric_fields(model)]
+        if grouped:  # which Python takes for digits in groups, and a person may have meant 0.1 by 0_1
+            raise RequestValidationError(
+                [{"type": "number", "loc": ("query", n), "input": text} for n, text in grouped]
+            )
+        try:
+            return model.model_validate_strings(dict(pairs))
+        except ValidationError as err:
+            errors = err.errors(include_url=False)
+            raise RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in errors]) from err
+
+    return read
+
+
+def reject_repeated(where: str, pairs: Sequence[tuple[str, Any]]) -> None:
+    """Reject names that occur more than once in a query or a body.
+
+    Raises:
+        RequestValidationError: naming them.
+    """
+    repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+    if repeated:
+        raise RequestValidationError([{"type": "repeated", "loc": (where, name)} for name in repeated])
+
+
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of ``model`` as query parameters: the same fields, one by one."""
+    schema = model.model_json_schema()
+    lists = _list_fields(model)
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": name in schema.get("required", ()),
+                "description": about["description"] + (" Separated by commas." if name in lists else ""),
+                "schema": _query_schema(about),
+            }
+            | ({"style": "form", "explode": False} if name in lists else {})
+            for name, about in schema["properties"].items()
+        ]
+    }
+
+
+@cache
+def _list_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields of a model that hold a list."""
+    properties = model.model_json_schema()["properties"]
+    return frozenset(name for name, about in properties.items() if _query_schema(about).get("type") == "array")
+
+
+@cache
+def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
+    """Return the fields of a model that hold a number or numbers."""
+    return frozenset(name for name, about in model.model_json_schema()["properties"].items() if _holds_number(about))
+
+
+def _holds_number(schema: dict[str, Any]) -> bool:
+    inner = [*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else [])]
+    return schema.get("type") in {"integer", "number"} or any(map(_holds_number, inner))
+
+
+def _query_schema(about: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema without null, which a query expresses by omitting the name."""
+    kept = {key: value for key, value in about.items() if key not in {"title", "description"}}
+    if kept.get("default", 0) is None:
+        del kept["default"]
+    members = [member for member in kept.pop("anyOf", []) if member != {"type": "null"}]
+    return {**kept, **members[0]} if len(members) == 1 else {**kept, "anyOf": members} if members else kept
+
+
+Route = TypeVar("Route", bound=Callable[[Any, Request, DesignService], Awaitable[Response]])
+
+
+def create_router(tag: str, prefix: str = "/v1") -> APIRouter:
+    """Return a router below ``prefix`` whose bodies are read strictly.
+
+    Args:
+        tag: heading of its routes in the documentation.
+        prefix: of their paths.
+    """
+    return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
+
+
+def get_and_post(router: APIRouter, path: str, model: type[BaseModel], **about: Any) -> Callable[[Route], Route]:
+    """Return a decorator that adds a route for GET, with a query, and for POST, with a body.
+
+    Args:
+        router: where it is added.
+        path: of both.
+        model: type of the request, and of the route's first parameter.
+        about: documentation of both, as FastAPI has it.
+    """
+    query: Any = Depends(from_query(model))
+
+    def added(route: Route) -> Route:
+        async def by_query(request: Request, service: Service, params: Any = query) -> Response:
+            return await route(params, request, service)
+
+        name, by_query.__doc__ = route.__name__, route.__doc__
+        described = query_parameters(model)
+        router.add_api_route(path, by_query, methods=["GET"], name=f"get_{name}", openapi_extra=described, **about)
+        router.add_api_route(path, route, methods=["POST"], name=f"post_{name}", **about)
+        return route
+
+    return added
+
+
+class _StrictRoute(APIRoute):
+    """Route whose body is standard JSON, without a content coding."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        coding = self.headers.get("content-encoding", "identity").strip().lower()
+        if coding not in {"", "identity"}:
+            raise RequestValidationError([{"type": "coded", "loc": ("body",), "input": coding}])
+        return json.loads(await self.body(), object_pairs_hook=_unique_names)
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object without repeated names: of two values, JSON parsers keep either one, and it may be an ε."""
+    reject_repeated("body", pairs)
+    return dict(pairs)
+
+
+def get_service(request: Request) -> DesignService:
+    """Return the service that the application's lifespan opened."""
+    service: DesignService = request.app.state.service
+    return service
+
+
+Service = Annotated[DesignService, Depends(get_service)]
+"""`get_service` as a parameter of a route."""
+
+
+async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
+    """Return what `DesignService.compute` does, and stop it when the client disconnects: nobody else waits for it.
+
+    A page drops its previous request when its user asks for something else, and its next request waits behind that one.
+
+    Raises:
+        ClientGone: it went away first.
+        Exception: as `DesignService.perform`.
+    """
+    work, going = (
+        asyncio.ensure_future(service.compute(task, argument)),
+        asyncio.ensure_future(_wait_for_disconnect(request)),
+    )
+    try:
+        await asyncio.wait({work, going}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise ClientDisconnected("The client went away.")
+    finally:
+        going.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

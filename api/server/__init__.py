@@ -1,0 +1,1 @@
+"""Server: listening, workers, the HTTP protocol with limits, shutdown."""

@@ -1,0 +1,186 @@
+"""HTTP protocol with limits: bounds on connections, heads, and the time that a client may take.
+
+uvicorn's fast protocol (httptools) takes a head of any length, waits for it for ever, and waits for ever for a client
+that does not read its answer. `GuardedProtocol` bounds all three, and the number of connections. What goes on in time
+costs nothing: timers start only where a piece of a request has to be waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from api.errors.problem_details import Rejection, retry_after
+
+BODY_GRACE_SECONDS = 5.0
+"""Time after a body's limit for the application's own answer, before the connection is cut [s]."""
+
+MAX_TARGET_BYTES = 2**16 - 1
+"""Longest path and query that the parser accepts [bytes]; it takes a longer one for bad HTTP."""
+
+_USE_POST = "Send a long objective by POST."
+
+_TARGET_TOO_LONG = f"Path and query may have {MAX_TARGET_BYTES} bytes together. {_USE_POST}"
+
+
+class ConnectionLimits(NamedTuple):
+    """Limits of one connection, and of all connections of a worker.
+
+    Attributes:
+        connections: open at once.
+        head_bytes: request line and headers [bytes].
+        head_seconds: for them to arrive [s].
+        body_seconds: for a body to arrive, or for a client to read on [s].
+    """
+
+    connections: int
+    head_bytes: int
+    head_seconds: float
+    body_seconds: float
+
+
+class _RejectedError(Exception):
+    """Exception that stops the parser."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 connection with the limits of ``config.limits``."""
+
+    def __init__(self, config: Any, *arguments: Any, **more: Any) -> None:
+        super().__init__(config, *arguments, **more)
+        self._limits: ConnectionLimits = config.limits
+        self._request_timer: asyncio.TimerHandle | None = None  # for the rest of a request
+        self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read on
+        self._in_head = self._in_message = False
+        self._head = 0  # bytes since the request began, while its head is not complete
+        self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
+        self._rejection: Rejection | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Accept a connection, or reject one too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self._reject(Rejection("busy", "Too many connections; try again later.", (retry_after(1),)))
+        else:
+            self._request_timer = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
+        self._cancel_request_timer()
+        self.resume_writing()
+        for cycle in self._open:
+            _disconnect(cycle)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read data, and bound the time until the request is complete."""
+        if self._is_over():
+            return
+        if self._request_timer is not None and not self._in_message:  # the first byte of a connection's first request
+            self._cancel_request_timer()
+        self._head += len(data)
+        super().data_received(data)
+        if self._is_over() or not self._in_message:
+            return
+        if self._in_head and self._head > self._limits.head_bytes:
+            self._reject(self._too_large())
+        elif self._request_timer is None:
+            seconds = self._limits.head_seconds if self._in_head else self._limits.body_seconds + BODY_GRACE_SECONDS
+            self._request_timer = self.loop.call_later(seconds, self._too_slow)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._in_head = self._in_message = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Pass the request on, unless its head is too large."""
+        if self._head > self._limits.head_bytes:  # with other requests, or a body, in the same piece: count exactly
+            exact = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if exact > self._limits.head_bytes:
+                self._rejection = self._too_large()
+                raise _RejectedError
+        if len(self.url) > MAX_TARGET_BYTES:
+            self._rejection = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
+            raise _RejectedError
+        self._in_head = False
+        self._cancel_request_timer()
+        super().on_headers_complete()
+        self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._in_message = False
+        self._head = 0
+        self._cancel_request_timer()
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that cannot be parsed, or was rejected during parsing."""
+        self._reject(self._rejection or Rejection("bad-request", msg, closing=True))
+
+    def pause_writing(self) -> None:
+        """Wait for a client to read, for a limited time."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Resume writing."""
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection; abort it if an answer stays unread."""
+        super().timeout_keep_alive_handler()
+        self._cut_later()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package would change that."""
+
+    def _is_over(self) -> bool:
+        return self._rejection is not None or self.transport.is_closing()
+
+    def _too_large(self) -> Rejection:
+        detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. {_USE_POST}"
+        return Rejection("head-too-large", detail, closing=True)
+
+    def _nothing_came(self) -> None:
+        self.transport.close()
+
+    def _too_slow(self) -> None:
+        if self._in_head:
+            detail = f"The head of a request must arrive within {self._limits.head_seconds:g} s."
+            self._reject(Rejection("too-slow", detail, closing=True))
+        else:  # the application has said so in its own words, to no effect
+            self.transport.abort()
+
+    def _reject(self, rejection: Rejection) -> None:
+        """Reject and close, unless an answer to another request is under way; nothing more is read."""
+        self._rejection = rejection
+        self._cancel_request_timer()
+        before = [cycle for cycle in self._open if not cycle.response_complete]
+        if self._in_message and not self._in_head and not self.cycle.response_started:  # its body is what is refused
+            before.remove(self.cycle)
+            _disconnect(self.cycle)
+        if not before:
+            self.transport.write(rejection._replace(closing=True).raw())
+        self.transport.close()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        self.loop.call_later(self._limits.body_seconds, self.transport.abort)
+
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+
+def _disconnect(cycle: RequestResponseCycle) -> None:
+    """Tell the application that the client of a request has disconnected."""
+    cycle.disconnected = True
+    cycle.message_event.set()

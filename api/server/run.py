@@ -1,0 +1,168 @@
+"""Start of the server: listen, check the settings, then serve; whatever cannot work is reported first, in plain words."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from darrm_opt.errors import DarrmError, InvalidInput
+
+if TYPE_CHECKING:
+    from api.settings import Settings
+
+
+class ListenError(DarrmError):
+    """The address cannot be listened on; the message says what to choose instead."""
+
+
+def listen(host: str, port: Any) -> socket.socket:
+    """Return a socket that listens at the address.
+
+    Args:
+        host: name or address, IPv4 or IPv6.
+        port: 0 (any free one) to 65535.
+
+    Raises:
+        InvalidInput: not a port.
+        CannotListen: the port is taken, or the address cannot be had.
+    """
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as err:
+        raise ListenError(_listen_advice(err, host, port)) from err
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the URL of a socket from `listen`."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def prepare(listening: socket.socket, **overrides: Any) -> Settings:
+    """Return the environment's settings, checked for serving at that socket.
+
+    Args:
+        listening: where requests will come in.
+        overrides: settings that take precedence over the environment.
+
+    Raises:
+        InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an opt-out.
+        KeysUnusable: the keys file cannot be read.
+        CacheError: the cache cannot be used.
+    """
+    from api.access.keys import list_keys
+    from api.settings import read_settings
+    from solver_cache import open_store
+
+    settings = read_settings(**overrides)
+    host = listening.getsockname()[0]
+    if settings.keys is not None:
+        list_keys(settings.keys)
+    elif not (settings.public or ipaddress.ip_address(host.partition("%")[0]).is_loopback):
+        raise InvalidInput(
+            "host",
+            host,
+            "an address of this machine alone, such as 127.0.0.1, as no API keys are set",
+            "Make one with `darrm keys new NAME --file FILE` and set DARRM_KEYS to that file; or say --no-keys "
+            "(DARRM_PUBLIC=true) if whoever reaches it may use it.",
+        )
+    if settings.workers > 1 and settings.cache_url in {"memory", "off"}:
+        raise InvalidInput(
+            "DARRM_WORKERS",
+            settings.workers,
+            f"1 with DARRM_CACHE_URL={settings.cache_url}",
+            "Workers share answers and jobs through a database.",
+        )
+    open_store(settings.cache_url).close()
+    return settings
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Serve until SIGINT (ctrl-C) or SIGTERM. The log goes to stderr, requests too.
+
+    Requests that are open then have `Settings.stop_seconds` to end.
+
+    Raises:
+        CannotListen: the app did not start; the log says why.
+    """
+    from api.observability import logs
+
+    with _signals(), _shared_folder(settings) as shared, listening:
+        logs.configure(shared)
+        if settings.workers > 1:
+            from api.server.workers import supervise
+
+            try:
+                if not supervise(shared, listening):
+                    raise ListenError(_NOT_STARTED)
+            finally:
+                logs.drain()
+            return
+        from api.server.workers import run_worker
+
+        try:
+            run_worker(shared, listening)
+        except SystemExit as end:  # how uvicorn says that the application did not start
+            raise ListenError(_NOT_STARTED) from end
+
+
+_NOT_STARTED = "The server did not start; its log says why."
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Make SIGTERM end the program as ctrl-C does: gracefully, at any time, with success."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:  # uvicorn has shut down in order, and then passes the signal on
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _shared_folder(settings: Settings) -> Iterator[Settings]:
+    """Create the folder that several workers share, and name it in the environment."""
+    if settings.workers == 1:
+        yield settings
+        return
+    from api.access.rate_limits import create_shared_table
+    from api.observability.metrics import MULTIPROCESS_DIR
+
+    if settings.run_folder is not None:
+        settings.run_folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="darrm-", dir=settings.run_folder) as made:
+        folder = Path(made)
+        create_shared_table(folder)
+        os.environ[MULTIPROCESS_DIR] = made  # read by the workers' prometheus_client when it is imported there
+        yield settings.model_copy(update={"run_folder": folder})
+
+
+def _listen_advice(err: OSError, host: str, port: int) -> str:
+    where = f"{host}:{port}"
+    if err.errno == errno.EADDRINUSE:
+        return f"Something is listening at {where} already: choose another port with --port, such as --port {port + 1}."
+    if err.errno == errno.EACCES:
+        return f"Listening at {where} is not permitted: choose a port above 1023 with --port."
+    return f"Cannot listen at {where} ({err.strerror or err}): choose another address with --host and --port."

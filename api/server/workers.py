@@ -1,0 +1,188 @@
+"""Workers: uvicorn with the application, alone or as several processes at one socket, which are supervised.
+
+uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of life
+(`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from api.observability import logs
+from api.server.protocol import ConnectionLimits, GuardedProtocol
+from api.server.shutdown import KILL_SECONDS
+from api.settings import Settings
+from darrm_opt import __version__
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_LOG = logging.getLogger("api.supervisor")
+
+RESTART_SECONDS = 1.0
+"""Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
+
+
+def supervise(settings: Settings, listening: socket.socket) -> bool:
+    """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
+    slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
+    with _signal_pipe() as signalled:
+        try:
+            for slot in slots:
+                slot.start()
+            while signalled not in wait([signalled, *(slot.process.sentinel for slot in slots)]):
+                for slot in slots:
+                    code = slot.process.exitcode  # asked once: it may end between two questions
+                    if code == STARTUP_FAILURE:
+                        _LOG.error("a worker could not start; stopping")
+                        return False
+                    if code is not None:
+                        _LOG.warning("worker %s ended (%s) and is replaced", slot.process.pid, code)
+                        slot.start()
+            return True
+        finally:
+            _stop_workers([slot.process for slot in slots if slot.begun], settings.stop_seconds + KILL_SECONDS)
+
+
+class _WorkerSlot:
+    """One worker slot and its present process."""
+
+    process: SpawnProcess
+
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self._given = (settings, listening)
+        self._began = float("-inf")
+
+    @property
+    def begun(self) -> bool:
+        """Whether a worker was started in it."""
+        return self._began > float("-inf")
+
+    def start(self) -> None:
+        """Start a worker, after a pause if the last one was started just now."""
+        time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
+        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
+        self.process.start()
+        self._began = time.monotonic()
+
+
+def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
+    """Stop the workers gracefully; those still alive at the deadline are killed."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.exitcode is None:
+            _LOG.warning("worker %s did not stop in time and is killed", process.pid)
+            process.kill()
+            process.join()
+
+
+@contextlib.contextmanager
+def _signal_pipe() -> Iterator[int]:
+    """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
+    signalled, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = {
+        number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield signalled
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(signalled)
+        os.close(writer)
+
+
+_LOG = logging.getLogger("api.worker")
+
+
+class WorkerConfig(uvicorn.Config):
+    """uvicorn's configuration, with what `GuardedProtocol` reads."""
+
+    def __init__(self, settings: Settings, **more: Any) -> None:
+        self.limits = ConnectionLimits(
+            settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
+        )
+        super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
+
+
+def worker_config(settings: Settings) -> WorkerConfig:
+    """Return uvicorn's configuration for a worker.
+
+    uvloop and httptools are named and not left to chance: with several workers on asyncio's own loop the connections
+    that a worker accepts come without TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
+    """
+    return WorkerConfig(
+        settings,
+        loop="uvloop" if find_spec("uvloop") is not None else "asyncio",
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        timeout_keep_alive=settings.idle_seconds,
+        timeout_graceful_shutdown=settings.stop_seconds,
+    )
+
+
+def run_worker(settings: Settings, listening: socket.socket) -> None:
+    """Serve at a socket until a signal: the whole life of a worker, or of a server that has only one.
+
+    Raises:
+        SystemExit: the application did not start.
+    """
+    logs.configure(settings)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
+            uvicorn.Server(worker_config(settings)).run(sockets=[listening])
+    finally:
+        logs.drain()
+
+
+def create_worker_app(settings: Settings) -> FastAPI:
+    """Return the application of a worker, which stops gracefully when its parent process is gone.
+
+    Raises:
+        SystemExit: it cannot be made. Said in uvicorn's way, so that a worker that cannot start is not started again.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_stop_with_parent, args=(parent.sentinel,), daemon=True).start()
+    loop = type(asyncio.get_running_loop()).__module__
+    _LOG.info("worker starts", extra={"pid": os.getpid(), "loop": loop, "version": __version__})
+    try:
+        from api.app import create_app
+
+        return create_app(settings)
+    except Exception:  # noqa: BLE001 — whatever it is, the log has it
+        _LOG.exception("the application cannot be made")
+        sys.exit(STARTUP_FAILURE)
+
+
+def _stop_with_parent(sentinel: int) -> None:
+    wait([sentinel])
+    _LOG.warning("the process that started this worker is gone; stopping")
+    os.kill(os.getpid(), signal.SIGTERM)

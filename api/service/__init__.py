@@ -1,0 +1,1 @@
+"""Design service: answers from the store, or from jobs that design them."""

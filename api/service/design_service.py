@@ -1,0 +1,319 @@
+"""Design service: answers from the store at once, else from jobs and processes that a client can wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+from api.access.clients import current_client
+from api.access.rate_limits import ClientQuota
+from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
+from api.observability import metrics
+from api.process_pool.pool import PoolState, ProcessPool
+from api.process_pool.task_loop import Task
+from api.schemas import DesignRequest
+from api.server.shutdown import Shutdown
+from api.service.gamma_jobs import GAMMA_JOB, GRACE_SECONDS, GammaJobHandler
+from api.service.job_admission import JobAdmission, check_design, check_voters
+from api.service.job_events import JobEvents, JobUpdate
+from api.service.job_worker import JobWorker, ProgressCallback
+from api.service.repository import load_nearest
+from api.settings import Settings
+from api.tasks.design import DesignTask
+from darrm_opt.design.solver import check_choices
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import SolveFailed
+from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
+from solver_cache.store import Store
+
+Result = TypeVar("Result")
+
+STORE_THREADS = 4
+"""Blocking calls to the store at once."""
+
+RETRY_SECONDS = 1
+"""When a client should ask again for an answer that is not ready [s]."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An answer that is not ready.
+
+    Attributes:
+        job: the job that works on it; its id is the id of the answer to come.
+        retry_after: when to ask again [s].
+        nearest: a stored answer whose guarantee implies the one that is asked, for use until then; None if there is none.
+    """
+
+    job: Job
+    retry_after: int = RETRY_SECONDS
+    nearest: dict[str, Any] | None = None
+
+
+class SingleFlight:
+    """One computation for all concurrent callers of one key. For use within one event loop."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, asyncio.Task[Any]] = {}
+
+    async def do(self, key: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what ``work`` returns, begun once for all who call with one key while it runs.
+
+        It goes on even if the first caller is gone.
+        """
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = asyncio.ensure_future(work())
+            flight.add_done_callback(lambda done: (self._flights.pop(key), done.cancelled() or done.exception()))
+        result: Result = await asyncio.shield(flight)
+        return result
+
+
+class DesignService:
+    """The service behind the routes: answers requests with plain data and never blocks the event loop.
+
+    γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
+    (`api.service.job_worker`). Every other computation runs in a second pool of processes, so that it never waits for a
+    long solve. Use `open`, which starts the background work and ends it.
+
+    Args:
+        store: of answers and jobs; the service closes it.
+        settings: limits, and how many solves may run at once.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._jobs = open_jobs(store)
+        self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+        size, memory = settings.solvers, settings.max_solver_memory
+        self._solvers = ProcessPool(size, memory=memory, name="solver")
+        self._computers = ProcessPool(max(1, size // 2), memory=memory, name="compute")
+        self._flights = SingleFlight()
+        self._quota = ClientQuota(settings.max_compute)
+        self._admission = JobAdmission(self._jobs, settings)
+        self._events = JobEvents(self._jobs, self.run_in_thread)
+        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_thread, self._solvers)
+        self._worker = JobWorker(
+            self._jobs,
+            self._events,
+            self.run_in_thread,
+            {GAMMA_JOB: self._gamma_jobs.handle},
+            size=size,
+            lease=settings.lease_seconds,
+        )
+        self._closing = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, store: Store, settings: Settings, shutdown: Shutdown) -> AsyncIterator[Self]:
+        """Yield a service at work; its jobs begin with those that a process which was killed left behind.
+
+        In the end, jobs under way go back into the queue, every process ends, and the store is closed.
+
+        Args:
+            store: of answers and jobs.
+            settings: of the service.
+            shutdown: whether the server was told to stop; whoever waits for an answer is then released.
+        """
+        service = cls(store, settings)
+        background: list[asyncio.Task[None]] = []
+        try:
+            background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
+            background.append(asyncio.create_task(service._drain_on(shutdown)))
+            if settings.solve == "on":
+                if settings.prestart:
+                    await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
+                service._worker.start()
+            yield service
+        finally:
+            for task in background:
+                task.cancel()
+            service._drain()
+            await service._worker.close()
+            await asyncio.gather(service._solvers.close(), service._computers.close())
+            await asyncio.to_thread(service._threads.shutdown)
+            store.close()
+
+    @property
+    def store(self) -> Store:
+        """The store of answers; it blocks, so use it in a thread (`run_in_thread`)."""
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        """The operator's settings."""
+        return self._settings
+
+    @property
+    def pools(self) -> dict[str, PoolState]:
+        """State of the process pools: "solvers" do jobs, "compute" everything else."""
+        return {"solvers": self._solvers.state, "compute": self._computers.state}
+
+    async def _drain_on(self, shutdown: Shutdown) -> None:
+        await shutdown.wait()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Release everyone who waits: 503, and the end of every event stream."""
+        self._closing = True
+        self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
+
+    async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread: for calls that block but do not compute for long."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
+        """Return ``task(argument, report)``, run in a process of its own within the server's time limit.
+
+        Args:
+            task: a function at the top of a module (`api.tasks`).
+            argument: anything that can be pickled.
+            progress: called with whatever the task reports.
+
+        Raises:
+            Exception: whatever the task raises.
+            SolveFailed: its process was lost twice, took too long or grew too large.
+            Overloaded, TooManyJobs: too many computations wait already, or too many of one client.
+        """
+        limit = self._settings.time_limit
+        with self._quota.reserve(current_client()):
+            return await self._computers.run(task, argument, time_limit=2 * limit + GRACE_SECONDS, progress=progress)
+
+    async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+        """Return the certified γ_opt as plain data, or the job that works on it.
+
+        Args:
+            request: the problem.
+            wait_seconds: how long to wait for a solve [s]; None for the operator's setting.
+
+        Returns:
+            The record of the solution, its "id", and whether it was "cached"; or `Pending`, with the job.
+
+        Raises:
+            InvalidInput: a field is out of its range.
+            BackendUnavailable: it must be solved, and the solver is not installed.
+            NotCached: neither it nor an answer that implies its guarantee is stored, and solving is off.
+            Overloaded: too many jobs wait already.
+            TooManyJobs: this client has had many jobs queued lately.
+            JobCancelled: the job was cancelled.
+            SolveFailed: the solve failed; the text says why.
+            ShuttingDown: the server is shutting down.
+            CacheError: the store cannot be read.
+        """
+        task = self._task(request)
+        try:
+            found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
+        except NotCached:
+            near = await self._nearest(task.spec)
+            if near is None:
+                raise
+            return near
+        if not isinstance(found, Job):
+            return found
+        answer = await self._wait_for(found, task, wait_seconds)
+        return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
+
+    async def submit(self, request: DesignRequest) -> Job:
+        """Return the job that designs γ_opt, queued now unless it exists already; raises as `design`.
+
+        A job whose result is outdated (its time limit was shorter than today's) is queued again.
+        """
+        task = self._task(request)
+        self._check_admissible(task)
+        job = await self._queue(task.key, task.to_json())
+        if job.state == "done" and await self.load_result(job) is None:
+            job = await self.resubmit(job)
+        return job
+
+    async def resubmit(self, job: Job) -> Job:
+        """Return a finished job, queued again because its result is outdated; raises as `design`."""
+        self._check_solving()
+        return await self._queue(job.id, job.request, afresh=True)
+
+    async def load_result(self, job: Job) -> dict[str, Any] | None:
+        """Return the result of a finished job, proved again; None if it is gone or outdated."""
+        return await self._gamma_jobs.load_result(job)
+
+    async def get_job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
+        """Return a job in its present state, or None if there is none."""
+        return await self.run_in_thread(self._jobs.get, id)
+
+    async def list_jobs(
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
+    ) -> Sequence[Job]:
+        """Return jobs, the newest first, from behind the one with id ``after``."""
+        return await self.run_in_thread(self._jobs.list, state, limit, after)
+
+    async def cancel(self, id: str) -> Job | None:  # noqa: A002
+        """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it."""
+        job = await self.run_in_thread(self._jobs.cancel, id)
+        if job is not None and job.state == "cancelled":
+            self._worker.stop(id)
+            self._events.publish(job)
+        return job
+
+    def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
+        """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
+        return self._events.subscribe(job)
+
+    def _task(self, request: DesignRequest) -> DesignTask:
+        check_voters(request.K, self._settings)
+        return request.task()
+
+    async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
+        stored = await self._gamma_jobs.load(task.spec)
+        if stored is not None:
+            return stored
+        self._check_admissible(task)
+        return await self._queue(task.key, task.to_json())
+
+    async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
+        """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none."""
+        found = await self._flights.do(
+            f"nearest {request.key}", lambda: self.run_in_thread(load_nearest, request, self._store)
+        )
+        if found is not None:
+            metrics.count_lookups("nearest")
+        return found
+
+    def _check_solving(self) -> None:
+        if self._settings.solve == "off":
+            raise NotCached("This answer is not stored, and solving is off on this server.")
+
+    def _check_admissible(self, task: DesignTask) -> None:
+        self._check_solving()
+        check_choices(task.spec.problem, task.spec.shape, task.method, task.backend)
+        check_design(task.spec, task.method, self._settings)
+
+    async def _queue(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
+        if self._closing:
+            raise ShuttingDown("The server is shutting down; ask again when it is back.")
+        job = await self.run_in_thread(self._admission.submit, id, text, afresh, current_client())
+        self._worker.wake()
+        return job
+
+    async def _wait_for(self, job: Job, task: DesignTask, wait_seconds: float | None) -> dict[str, Any] | Pending:
+        """Return the answer of a job, or that it is pending after ``wait_seconds``; one that must be redone is, once."""
+        wait_seconds = self._settings.wait_seconds if wait_seconds is None else wait_seconds
+        text = task.to_json()
+        for attempt in range(2):
+            update = await self._events.wait(job, wait_seconds)
+            match update.job.state:
+                case "done":
+                    answer = update.answer or await self.load_result(update.job)
+                    if answer is not None:
+                        return dict(answer)
+                    job = await self._queue(task.key, text, afresh=True)
+                case "failed" if attempt == 0 and update.job.request != text:  # it was submitted for another solver
+                    job = await self._queue(task.key, text)
+                case "failed":
+                    raise update.error or SolveFailed(update.job.reason)
+                case "cancelled":
+                    raise JobCancelled("The job that solved this was cancelled; ask again to have it solved.")
+                case _:
+                    break
+        return Pending(update.job)

@@ -1,0 +1,140 @@
+"""Job admission: limits on what one request may ask for, and on how many jobs wait, in all and for one client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from api.access.clients import Client
+from api.access.rate_limits import RateLimiter, shared_table
+from api.errors.exceptions import Overloaded, TooManyJobs, WorkLimitExceeded
+from api.service.gamma_jobs import GAMMA_JOB
+from api.service.job_events import RunInThread
+from api.settings import Settings
+from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import InvalidInput
+from solver_cache.errors import CacheError
+from solver_cache.jobs import Job, Jobs
+
+_LOG = logging.getLogger("api.jobs")
+
+COUNT_SECONDS = 0.5
+"""How long a count of the queue is reused [s]."""
+
+PRUNE_SECONDS = 3600.0
+"""Time between removals of old finished jobs [s]."""
+
+RETENTION = {"off": 600.0, "memory": 3600.0}
+"""How long a finished job is stored [s], by store; in a database `DATABASE_RETENTION`."""
+
+DATABASE_RETENTION = 30 * 86400.0
+"""How long a finished job stays in a database [s]; its answer stays for good."""
+
+DEFAULT_JOB_RATE = 1.0
+"""New jobs of an address or key in the long run, where the settings do not say [1/s]."""
+
+
+def check_voters(K: int, settings: Settings) -> None:
+    """Reject more voters than the operator allows.
+
+    Raises:
+        InvalidInput: naming K and the setting.
+    """
+    if settings.max_voters < K:
+        raise InvalidInput(
+            "K",
+            K,
+            f"at most {settings.max_voters} voters on this server",
+            "Solve it with the command line, or have the operator raise DARRM_MAX_VOTERS.",
+        )
+
+
+def check_work(seconds: float, settings: Settings, field: str = "") -> None:
+    """Reject more estimated solving time [s] than the operator allows for one request.
+
+    Raises:
+        WorkLimitExceeded: with the estimate.
+    """
+    if seconds > settings.max_work_seconds:
+        raise WorkLimitExceeded(
+            f"The expected solving time is {seconds:.3g} s, and one request may ask for {settings.max_work_seconds:g} s on "
+            "this server. Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
+            seconds,
+            field,
+        )
+
+
+def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
+    """Reject a design that is expected to take longer than the operator allows; raises as `check_work`."""
+    check_work(estimate_cost(request, method).seconds, settings)
+
+
+class JobAdmission:
+    """Admission of jobs to the queue, as long as there is room, and not all of it for one client.
+
+    A job that exists already is free. A new one is charged to the client that submits it, in a second token bucket beside
+    the one of requests (`api.middleware.admission`): a request is answered in a millisecond, a job may take a minute.
+
+    Args:
+        jobs: the stored jobs.
+        settings: how many may wait, and the rate of one client.
+    """
+
+    def __init__(self, jobs: Jobs, settings: Settings) -> None:
+        self._jobs, self._max_queued = jobs, settings.max_queued_jobs
+        self._rate, self._burst = settings.job_rate, settings.job_burst
+        self._limiter = RateLimiter(shared_table(settings.run_folder))
+        self._counted, self._queued = 0.0, 0
+
+    def submit(self, id: str, text: str, afresh: bool, client: Client | None = None) -> Job:  # noqa: A002, FBT001 — called through a thread
+        """Return the job, queued now unless it exists; blocks.
+
+        Args:
+            id: of the job.
+            text: the request, as JSON.
+            afresh: whether to queue it again even if it is done.
+            client: who is charged; None: nobody.
+
+        Raises:
+            Overloaded: it would have to be queued, and the queue is full.
+            TooManyJobs: it would have to be queued, and the client has had many queued lately.
+        """
+        existing = self._jobs.get(id)
+        if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
+            self._check_queue()
+            self._charge(client)
+        return self._jobs.submit(id, GAMMA_JOB, text, afresh=afresh)
+
+    async def prune(self, run_in_thread: RunInThread, url: str) -> None:
+        """Remove old finished jobs now and then, until cancelled."""
+        retention = RETENTION.get(url, DATABASE_RETENTION)
+        while True:
+            try:
+                await run_in_thread(self._jobs.prune, time.time() - retention)
+            except CacheError as err:
+                _LOG.warning("old jobs cannot be removed: %s", err)
+            await asyncio.sleep(min(retention, PRUNE_SECONDS))
+
+    def _charge(self, client: Client | None) -> None:
+        if client is None:
+            return
+        rate = self._rate
+        if rate is None:
+            rate = 0.0 if client.local else DEFAULT_JOB_RATE
+        if rate > 0:
+            wait = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
+            if wait > 0:
+                raise TooManyJobs(
+                    f"One client may submit {rate:g} new problems a second in the long run, {self._burst} at once.",
+                    wait,
+                )
+
+    def _check_queue(self) -> None:
+        full = self._queued >= self._max_queued
+        if full or time.monotonic() - self._counted > COUNT_SECONDS:
+            self._queued, self._counted = self._jobs.counts()["queued"], time.monotonic()
+        if self._queued >= self._max_queued:
+            raise Overloaded(f"{self._queued} jobs wait to be solved, which is as many as this server accepts.")
+        self._queued += 1

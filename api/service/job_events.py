@@ -1,0 +1,144 @@
+"""Job events: the latest state of each job, for everyone in this process who waits for it or follows it.
+
+Only the latest state of a job is held: a slow subscriber misses the states in between, and one that went away costs
+nothing. Jobs done in this process are published by the worker; the others are polled, all in one sweep, as long as somebody
+follows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from solver_cache.errors import CacheError
+from solver_cache.jobs import Job, Jobs
+
+_LOG = logging.getLogger("api.jobs")
+
+POLL_SECONDS = 0.2
+"""Shortest pause between two sweeps [s]; a long sweep is followed by a pause three times as long."""
+
+RunInThread = Callable[..., Awaitable[Any]]
+"""``await run_in_thread(function, *arguments)``: a blocking call, made in a thread."""
+
+
+@dataclass(frozen=True)
+class JobUpdate:
+    """A state of a job, and what this process knows beyond what is stored.
+
+    Attributes:
+        job: the job in that state.
+        answer: its answer, if it was done in this process; None if it must be read.
+        error: the error it failed with, if in this process.
+    """
+
+    job: Job
+    answer: Any = None
+    error: Exception | None = None
+
+
+@dataclass
+class _Topic:
+    """One job with subscribers."""
+
+    latest: JobUpdate
+    subscribers: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def publish(self, update: JobUpdate) -> None:
+        self.latest = update
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class JobEvents:
+    """Publisher and subscribers of jobs.
+
+    Args:
+        jobs: the stored jobs.
+        run_in_thread: how a blocking call is made.
+
+    Attributes:
+        local: ids of the jobs that this process does, and publishes itself.
+    """
+
+    def __init__(self, jobs: Jobs, run_in_thread: RunInThread) -> None:
+        self._jobs, self._run_in_thread = jobs, run_in_thread
+        self.local: set[str] = set()
+        self._topics: dict[str, _Topic] = {}
+        self._polling: asyncio.Task[None] | None = None
+
+    def publish(self, job: Job, answer: Any = None, error: Exception | None = None) -> None:
+        """Send a job's new state to its subscribers."""
+        topic = self._topics.get(job.id)
+        if topic is not None:
+            topic.publish(JobUpdate(job, answer, error))
+
+    async def wait(self, job: Job, seconds: float | None) -> JobUpdate:
+        """Return the job once it is finished, or in its state after ``seconds`` (None: no limit)."""
+        latest = JobUpdate(job)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for update in self.subscribe(job):
+                    latest = update
+        return latest
+
+    async def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
+        """Yield the job in its present state, then whenever it changes, until it is finished."""
+        with self._topic(job) as topic:
+            while True:
+                latest, changed = topic.latest, topic.changed
+                yield latest
+                if latest.job.over:
+                    return
+                await changed.wait()
+
+    def close(self, error: Exception) -> None:
+        """Fail every unfinished job for its subscribers: no more updates will come."""
+        if self._polling is not None:
+            self._polling.cancel()
+        for topic in self._topics.values():
+            if not topic.latest.job.over:
+                topic.publish(JobUpdate(replace(topic.latest.job, state="failed", reason=str(error)), error=error))
+
+    @contextlib.contextmanager
+    def _topic(self, job: Job) -> Iterator[_Topic]:
+        topic = self._topics.setdefault(job.id, _Topic(JobUpdate(job)))
+        if topic.latest.job.over and topic.latest.job.updated < job.updated:
+            topic.publish(JobUpdate(job))  # it was submitted again
+        topic.subscribers += 1
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            yield topic
+        finally:
+            topic.subscribers -= 1
+            if topic.subscribers == 0 and self._topics.get(job.id) is topic:
+                del self._topics[job.id]
+
+    async def _poll(self) -> None:
+        """Look up the jobs that are followed here and done elsewhere, while there are any."""
+        while self._topics:
+            began = time.monotonic()
+            wanted = [id_ for id_, topic in self._topics.items() if not (topic.latest.job.over or id_ in self.local)]
+            try:
+                found = await self._run_in_thread(self._look_up, wanted) if wanted else {}
+            except CacheError as err:
+                _LOG.warning("cannot look up jobs: %s", err)
+                found = {}
+            for id_, job in found.items():
+                topic = self._topics.get(id_)
+                if topic is None or id_ in self.local or topic.latest.job.over:
+                    continue
+                state = job or replace(topic.latest.job, state="failed", reason="The job is no longer stored.")
+                if state != topic.latest.job:
+                    topic.publish(JobUpdate(state))
+            await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - began)))
+
+    def _look_up(self, ids: list[str]) -> dict[str, Job | None]:
+        return {id_: self._jobs.get(id_) for id_ in ids}

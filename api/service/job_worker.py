@@ -1,0 +1,225 @@
+"""Job worker: claims queued jobs, renews their leases while handlers do them, and records how they ended.
+
+Each process that serves has one worker; they share the jobs of one store by claims with leases. The jobs of a process that
+was killed are taken over when their leases run out; those of one that shuts down in order go back into the queue at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from api.process_pool.pool import PoolClosed
+from api.service.job_events import JobEvents, JobUpdate, RunInThread
+from darrm_opt.design_spec import canonical_json
+from darrm_opt.errors import DarrmError
+from solver_cache.errors import CacheError
+from solver_cache.jobs import Job, Jobs
+
+_LOG = logging.getLogger("api.jobs")
+
+RENEW_SECONDS = 0.5
+"""Time between renewals of a lease, which is also how soon a cancellation elsewhere is noticed [s]."""
+
+IDLE_SECONDS = 1.0
+"""Time between looks at the queue when nobody has called `wake` [s]."""
+
+MAX_ATTEMPTS = 5
+"""Attempts after which a job is failed because it takes its server down with it. This is not about a solver process that
+crashes: the pool notices, and begins its task once more (`api.process_pool.pool`). Here the whole server was gone, which on
+a machine that is restarted again and again is seldom the job's fault."""
+
+SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Pauses before each attempt to record how a job ended [s]. After the last one its lease runs out."""
+
+ProgressCallback = Callable[[Any], None]
+
+JobHandler = Callable[[Job, ProgressCallback], Awaitable[tuple[str, Any]]]
+"""``await handler(job, progress)``: do a job; return its result as JSON, and the answer for those who wait in this process."""
+
+
+class JobWorker:
+    """Worker that does the jobs of a store, several at a time.
+
+    Args:
+        jobs: the stored jobs.
+        events: where their states are published.
+        run_in_thread: how a blocking call is made.
+        handlers: by kind of job; other kinds are left alone.
+        size: jobs at a time.
+        lease: how long a claim is held unless renewed [s].
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        events: JobEvents,
+        run_in_thread: RunInThread,
+        handlers: Mapping[str, JobHandler],
+        *,
+        size: int,
+        lease: float,
+    ) -> None:
+        self._jobs, self._events, self._run_in_thread, self._handlers = jobs, events, run_in_thread, handlers
+        self._size, self._lease = size, lease
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._claims = count(1)
+        self._running: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._woken = asyncio.Event()
+        self._closing = False
+        self._claiming: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin with the jobs that are queued, or that a process which died left behind."""
+        self._claiming = asyncio.create_task(self._claim_jobs())
+
+    def wake(self) -> None:
+        """Look at the queue now: there may be a job in it."""
+        self._woken.set()
+
+    def stop(self, id: str) -> None:  # noqa: A002
+        """Stop a cancelled job, if it runs in this process."""
+        stopped = self._running.get(id)
+        if stopped is not None:
+            stopped.set()
+
+    async def close(self) -> None:
+        """Stop, and put running jobs back into the queue."""
+        self._closing = True
+        if self._claiming is not None:
+            self._woken.set()
+            await asyncio.wait({self._claiming})
+        for stopped in self._running.values():
+            stopped.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _claim_jobs(self) -> None:
+        """Claim a job whenever there is room for one more, until the worker closes."""
+        while not self._closing:
+            self._woken.clear()
+            job = await self._claim_one() if len(self._running) < self._size else None
+            if job is not None:
+                stopped = self._running[job.id] = asyncio.Event()
+                self._events.local.add(job.id)
+                task = asyncio.create_task(self._run(job, stopped))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), IDLE_SECONDS)
+
+    async def _claim_one(self) -> Job | None:
+        owner = f"{self._name}:{next(self._claims)}"  # never the same twice: an old claim must not pass for a new one
+        for kind in self._handlers:
+            try:
+                job: Job | None = await self._run_in_thread(self._jobs.claim, owner, self._lease, None, kind)
+            except CacheError as err:
+                _LOG.warning("cannot claim a job: %s", err)
+                return None
+            if job is not None:
+                return job
+        return None
+
+    async def _run(self, job: Job, stopped: asyncio.Event) -> None:
+        try:
+            self._events.publish(job)
+            if job.attempts > MAX_ATTEMPTS:
+                await self._fail(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
+            else:
+                await self._handle(job, stopped)
+        except Exception:  # noqa: BLE001 — a bug must not end the worker
+            _LOG.exception("job %s: its end could not be recorded", job.id)
+        finally:
+            del self._running[job.id]
+            self._events.local.discard(job.id)
+            self._woken.set()
+
+    async def _handle(self, job: Job, stopped: asyncio.Event) -> None:
+        """Have the job's handler do it, renewing the lease meanwhile; then record how it ended."""
+        latest = job.progress
+
+        def progress(content: Any) -> None:
+            nonlocal latest
+            latest = canonical_json(content)
+            self._events.publish(replace(job, progress=latest))
+
+        work = asyncio.ensure_future(self._handlers[job.kind](job, progress))
+        halt = asyncio.create_task(stopped.wait())
+        leased = True
+        while (
+            leased and not (await asyncio.wait({work, halt}, timeout=RENEW_SECONDS, return_when="FIRST_COMPLETED"))[0]
+        ):
+            leased = await self._renew_lease(job, latest)
+        halt.cancel()
+        if not work.done():  # cancelled, taken over by another worker, or this one closes
+            work.cancel()
+            await asyncio.wait({work})
+            await self._abandon(job)
+            return
+        try:
+            result, answer = work.result()
+        except PoolClosed:
+            await self._abandon(job)
+        except DarrmError as err:
+            await self._fail(job, str(err), err)
+        except Exception as err:  # noqa: BLE001 — nor may one in a handler, which fails its job
+            _LOG.exception("job %s failed", job.id)
+            await self._fail(job, "An unexpected error occurred; the server's log has the details.", err)
+        else:
+            done = replace(job, state="done", progress=latest, result=result)
+            await self._record_end(JobUpdate(done, answer), self._jobs.finish, result)
+
+    async def _renew_lease(self, job: Job, progress: str) -> bool:
+        """Tell whether the lease is still ours; while the store cannot be used, it is taken to be."""
+        try:
+            return bool(await self._run_in_thread(self._jobs.renew, job.id, job.owner, self._lease, progress))
+        except CacheError as err:
+            _LOG.warning("job %s: its lease cannot be renewed: %s", job.id, err)
+            return True
+
+    async def _fail(self, job: Job, reason: str, err: Exception | None) -> None:
+        _LOG.warning("job %s failed: %s", job.id, reason)
+        failed = replace(job, state="failed", reason=reason)
+        await self._record_end(JobUpdate(failed, error=err), self._jobs.fail, reason)
+
+    async def _abandon(self, job: Job) -> None:
+        """Give up a job: back into the queue if this worker closes, else its lease has passed to another or to nobody."""
+        try:
+            if self._closing:
+                await self._run_in_thread(self._jobs.release, job.id, job.owner)
+                return
+            current = await self._run_in_thread(self._jobs.get, job.id)
+        except CacheError as err:
+            _LOG.warning("job %s: %s", job.id, err)
+            return
+        if current is not None:
+            self._events.publish(current)
+
+    async def _record_end(self, update: JobUpdate, write: Callable[[str, str, str], bool], text: str) -> None:
+        """Record how a job ended, and publish it after the first attempt: clients need not wait for a broken store."""
+        job = update.job
+        for attempt, pause in enumerate(SAVE_DELAYS):
+            await asyncio.sleep(0 if self._closing else pause)
+            written = None
+            try:
+                written = await self._run_in_thread(write, job.id, job.owner, text)
+            except CacheError as err:
+                _LOG.warning("job %s: its end cannot be recorded: %s", job.id, err)
+            if written is False:
+                _LOG.info("job %s was cancelled or taken over before it ended", job.id)
+                await self._abandon(job)
+                return
+            if attempt == 0:
+                self._events.publish(update.job, update.answer, update.error)
+            if written:
+                return

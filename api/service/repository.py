@@ -1,0 +1,85 @@
+"""Repository of answers: load and save records in the store, one blocking call each, for use in a thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from darrm_opt.design.program import Status
+from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
+from darrm_opt.record import solution_record
+from solver_cache.errors import CacheError
+from solver_cache.model import Row
+from solver_cache.solve import keep_row, recall
+from solver_cache.store import Store
+from solver_cache.validate import validate
+
+_LOG = logging.getLogger("api")
+
+
+def load_record(key: str, store: Store) -> dict[str, Any] | None:
+    """Return the record stored under ``key``, its γ proved private again for its own problem; None if there is none.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    row = store.get(key)
+    if row is None:
+        return None
+    found = validate(row)
+    if found.solution is None:
+        _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, found.decision, found.reason)
+        return None
+    return solution_record(found.solution)
+
+
+def load_records(requests: Sequence[DesignSpec], store: Store) -> list[dict[str, Any] | None]:
+    """Return the stored records that answer requests, proved again, or None for each; raises as `load_record`."""
+    solutions = [recall(request, store) for request in requests]
+    return [None if solution is None else solution_record(solution) for solution in solutions]
+
+
+def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tuple[dict[str, Any], bool, str]:
+    """Store an optimal answer that its solver process has proved; return the record then stored, and whether one is.
+
+    A bad row in its place is replaced; a good one stays, and is returned. The third value is the reason why the answer was
+    not stored, which is logged as well; usually it is empty.
+    """
+    try:
+        seen = store.get(request.key)
+    except CacheError as err:
+        _LOG.warning("the answer to %s is not kept: %s", request.key, err)
+        return record, False, str(err)
+    theirs = validate(seen, request).solution
+    if theirs is None:
+        text = canonical_json(record)
+        kept = keep_row(Row(request.key, CORE, text, digest(text)), request, store, seen)
+        if kept.other is None:
+            return record, kept.stored, kept.trouble
+        theirs = kept.other
+    return solution_record(theirs), True, ""
+
+
+def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
+    """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
+    for request, record in answers:
+        if Status(record["status"]).settled:
+            save_record(request, record, store)
+
+
+def load_nearest(request: DesignSpec, store: Store) -> dict[str, Any] | None:
+    """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    from solver_cache.nearest import nearest
+
+    found = nearest(request, store)
+    return None if found is None else {"id": request.key, "cached": True, **found.record}
+
+
+def has_record(key: str, store: Store) -> bool:
+    """Tell whether a row is stored under ``key``, without proving it; raises as `load_record`."""
+    return store.get(key) is not None

@@ -1,0 +1,1 @@
+"""Tasks that run in the processes of the pool, and what they are expected to cost."""

@@ -1,0 +1,389 @@
+"""The client: designs, curves and jobs from a service or from a table file, each γ proved again before it is returned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from darrm_client.connect import connect
+from darrm_client.errors import VerificationFailed, error_of
+from darrm_client.jobs import JobsClient
+from darrm_client.requests import as_list, budget_body, design, numbers, with_allowance
+from darrm_client.transport import Deadline
+from darrm_client.verification import (
+    VerifiedAnswer,
+    member,
+    verify_answer,
+    verify_certificate,
+    verify_comparison,
+    verify_curves,
+    verify_plan,
+    verify_profile,
+    verify_tradeoff,
+)
+from darrm_opt.design.certificate import Arithmetic, Certificate, verify
+from darrm_opt.design.objective import AnyObjective
+from darrm_opt.design.solver import Method, Shape
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.noise import ArrayLike, NoiseFunction
+from darrm_opt.problem import Privacy, Problem, real_number, whole_number
+
+if TYPE_CHECKING:
+    import ssl
+
+URL_VARIABLE = "DARRM_URL"
+"""Environment variable of the place that is asked where no URL is given."""
+
+KEY_VARIABLE = "DARRM_KEY"
+"""Environment variable of the API key that is sent where none is given."""
+
+SECONDS = "None, or seconds above 0"
+
+TIMEOUT = 120.0
+"""How long a call may take unless told otherwise [s]."""
+
+RETRIES = 6
+"""How often a request is sent again unless told otherwise: some ten seconds of a service that restarts."""
+
+
+class DarrmClient:
+    """Asks a service, or a table file, for certified noise functions. Safe to use from several threads.
+
+    Args:
+        url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
+            (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None reads ``DARRM_URL``, so that a job
+            switches between the two without a change of its code.
+        key: API key of the service; None reads ``DARRM_KEY``; neither sends none.
+        timeout: for one call, with all its retries and waiting [s]; None for no bound.
+        retries: how often a request is sent again after a failure that may pass.
+        tls: what is trusted for ``https``; None for the system's certificates.
+        proxy: URL of an HTTP proxy; None for none. Proxies and passwords in the environment are not used.
+
+    Guarantees:
+        Every γ that it returns was proved private by this process, for the problem that was asked, from its bits.
+        A service that lies can make an answer less useful, never less private.
+
+    Raises:
+        InvalidInput: an argument is outside what is accepted, or no URL is given.
+        BackendUnavailable: httpx is not installed (the extra ``client``), and the URL is a service's.
+
+    >>> import tempfile, pathlib, json
+    >>> from darrm_opt import Problem, solve
+    >>> from darrm_opt.record import solution_record
+    >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pathlib.Path(folder, "table.jsonl")
+    ...     _ = table.write_text(json.dumps(solution_record(solve(problem))))
+    ...     with DarrmClient(table.as_uri()) as client:
+    ...         answer = client.gamma(problem)
+    >>> answer.exact, round(answer.utility, 6), answer.certificate.margin >= 0
+    (True, 0.908242, True)
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        key: str | None = None,
+        timeout: float | None = TIMEOUT,
+        retries: int = RETRIES,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        chosen = os.environ.get(URL_VARIABLE, "") if url is None else url
+        if timeout is not None and not real_number(timeout, "timeout", SECONDS) > 0:
+            raise InvalidInput("timeout", timeout, SECONDS)
+        retries = whole_number(retries, "retries", "a whole number of tries after the first, at least 0", least=0)
+        key = os.environ.get(KEY_VARIABLE) or None if key is None else key
+        self._backend, self._timeout = connect(chosen, key, timeout, retries, tls, proxy), timeout
+        self.jobs = JobsClient(self._backend, timeout)
+
+    def gamma(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        method: Method = "auto",
+        backend: str = "highs",
+        timeout: float | None = None,
+    ) -> VerifiedAnswer:
+        """Return the certified γ_opt of a problem.
+
+        Args:
+            problem: as in `darrm_opt.solve`, like the next four.
+            objective: what is maximised.
+            shape: "free" or "monotone".
+            method: how to solve it, if it is not solved already.
+            backend: as ``method``.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this very
+            problem, or the nearest one that is kept (where the service does not solve, or the table lacks it).
+
+        Raises:
+            InvalidInput: a field is outside what is accepted.
+            NotPrivate: what came back is not private for this problem.
+            ClientError: no answer that can be used came back; its children say why.
+        """
+        request = DesignSpec(problem, objective, shape)
+        body = {**design(request), "method": method, "backend": backend}
+        return verify_answer(self._ask("gamma", body, timeout), request)
+
+    def batch(
+        self, requests: Sequence[Problem | DesignSpec], *, timeout: float | None = None
+    ) -> list[VerifiedAnswer | DarrmError]:
+        """Return the certified γ_opt of many problems, in order; where one has none, the error that `gamma` would raise.
+
+        Args:
+            requests: problems, or requests with their objective and shape.
+            timeout: for all of them [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused the batch as a whole.
+        """
+        asked = [one if isinstance(one, DesignSpec) else DesignSpec(one) for one in requests]
+        if not asked:
+            return []
+        deadline = self._deadline(timeout)
+        told = self._backend.ask("gamma/batch", {"problems": [design(request) for request in asked]}, deadline)
+        results = member(told, "results")
+        if not isinstance(results, list) or len(results) != len(asked):
+            raise VerificationFailed("The answer does not have one result for each problem.")
+        return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+
+    def error_curve(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        points: int = 101,
+        baselines: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the errors of γ_opt and of the baselines over p, as the REST interface has them; every γ was proved.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            points: values of p, evenly from 0.5 to 1.
+            baselines: names of those to compare with; None for the usual ones.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        body = {**design(request), "points": points, "baselines": as_list(baselines)}
+        return verify_curves(self._ask("error-curve", body, timeout), problem)
+
+    def tradeoff(
+        self,
+        problem: Problem,
+        ms: Sequence[float],
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        delta: float | None = None,
+        baselines: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return γ_opt for many allowances, as the REST interface has it; every γ was proved for its own target.
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            ms: allowances m > 0; target ε [nats] where the voters' ε is 0 or inf and m has no meaning.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            delta: δ of every release [probability]; None for 1 − (1−Δ)^m.
+            baselines: whose average errors are told beside.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        body = {name: value for name, value in design(request).items() if name not in {"target_epsilon", "delta"}}
+        body["ms" if problem.m is not None else "target_epsilons"] = [float(m) for m in ms]
+        body |= {"delta": delta, "baselines": as_list(baselines)}
+        wanted = [with_allowance(problem, m, delta) for m in ms]
+        return verify_tradeoff(self._ask("tradeoff", body, timeout), wanted)
+
+    def profile(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        gamma: ArrayLike | NoiseFunction | None = None,
+        epsilons: Sequence[float] | None = None,
+        points: int = 16,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the least δ of one release at each ε′, of γ_opt or of ``gamma``, as the REST interface has it.
+
+        Its γ was proved private, and its δ computed again: they are this process's own.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            gamma: γ(0..K) of yours, private or not; None for γ_opt.
+            epsilons: where the profile is wanted [nats]; None for ``points`` of them, evenly from 0 on.
+            points: how many, where ``epsilons`` is None.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        request = DesignSpec(problem, objective, shape)
+        given = None if gamma is None else NoiseFunction(gamma, problem.K)
+        at = None if epsilons is None else [float(epsilon) for epsilon in epsilons]
+        body = {**design(request), "points": points, "epsilons": at}
+        body["gamma"] = None if given is None else given.values.tolist()
+        return verify_profile(self._ask("profile", body, timeout), problem, given, at)
+
+    def verify(
+        self, problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Arithmetic = "float"
+    ) -> Certificate:
+        """Return the certificate of any γ, proved by this process as well as by the other side.
+
+        Args:
+            problem: what must hold.
+            gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
+            arithmetic: "float" or "ball", as in `darrm_opt.verify`.
+
+        Raises:
+            NotPrivate: γ is not private for the problem.
+            VerificationFailed: the other side says that it is not, and this process can prove that it is.
+        """
+        proof = verify(problem, gamma)
+        noise = NoiseFunction(gamma, problem.K)
+        body = {**numbers(problem), "gamma": noise.values.tolist(), "arithmetic": arithmetic}
+        verify_certificate(self._ask("verify", body, None), problem)
+        return proof
+
+    def compare(
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        *,
+        objective: AnyObjective | str = "rectangular",
+        prior: str | None = None,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: str = "independent",
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return every way of releasing a majority within one budget, as the REST interface has it.
+
+        It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
+        what a single release may cost, or account for it (`darrm_opt.accounting`).
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all releases together.
+            objective: what γ_opt maximises.
+            prior: how votes fall, for the accuracy; None for the objective's own.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, ``independent`` or ``disjoint``.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior}
+        if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
+            body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
+        return verify_comparison(self._ask("compare", body, timeout), problem)
+
+    def plan(
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        *,
+        prior: str = "rectangular",
+        fresh: bool = False,
+        least_accuracy: float = 0.6,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+
+        Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
+        are the other side's (`darrm_opt.planning.plan` is the same, here).
+
+        Args:
+            problem: gives K, the voters and how many are affected; its target does not count.
+            queries: Q ≥ 1.
+            total: (ε, δ) of all answers together.
+            prior: how votes fall, as text.
+            fresh: whether every voter draws fresh randomness for every answer; False: models that are trained once.
+            least_accuracy: below this an answer is of no use.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        told = self._ask("plan", body, timeout)
+        return verify_plan(told, problem, trained_once=not fresh and queries > 1)
+
+    def estimate(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        method: Method = "auto",
+    ) -> dict[str, Any]:
+        """Return what a design would cost, as the REST interface has it; nothing is solved.
+
+        Args:
+            problem: what is asked.
+            objective: as in `gamma`.
+            shape: as in `gamma`.
+            method: as in `darrm_opt.solve`.
+        """
+        told = self._ask("estimate", {**design(DesignSpec(problem, objective, shape)), "method": method}, None)
+        member(told, "seconds")
+        return dict(told)
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+        """Return one result of a batch, having waited for it if need be."""
+        try:
+            status, details = member(item, "status"), item.get("problem")
+            if details is not None:
+                return error_of(int(status), details if isinstance(details, dict) else {})
+            told = item.get("answer")
+            return verify_answer(
+                self._backend.ask("gamma", design(request), deadline) if told is None else told, request
+            )
+        except DarrmError as err:
+            return err
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline.after(self._timeout if timeout is None else timeout)
+
+    def _ask(self, verb: str, body: dict[str, Any], timeout: float | None) -> Any:
+        return self._backend.ask(verb, body, self._deadline(timeout))

@@ -1,0 +1,174 @@
+"""What can go wrong between a client and a service, named for what the caller can do about it.
+
+Where the core has a name for it (a field out of range, a γ that is not private, a solver that is not installed), the
+core's own error is raised, with the service's words. The rest is here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven, SolveFailed
+
+
+class ClientError(DarrmError):
+    """No answer that can be used came back.
+
+    Attributes:
+        status: HTTP status of the refusal; None where there was no answer at all.
+        details: its problem details (RFC 9457); empty where there are none.
+    """
+
+    def __init__(self, message: str, status: int | None = None, details: dict[str, Any] | None = None) -> None:
+        self.status = status
+        self.details = details or {}
+        super().__init__(message)
+
+
+class ServiceUnreachable(ClientError):
+    """The service cannot be reached: check the URL, the network, and that it runs."""
+
+
+class DeadlineExceeded(ClientError):
+    """The time given to the call is over: give it more, or submit a job and wait for it."""
+
+
+class VerificationFailed(ClientError):
+    """What came back does not stand up to proof, or is no answer to what was asked; nothing of it was used."""
+
+
+class AccessDenied(ClientError):
+    """The service wants a valid key, or is not called by that name."""
+
+
+class RequestTooLarge(ClientError):
+    """The service does not give so much work to one request; asking again does not help.
+
+    Attributes:
+        seconds: what the solve was expected to take [s]; None where the service did not say.
+    """
+
+    @property
+    def seconds(self) -> float | None:
+        """The service's estimate of the solve [s]."""
+        told = self.details.get("estimated_seconds")
+        return float(told) if isinstance(told, int | float) else None
+
+
+class ServiceBusy(ClientError):
+    """The service is overloaded, shutting down, or asked too often; retries did not outlast it.
+
+    Attributes:
+        retry_after: when to ask again [s]; None where the service did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        details: dict[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, status, details)
+
+
+class AnswerNotFound(ClientError):
+    """There is no such answer or job, and none is made here."""
+
+
+class JobFailed(ClientError):
+    """The job ended without an answer: it failed or was cancelled; the message says why."""
+
+
+class ServiceFailed(ClientError):
+    """The service met something unforeseen; its log has the details."""
+
+
+class InvalidRequest(InvalidInput):
+    """The service refused a field of the request; the text is the service's.
+
+    Attributes:
+        argument: the field, as in JSON.
+        fields: every field at fault, with its text.
+    """
+
+    def __init__(self, field: str, detail: str, fields: dict[str, str]) -> None:
+        super().__init__(field, None, "what the service accepts")
+        self.args = (detail,)
+        self.fields = fields
+
+
+RETRIED = frozenset({429, 502, 503, 504})
+"""Statuses that may go away by themselves."""
+
+
+def error_of(status: int, details: dict[str, Any], retry_after: float | None = None) -> DarrmError:
+    """Return the error for a refusal.
+
+    Args:
+        status: of HTTP, 300 or above.
+        details: the problem details; anything in them may be missing or of another type.
+        retry_after: as the service said [s].
+
+    >>> error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K = 0 is not valid.", "field": "K"})
+    InvalidRequest('K = 0 is not valid.')
+    >>> error_of(503, {}, retry_after=3.0).retry_after
+    3.0
+    """
+    kind = str(details.get("type", "")).rpartition(":")[2]
+    text = str(details.get("detail") or details.get("title") or f"The service answered with status {status}.")
+    if kind in {"not-private", "not-proven"}:
+        return (NotPrivate if kind == "not-private" else NotProven)(
+            text, _corners(details.get("worst_corners")), _number(details.get("excess"))
+        )
+    if kind in _OF_THE_CORE:
+        return _OF_THE_CORE[kind](text)
+    if kind in _BY_KIND:
+        return _BY_KIND[kind](text, status, details)
+    if status == 422:
+        return _invalid(text, details)
+    if status in RETRIED or status == 408:
+        return ServiceBusy(text, status, details, retry_after)
+    return _BY_STATUS.get(status, ServiceFailed)(text, status, details)
+
+
+_OF_THE_CORE: dict[str, type[DarrmError]] = {"backend-unavailable": BackendUnavailable, "solve-failed": SolveFailed}
+
+_BY_KIND: dict[str, type[ClientError]] = {
+    "too-much-work": RequestTooLarge,
+    "not-kept": AnswerNotFound,
+    "cancelled": JobFailed,
+    "job-failed": JobFailed,
+}
+
+_BY_STATUS: dict[int, type[ClientError]] = {
+    401: AccessDenied,
+    403: AccessDenied,
+    404: AnswerNotFound,
+    409: JobFailed,
+    410: AnswerNotFound,
+    413: RequestTooLarge,
+    421: AccessDenied,
+}
+
+
+def _invalid(text: str, details: dict[str, Any]) -> InvalidRequest:
+    errors = details.get("errors")
+    fields = {
+        str(error.get("field")): str(error.get("detail"))
+        for error in (errors if isinstance(errors, list) else ())
+        if isinstance(error, dict)
+    }
+    return InvalidRequest(str(details.get("field") or next(iter(fields), "request")), text, fields)
+
+
+def _corners(told: Any) -> dict[str, int]:
+    if not isinstance(told, dict):
+        return {}
+    return {str(name): count for name, count in told.items() if isinstance(count, int)}
+
+
+def _number(told: Any) -> float:
+    return float(told) if isinstance(told, int | float) else math.nan

@@ -1,0 +1,123 @@
+"""A service as a backend: requests over HTTP, waiting for the jobs that it names."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from darrm_client.errors import DeadlineExceeded, ServiceUnreachable
+from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
+from darrm_client.transport import Deadline, TransientFailure, Transport, retry_delay
+
+ACCEPTED = 202
+"""The status of an answer that is not there yet."""
+
+
+class HttpBackend:
+    """The REST interface of one service, as a `Backend`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the answer to ``POST /v1/<verb>``; if the service names a job instead, wait for it.
+
+        A γ that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
+        """
+        told = {name: value for name, value in body.items() if value is not None}
+        while True:
+            reply = self._transport.call("POST", f"/v1/{verb}", told, deadline)
+            if reply.status != ACCEPTED:
+                return reply.content
+            job = parse_job(reply.content)
+            try:
+                wait_for_job(self, job, deadline, reply.retry_after)
+                if verb == "gamma":
+                    return self.result(job.id, deadline)
+            except DeadlineExceeded:
+                if verb != "gamma" or reply.content.get("nearest") is None:
+                    raise
+                return reply.content["nearest"]
+
+    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Queue a design."""
+        return self._transport.call("POST", "/v1/jobs", body, deadline).content
+
+    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+        """Return a job."""
+        return self._transport.call("GET", _at(id), None, deadline).content
+
+    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
+        """Return a page of the jobs."""
+        asked = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
+        return self._transport.call("GET", f"/v1/jobs?{urlencode(asked)}", None, deadline).content
+
+    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return the answer of a job that was done; should it be gone, wait for it to be made again."""
+        while True:
+            reply = self._transport.call("GET", f"{_at(id)}/result", None, deadline)
+            if reply.status != ACCEPTED:
+                return reply.content
+            wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
+
+    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Cancel a job."""
+        return self._transport.call("DELETE", _at(id), None, deadline).content
+
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+        """Yield a job's events; a stream that breaks is opened again behind the last one that came."""
+        last, tried = "", 0
+        while True:
+            try:
+                headers = {"Last-Event-ID": last} if last else {}
+                with self._transport.lines(f"{_at(id)}/events", deadline, headers) as lines:
+                    for event in _events(lines):
+                        last, tried = event.get("id", last), 0
+                        content = _content(event.get("data", ""))
+                        yield event.get("event", "message"), content
+                        if isinstance(content, dict) and content.get("state") in FINAL_STATES:
+                            return
+            except TransientFailure as passing:
+                trouble, retry_after = passing.error, passing.retry_after
+            else:
+                trouble, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
+            wait = retry_delay(tried, retry_after, 1.0)
+            if tried == self._transport.retries or wait >= deadline.left:
+                raise trouble
+            time.sleep(wait)
+            tried += 1
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._transport.close()
+
+
+def _at(id: str) -> str:  # noqa: A002
+    return f"/v1/jobs/{quote(id, safe='')}"
+
+
+def _events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Yield server-sent events (WHATWG, "Server-sent events") as their fields."""
+    event: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            if event:
+                yield event
+            event = {}
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data" and "data" in event:
+            value = f"{event['data']}\n{value}"
+        if name in {"data", "event", "id"}:
+            event[name] = value
+
+
+def _content(data: str) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data

@@ -1,0 +1,163 @@
+"""Jobs: designs that can be submitted now, watched, and had later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_client.errors import DeadlineExceeded, JobFailed, VerificationFailed
+from darrm_client.requests import Backend, design
+from darrm_client.transport import Deadline
+from darrm_client.verification import VerifiedAnswer, member, members, verify_answer
+from darrm_opt.design.objective import AnyObjective
+from darrm_opt.design.solver import Shape
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.problem import Problem
+
+FINAL_STATES = ("done", "failed", "cancelled")
+"""States in which nothing happens any more."""
+
+FIRST_POLL_INTERVAL = 0.1
+"""How soon a job is looked at again [s]; each look is half as much later again."""
+
+MAX_POLL_INTERVAL = 5.0
+"""Longest time between two looks [s]."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job, as it stood when it was looked at.
+
+    Attributes:
+        id: of the job, and content key of the γ to come.
+        state: "queued", "running", "done", "failed" or "cancelled".
+        progress: how far the solve is, as the service tells it; None before anything is known.
+        reason: why it failed, in words; else empty.
+    """
+
+    id: str
+    state: str
+    progress: Any = None
+    reason: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing happens to it any more, unless it is submitted again."""
+        return self.state in FINAL_STATES
+
+
+class JobsClient:
+    """The jobs of a service. Submitting is idempotent: the same problem is the same job.
+
+    Args:
+        backend: where they are.
+        timeout: for one call unless told otherwise [s]; None for no bound.
+    """
+
+    def __init__(self, backend: Backend, timeout: float | None) -> None:
+        self._backend = backend
+        self._timeout = timeout
+
+    def submit(
+        self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free"
+    ) -> JobStatus:
+        """Queue a design, unless it is there already; return its job at once."""
+        return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline(None)))
+
+    def get(self, id: str) -> JobStatus:  # noqa: A002 — the noun's field
+        """Return a job.
+
+        Raises:
+            AnswerNotFound: there is none with that id.
+        """
+        return parse_job(self._backend.job(id, self._deadline(None)))
+
+    def list(self, state: str | None = None) -> Iterator[JobStatus]:
+        """Yield the jobs, the newest first; only those in a state, if one is given."""
+        after: str | None = None
+        while True:
+            told = self._backend.jobs(state, after, self._deadline(None))
+            found = [parse_job(job) for job in members(member(told, "jobs"), list)]
+            yield from found
+            after = told.get("next")
+            if not isinstance(after, str) or not found:
+                return
+
+    def wait(
+        self,
+        problem: Problem,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        *,
+        timeout: float | None = None,
+    ) -> VerifiedAnswer:
+        """Submit a design and wait until it is done; return it, proved.
+
+        Args:
+            problem: as in `submit`, like the next two; the problem, and not the id, because the proof is for it.
+            objective: what is maximised.
+            shape: "free" or "monotone".
+            timeout: how long to wait [s]; None for the client's.
+
+        Raises:
+            JobFailed: it failed or was cancelled.
+            DeadlineExceeded: it is not done yet; it goes on, and waiting again continues where this stopped.
+            NotPrivate: what came back is not private for the problem.
+        """
+        deadline = self._deadline(timeout)
+        request = DesignSpec(problem, objective, shape)
+        job = parse_job(self._backend.submit(design(request), deadline))
+        wait_for_job(self._backend, job, deadline)
+        return verify_answer(self._backend.result(job.id, deadline), request)
+
+    def cancel(self, id: str) -> JobStatus:  # noqa: A002
+        """Stop a job that is not over; return it as it then stands."""
+        return parse_job(self._backend.cancel(id, self._deadline(None)))
+
+    def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:  # noqa: A002
+        """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again.
+
+        Raises:
+            DeadlineExceeded: it is not over yet.
+        """
+        return self._backend.events(id, self._deadline(timeout))
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline.after(self._timeout if timeout is None else timeout)
+
+
+def parse_job(told: Any) -> JobStatus:
+    """Return a job from plain data.
+
+    Raises:
+        VerificationFailed: it is none.
+    """
+    key, state = member(told, "id"), member(told, "state")
+    if not isinstance(key, str) or not isinstance(state, str):
+        raise VerificationFailed("The answer is no job.")
+    return JobStatus(key, state, told.get("progress"), str(told.get("reason") or ""))
+
+
+def wait_for_job(backend: Backend, job: JobStatus, deadline: Deadline, retry_after: float | None = None) -> None:
+    """Wait until a job is done, looking less and less often, first after ``retry_after`` [s] if that is told.
+
+    Raises:
+        JobFailed: it failed or was cancelled.
+        DeadlineExceeded: the time is over, the job is not.
+    """
+    look = FIRST_POLL_INTERVAL
+    while not job.over:
+        wait = look if retry_after is None else max(look, min(retry_after, MAX_POLL_INTERVAL))
+        if wait >= deadline.left:
+            raise DeadlineExceeded(f"The job {job.id} is {job.state} after {deadline.given:g} s; wait for it again.")
+        time.sleep(wait)
+        look, retry_after = min(1.5 * look, MAX_POLL_INTERVAL), None
+        job = parse_job(backend.job(job.id, deadline))
+    if job.state != "done":
+        raise JobFailed(f"The job {job.id} was cancelled." if job.state == "cancelled" else _failed(job))
+
+
+def _failed(job: JobStatus) -> str:
+    return f"The job {job.id} failed: {job.reason or 'the service did not say why'}"

@@ -1,0 +1,83 @@
+"""Requests as plain data, and the protocol of the backends that answer them: a service, or a table file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from darrm_client.transport import Deadline
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import problem_record
+
+
+class Backend(Protocol):
+    """Backend: gives answers as plain data, in the form of the REST interface. The caller verifies them."""
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the answer to ``POST /v1/<verb>``, retry_delay for it if need be.
+
+        Raises:
+            DarrmError: it was refused, or is not to be had in time.
+        """
+
+    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Queue a design as a job, unless it is there already; return the job."""
+
+    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+        """Return a job."""
+
+    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
+        """Return a page of the jobs, the newest first, and where the next one begins."""
+
+    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return the answer of a job that is done."""
+
+    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Cancel a job; return it as it then stands."""
+
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+        """Yield what happens to a job, (name, content), until it is over."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+def numbers(problem: Problem) -> dict[str, Any]:
+    """Return a problem as a request states it: every number as it is kept, so that nothing is rounded twice."""
+    told = problem_record(problem)
+    del told["m"]  # the target ε says it already
+    return told
+
+
+def design(request: DesignSpec) -> dict[str, Any]:
+    """Return a design as a request states it."""
+    return {**numbers(request.problem), "objective": str(request.objective), "shape": request.shape}
+
+
+def with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:
+    """Return the problem of the same voters at another target.
+
+    Args:
+        problem: whose voters.
+        m: their allowance; the target ε [nats] where m has no meaning.
+        delta: δ of the release [probability]; None for the usual one.
+    """
+    voter = problem.voter
+    if problem.m is None:
+        return Problem.from_allowance(
+            problem.K, None, voter.epsilon, voter.delta, delta, problem.affected, target_epsilon=m
+        )
+    return Problem.from_allowance(problem.K, m, voter.epsilon, voter.delta, delta, problem.affected)
+
+
+def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any]:
+    """Return the voters of a problem, and what all releases together may cost, as a request states them."""
+    asked = numbers(problem)
+    voters = {name: asked[name] for name in ("K", "epsilon", "Delta", "affected")}
+    return {**voters, "queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+
+
+def as_list(values: Iterable[Any] | None) -> list[Any] | None:
+    """Return what a request lists; None where that is left to the other side."""
+    return None if values is None else list(values)

@@ -1,0 +1,340 @@
+"""A table file as a source: what a service would answer, from the answers that it holds; nothing is designed.
+
+What only needs a γ that is there (curves, profiles, proofs) is computed here, by the very functions that the service uses.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from darrm_client.errors import AnswerNotFound, ClientError
+from darrm_client.requests import with_allowance
+from darrm_client.transport import Deadline
+from darrm_opt.design.certificate import verify
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import DarrmError, InvalidInput
+from darrm_opt.problem import Problem
+from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
+from solver_cache.memory.store import MemoryStore
+from solver_cache.model import row_of
+from solver_cache.solve import recall
+from solver_cache.store import Store, open_store
+from solver_cache.tables.entry import TableError
+
+_LOG = logging.getLogger("darrm_client")
+
+Reader = Callable[[Path], Store]
+
+
+class TableBackend:
+    """The answers that a store holds, as a `Backend`. Nothing is ever waited for: a job is done, or there is none.
+
+    Args:
+        store: where they are; it is closed with the table.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "gamma": self._gamma,
+            "gamma/batch": self._batch,
+            "error-curve": self._error_curve,
+            "tradeoff": self._tradeoff,
+            "profile": self._profile,
+            "verify": self._verify,
+            "compare": self._compare,
+            "plan": self._plan,
+            "estimate": self._estimate,
+        }
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the answer to ``POST /v1/<verb>``."""
+        deadline.check()
+        return self._answers[verb](body)
+
+    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the job of a design, which is done; raises AnswerNotFound where it is not."""
+        return self._done(self.ask("gamma", body, deadline)["id"])
+
+    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+        """Return the job of a kept answer."""
+        return self._done(self.result(id, deadline)["id"])
+
+    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
+        """Return the kept answers as jobs, all on one page."""
+        deadline.check()
+        wanted = state in {None, "done"} and after is None
+        return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
+
+    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return a kept answer by its id.
+
+        Raises:
+            AnswerNotFound: the table has none.
+        """
+        from solver_cache.validate import validate
+
+        deadline.check()
+        row = self._store.get(id)
+        solution = None if row is None else validate(row).solution
+        if solution is None:
+            raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
+        return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
+
+    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Return the job as it is: it is over."""
+        return self.job(id, deadline)
+
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+        """Yield the only thing that there is to tell."""
+        yield "done", self.job(id, deadline)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._kept(_request(body))
+
+    def _kept(self, request: DesignSpec) -> dict[str, Any]:
+        """Return the answer to a request, or the nearest one that is valid for it, labelled."""
+        solution = recall(request, self._store)
+        if solution is not None:
+            return {"id": request.key, "cached": True, "nearest": None, **solution_record(solution)}
+        from solver_cache.nearest import nearest
+
+        found = nearest(request, self._store)
+        if found is None:
+            raise AnswerNotFound(f"The table {self._store.url} has no answer to this problem, nor one that implies it.")
+        return {"id": request.key, "cached": True, **found.record}
+
+    def _batch(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {"results": [self._item(asked) for asked in body["problems"]]}
+
+    def _item(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"status": 200, "answer": self._gamma(asked), "pending": None, "problem": None}
+        except ClientError as err:
+            details = {"type": "urn:darrm-opt:problem:not-kept", "status": 404, "detail": str(err)}
+            return {"status": 404, "answer": None, "pending": None, "problem": details}
+
+    def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.curves import compute_error_curve
+
+        answer = self._kept(_request(body))
+        argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
+        told = ("id", "cached", "nearest", "shape", "status", "warnings")
+        return {**{name: answer[name] for name in told}, **compute_error_curve(argument, _nobody)}
+
+    def _tradeoff(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.curves import error_curves_over_m
+        from darrm_opt.design.objective import Objective, as_objective
+
+        over, values = ("m", body["ms"]) if "ms" in body else ("target_epsilon", body["target_epsilons"])
+        voters = Problem.from_allowance(
+            body["K"],
+            values[0] if over == "m" else None,
+            _nats(body["epsilon"]),
+            body["Delta"],
+            body["delta"],
+            body["affected"],
+            target_epsilon=None if over == "m" else values[0],
+        )
+        problems = [with_allowance(voters, value, body["delta"]) for value in values]
+        known = [self._kept(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
+        goal = as_objective(body["objective"])
+        solutions = [solution_from_record(answer) for answer in known]
+        averaged = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
+        return {
+            "over": over,
+            "objective": body["objective"],
+            "shape": body["shape"],
+            "m": [problem.m for problem in problems],
+            "target_epsilon": [problem.target.epsilon for problem in problems],
+            "delta": [problem.target.delta for problem in problems],
+            "utility": [answer["utility"] for answer in known],
+            "points": [{name: answer[name] for name in _POINT} for answer in known],
+            "curves": averaged,
+        }
+
+    def _profile(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.curves import compute_profile
+
+        request = _request(body)
+        answer = None if body["gamma"] is not None else self._kept(request)
+        numbered = problem_record(request.problem)
+        gamma = body["gamma"] if answer is None else answer["gamma"]
+        found = compute_profile(
+            {"problem": numbered, "gamma": gamma, "epsilons": body["epsilons"], "points": body["points"]}, _nobody
+        )
+        return {
+            "id": None if answer is None else answer["id"],
+            "problem": numbered,
+            "gamma": gamma,
+            **found,
+            "nearest": None if answer is None else answer["nearest"],
+            "warnings": list(request.problem.warnings) if answer is None else answer["warnings"],
+        }
+
+    def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
+        problem = problem_from_record(body)
+        proof = asdict(verify(problem, body["gamma"], arithmetic=body["arithmetic"]))
+        warnings = list(problem.warnings)
+        return {"private": True, "problem": problem_record(problem), "certificate": proof, "warnings": warnings}
+
+    def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.accounting import compare_mechanisms
+
+        target = {
+            "target_epsilon": body["total_epsilon"],
+            "delta": body["total_delta"],
+        }  # not used, but a problem has one
+        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+        return compare_mechanisms({**body, "problem": {**voters, **target}}, _nobody)
+
+    def _plan(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.accounting import plan_releases
+
+        voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+        target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
+        return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
+
+    def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
+        from darrm_opt.answers.cost_model import BASIS, estimate_cost
+
+        request = _request(body)
+        found = estimate_cost(request, body["method"])
+        kept = self._store.get(request.key) is not None
+        return {
+            "id": request.key,
+            "problem": problem_record(request.problem),
+            "objective": str(request.objective),
+            "shape": request.shape,
+            "constraints": found.constraints,
+            "method": found.method,
+            "seconds": 0.0 if kept else found.seconds,
+            "kept": kept,
+            "allowed": False,
+            "basis": BASIS,
+            "warnings": list(request.problem.warnings),
+        }
+
+    @staticmethod
+    def _done(id: str) -> dict[str, Any]:  # noqa: A002
+        return {"id": id, "state": "done", "progress": None, "reason": ""}
+
+
+_POINT = ("id", "cached", "problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+
+
+def _nobody(_: Any) -> None:
+    """Take a report that nobody waits for."""
+
+
+def _nats(epsilon: Any) -> float:
+    return math.inf if epsilon == "inf" else float(epsilon)
+
+
+def _request(body: dict[str, Any]) -> DesignSpec:
+    return DesignSpec(problem_from_record(body), body["objective"], body["shape"])
+
+
+def open_table(path: Path) -> Store:
+    """Return what a table file holds.
+
+    Args:
+        path: its name says its format, one of `READERS`.
+
+    Raises:
+        InvalidInput: there is no such file, or it has no format that is read here.
+        CacheError: a SQLite file that cannot be used.
+    """
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidInput("url", path.name, "a file whose name ends in " + ", ".join(READERS))
+    if not path.is_file():
+        raise InvalidInput("url", str(path), "a table file that exists")
+    return reader(path)
+
+
+def _database(path: Path) -> Store:
+    """Return a SQLite file as the cache makes it, opened for reading only."""
+    return open_store(f"sqlite:///{path.absolute()}?mode=ro")
+
+
+def _exported(path: Path) -> Store:
+    """Return a table that ``darrm export`` wrote; rows that do not say the same throughout are left out."""
+    from solver_cache.tables.formats import read_table
+
+    store = MemoryStore()
+    try:
+        for entry in read_table(path):
+            if entry.row is None:
+                _LOG.warning("%s, row %d is left out: %s", path, entry.number, entry.trouble)
+            else:
+                store.put(entry.row)
+    except TableError as err:
+        raise InvalidInput("url", str(path), "a table as darrm export writes it", str(err)) from err
+    return store
+
+
+def _lines(path: Path) -> Store:
+    """Return a table in JSON Lines, or else records."""
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.readline())
+    except (OSError, ValueError, RecursionError):
+        return _records(path)
+    return _exported(path) if isinstance(told, dict) and "table" in told else _records(path)
+
+
+def _records(path: Path) -> Store:
+    """Return records as ``darrm solve --json`` prints them, one after another, on a line each or on several."""
+    store = MemoryStore()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as err:
+        raise InvalidInput("url", str(path), "a file of records in UTF-8", str(err)) from err
+    for line, record in _documents(text, path):
+        try:
+            store.put(row_of(solution_from_record(record)))
+        except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+            _LOG.warning("%s, line %d: this is no record of a solution and is left out: %s", path, line, err)
+    return store
+
+
+def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the JSON documents of a text, each with the line that it begins at."""
+    decoder, at, line, parse_job = json.JSONDecoder(), 0, 1, 0
+    while True:
+        at = next((i for i in range(at, len(text)) if not text[i].isspace()), len(text))
+        if at == len(text):
+            return
+        line, parse_job = line + text.count("\n", parse_job, at), at
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as err:
+            raise InvalidInput(
+                "url", str(path), "JSON records as darrm solve --json prints them", f"Line {line}: {err}."
+            ) from err
+        yield line, document
+
+
+READERS: dict[str, Reader] = {
+    ".sqlite": _database,
+    ".sqlite3": _database,
+    ".db": _database,
+    ".parquet": _exported,
+    ".pq": _exported,
+    ".csv": _exported,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
+    ".json": _records,
+}
+"""By the end of a file's name."""

@@ -1,0 +1,310 @@
+"""Requests that arrive: retried with back-off, never longer than they may take, never more than can be held.
+
+What the service answers is the same however often it is asked (the same problem has the same id), so every request may
+be sent again: after a connection that failed or broke, and after 429, 502, 503 and 504. Between tries the client waits
+twice as long each time, a random part of it, so that many clients that failed together do not come back together; and
+at least as long as the service's Retry-After says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from darrm_client.errors import RETRIED, ClientError, DeadlineExceeded, ServiceUnreachable, VerificationFailed, error_of
+from darrm_opt._version import __version__
+from darrm_opt.errors import BackendUnavailable, DarrmError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+FIRST_BACK_OFF = 0.1
+"""Longest wait before the second try [s]; it doubles with each try."""
+
+MAX_BACK_OFF = 10.0
+"""Longest wait between two tries [s] that the client chooses by itself."""
+
+CONNECT_SECONDS = 5.0
+"""How long a connection may take to be made [s]."""
+
+TRY_SECONDS = 75.0
+"""How long one try may take [s]: a service is told at most 60 s to be patient before it names a job instead."""
+
+MAX_ANSWER_BYTES = 2**28
+"""Most bytes of one answer: a batch of 1000 problems of 1001 voters has a tenth of it."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point in time by which a call is over.
+
+    Attributes:
+        at: by the monotonic clock [s]; inf for never.
+        given: the time that was given [s].
+    """
+
+    at: float
+    given: float
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        """Return the point ``seconds`` [s] from now; None for never."""
+        given = math.inf if seconds is None else seconds
+        return cls(time.monotonic() + given, given)
+
+    @property
+    def left(self) -> float:
+        """Time left [s], 0 when it is over."""
+        return max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
+        """Refuse to go on when it is over.
+
+        Raises:
+            DeadlineExceeded: it is.
+        """
+        if self.left == 0:
+            raise DeadlineExceeded(f"The service did not answer within {self.given:g} s.")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer of the service.
+
+    Attributes:
+        status: of HTTP, 200 or 202.
+        content: what its JSON says.
+        retry_after: when to ask again [s], if the service said.
+    """
+
+    status: int
+    content: Any
+    retry_after: float | None = None
+
+
+class Transport:
+    """Sends requests to one service. Safe to use from several threads, and in a process forked from this one.
+
+    Args:
+        url: where the service is, without a path of ``/v1``.
+        key: API key; it goes nowhere but there: redirects are not followed.
+        timeout: for one call, retries and all [s]; None for no bound.
+        retries: how often a request is sent again.
+        tls: what is trusted; None for the system's usual.
+        proxy: URL of a proxy; the environment's proxies are not used.
+
+    Raises:
+        BackendUnavailable: httpx is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        timeout: float | None,
+        retries: int,
+        tls: ssl.SSLContext | None,
+        proxy: str | None,
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as err:
+            told = 'The client speaks HTTP through httpx, which is not installed: pip install "darrm-opt[client]".'
+            raise BackendUnavailable(told) from err
+
+        headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        secure = (
+            url.startswith("https:") or proxy is not None
+        )  # else reading the system's certificates would be the slowest step
+        self._make: Callable[[], httpx.Client] = lambda: httpx.Client(
+            base_url=url, headers=headers, proxy=proxy, trust_env=False, verify=secure if tls is None else tls
+        )
+        self.url = url
+        self.timeout = timeout
+        self.retries = retries
+        self._lock = threading.Lock()
+        self._http: httpx.Client | None = None
+        self._process = 0
+        self._closed = False
+
+    def call(self, method: str, path: str, body: Any = None, deadline: Deadline | None = None) -> Reply:
+        """Send a request until there is an answer.
+
+        Args:
+            method: of HTTP.
+            path: from the service's root.
+            body: plain data to send as JSON; None for no body.
+            deadline: when the call is over; None for the client's own timeout from now.
+
+        Raises:
+            DarrmError: the typed refusal, `DeadlineExceeded`, `ServiceUnreachable` or `VerificationFailed`.
+        """
+        deadline = Deadline.after(self.timeout) if deadline is None else deadline
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        for tried in range(self.retries + 1):
+            deadline.check()
+            try:
+                return self._once(method, path, content, deadline)
+            except TransientFailure as passing:
+                wait = retry_delay(tried, passing.retry_after, random.SystemRandom().uniform(0.5, 1.0))
+                if tried == self.retries or wait >= deadline.left:
+                    raise passing.error from passing
+            time.sleep(wait)
+        raise AssertionError("the last try answers or raises")
+
+    @contextmanager
+    def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
+        """Open a stream of text lines; it ends by itself or when the caller leaves.
+
+        Raises:
+            TransientFailure: the stream could not be opened, or broke.
+        """
+        with (
+            self._translated(deadline),
+            self._client().stream(
+                "GET", path, headers={"Accept": "text/event-stream", **headers}, timeout=self._patience(deadline)
+            ) as response,
+        ):
+            if response.status_code != 200:
+                self._refuse(response, b"".join(self._bytes(response, deadline)))
+            yield _lines(self._bytes(response, deadline))
+
+    def close(self) -> None:
+        """Close every connection; calls that come later are refused."""
+        with self._lock:
+            self._closed = True
+            if self._http is not None and self._process == os.getpid():
+                self._http.close()
+            self._http = None
+
+    def _client(self) -> httpx.Client:
+        with self._lock:
+            if self._closed:
+                raise ClientError("This client is closed.")
+            if self._http is None or self._process != os.getpid():  # a fork must not share its parent's connections
+                self._http, self._process = self._make(), os.getpid()
+            return self._http
+
+    def _once(self, method: str, path: str, content: bytes | None, deadline: Deadline) -> Reply:
+        headers = {} if content is None else {"Content-Type": "application/json"}
+        with (
+            self._translated(deadline),
+            self._client().stream(
+                method, path, content=content, headers=headers, timeout=self._patience(deadline)
+            ) as response,
+        ):
+            body = b"".join(self._bytes(response, deadline))
+            if response.status_code not in {200, 202}:
+                self._refuse(response, body)
+            return Reply(response.status_code, _json(body), _retry_after(response))
+
+    def _patience(self, deadline: Deadline) -> httpx.Timeout:
+        import httpx
+
+        left = min(TRY_SECONDS, max(deadline.left, 1e-3))
+        return httpx.Timeout(left, connect=min(CONNECT_SECONDS, left))
+
+    def _bytes(self, response: httpx.Response, deadline: Deadline) -> Iterator[bytes]:
+        """Yield the body as it comes: one that drips for ever, or never ends, is cut off."""
+        size = 0
+        for piece in response.iter_bytes():
+            size += len(piece)
+            if size > MAX_ANSWER_BYTES:
+                raise VerificationFailed(f"The answer has more than {MAX_ANSWER_BYTES} bytes.", response.status_code)
+            deadline.check()
+            yield piece
+
+    def _refuse(self, response: httpx.Response, body: bytes) -> NoReturn:
+        status, retry_after = response.status_code, _retry_after(response)
+        try:
+            details = _json(body)
+        except VerificationFailed:
+            details = {}  # a proxy's page
+        error = error_of(status, details if isinstance(details, dict) else {}, retry_after)
+        if status in RETRIED:
+            raise TransientFailure(error, retry_after)
+        raise error
+
+    @contextmanager
+    def _translated(self, deadline: Deadline) -> Iterator[None]:
+        """Turn httpx's errors into ours; all of them may pass."""
+        import httpx
+
+        try:
+            yield
+        except httpx.TransportError as err:
+            if deadline.left < 1e-3:
+                raise DeadlineExceeded(f"The service did not answer within {deadline.given:g} s.") from err
+            told = str(err) or type(err).__name__
+            raise TransientFailure(ServiceUnreachable(f"The service at {self.url} cannot be reached: {told}.")) from err
+        except (httpx.DecodingError, httpx.InvalidURL) as err:
+            raise VerificationFailed(f"The answer of {self.url} cannot be read: {err}.") from err
+
+
+class TransientFailure(Exception):
+    """A failure that may pass, with the error to raise if it does not. Never leaves the client."""
+
+    def __init__(self, error: DarrmError, retry_after: float | None = None) -> None:
+        self.error = error
+        self.retry_after = retry_after
+        super().__init__(str(error))
+
+
+def retry_delay(tried: int, retry_after: float | None, share: float) -> float:
+    """Return how long to wait before the next try [s].
+
+    Args:
+        tried: tries so far that were sent again, from 0.
+        retry_after: what the service asked for [s].
+        share: the random part, in [0.5, 1].
+
+    >>> [retry_delay(tried, None, 1.0) for tried in (0, 1, 2, 20)], retry_delay(0, 7.0, 0.5)
+    ([0.1, 0.2, 0.4, 10.0], 7.05)
+    """
+    own = min(MAX_BACK_OFF, FIRST_BACK_OFF * 2.0 ** min(tried, 30)) * share
+    return own if retry_after is None else retry_after + own
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    """Return what Retry-After says, as seconds from now; None where it says nothing that can be read."""
+    told = response.headers.get("Retry-After", "")
+    if told.isascii() and told.isdigit():
+        return float(told[:9])
+    try:
+        when = parsedate_to_datetime(told)
+    except ValueError:
+        return None
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def _json(body: bytes) -> Any:
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        return json.loads(body, parse_constant=refuse)
+    except (ValueError, RecursionError) as err:
+        raise VerificationFailed(f"The answer is not JSON: {err}.") from err
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    """Yield the lines of a stream, without their ends."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).replace(b"\r\n", b"\n").split(b"\n")
+        yield from (line.decode(errors="replace") for line in lines)

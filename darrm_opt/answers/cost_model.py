@@ -1,0 +1,165 @@
+"""Cost model: expected time of a design, a comparison or a plan, before anything is solved.
+
+The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
+
+    ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ),      s = target ε / voter ε,
+
+fitted by least squares to processor times of a solve (`tests/campaigns/cost.py`: K = 11 to 201, s = 1.5 to 10, Δ = 0 to 0.3
+with K·Δ up to 10, the objectives rectangular and shared(1,1), one core of an AMD EPYC, 2026-11-21), by whether voters have
+a Δ; beyond K = 201 it extrapolates. Objectives over scenarios cost `SCENARIO_SECONDS` a scenario and voter more, and
+`enumerate` costs `ROW_SECONDS` a row and voter instead (from `benchmarks/results.md`: K = 11 and 15).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from darrm_opt.design.scenarios import ScenarioObjective
+from darrm_opt.design.solver import ENUMERABLE_ROWS
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, Problem
+
+MAX_ESTIMATED_VOTERS = 100_000
+"""Most voters for which an estimate is made: the count has 34 digits there."""
+
+COEFFICIENTS_PURE = (-3.255, 1.414, -0.646, 0.0, 0.0)
+"""(a, b, c, d, e) for voters with Δ = 0."""
+
+COEFFICIENTS_APPROXIMATE = (-2.029, 1.467, -1.078, 0.519, 0.15)
+"""(a, b, c, d, e) for voters with Δ > 0."""
+
+SCENARIO_SECONDS = 2e-6
+"""Time for one scenario and voter [s]."""
+
+ROW_SECONDS = 5e-7
+"""Time for one enumerated row and voter [s]."""
+
+BASIS = "A fit to measured solves of up to 201 voters: right within a factor of 2 mostly, of 10 almost always."
+"""Accuracy of the estimate, for its readers."""
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Expected cost of a solve.
+
+    Attributes:
+        constraints: size of the permutation-reduced constraint set [rows].
+        method: how it would be solved, "cuts" or "enumerate".
+        seconds: expected time on one processor [s].
+        basis: what the expectation rests on.
+    """
+
+    constraints: int
+    method: Literal["cuts", "enumerate"]
+    seconds: float
+    basis: str = BASIS
+
+
+def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
+    """Return the expected cost of a design; nothing is solved.
+
+    Args:
+        request: what is asked.
+        method: as in `solve`.
+
+    Raises:
+        InvalidInput: more than `MAX_ESTIMATED_VOTERS` voters, or more rows than can be enumerated.
+
+    >>> from darrm_opt.problem import Problem
+    >>> found = estimate_cost(DesignSpec(Problem.from_allowance(K=35, m=3, epsilon=0.1, Delta=1e-5)))
+    >>> found.constraints, found.method, 0.02 < found.seconds < 0.2
+    (26978328, 'cuts', True)
+    """
+    problem = request.problem
+    if problem.K > MAX_ESTIMATED_VOTERS:
+        raise InvalidInput("K", problem.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
+    rows = constraint_count(problem)
+    if method == "enumerate":
+        if rows > ENUMERABLE_ROWS:
+            raise InvalidInput("method", method, f"'cuts' or 'auto': the {rows} rows are more than {ENUMERABLE_ROWS}")
+        return CostEstimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
+    return CostEstimate(rows, "cuts", _cut_seconds(problem) + _scenario_seconds(request))
+
+
+def solve_seconds(request: DesignSpec) -> float:
+    """Return the expected time of a solve by cuts on one processor [s], for any K that a grid may name."""
+    return _cut_seconds(request.problem) + _scenario_seconds(request)
+
+
+def constraint_count(problem: Problem) -> int:
+    """Return the size of the reduced constraint set: `ConstraintGenerator.size` without the sum.
+
+    With q moving corners and M of r voters on them, Σ_M C(M+q−1, q−1)(K−M+1) = (K+1)·C(r+q, q) − q·C(r+q, q+1).
+
+    >>> constraint_count(Problem.from_allowance(K=35, m=3, epsilon=0.1))
+    8436
+    """
+    moving = 6 if problem.voter.delta > 0 else 2
+    r, K = problem.affected, problem.K
+    return (K + 1) * math.comb(r + moving, moving) - moving * math.comb(r + moving, moving + 1)
+
+
+def _cut_seconds(problem: Problem) -> float:
+    a, b, c, d, e = COEFFICIENTS_APPROXIMATE if problem.voter.delta > 0 else COEFFICIENTS_PURE
+    allowance = 3.0 if problem.m is None else problem.m
+    size, failing = math.log(problem.K / 101), math.log1p(30 * problem.K * problem.voter.delta)
+    return math.exp(a + b * size + c * math.log(max(allowance / 3, 1.0)) + (d + e * size) * failing)
+
+
+def _scenario_seconds(request: DesignSpec) -> float:
+    if not isinstance(request.objective, ScenarioObjective):
+        return 0.0
+    asked = dict(request.objective.parameters)
+    return SCENARIO_SECONDS * asked.get("points", asked.get("scenarios", 0.0)) * request.problem.K
+
+
+PLAN_SOLVES = 60
+"""Approximate number of γ that a plan designs."""
+
+PLAN_QUERY_SECONDS = 0.03
+"""Time of a plan's accounts for each query [s], up to `MAX_PLAN_QUERIES`, beyond which they are coarser."""
+
+MAX_PLAN_QUERIES = 1000
+"""Queries beyond which a plan takes no longer."""
+
+
+def plan_seconds(of_a_solve: float, queries: int) -> float:
+    """Return the expected time of a plan [s], from that of one solve."""
+    return PLAN_SOLVES * of_a_solve + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES)
+
+
+COMPARISON_SOLVES = 25
+"""Approximate number of γ that a comparison designs."""
+
+SUBSAMPLED_COMPARISON_SOLVES = 100
+"""The same where voters are subsampled, so that every account is an average over affected voters."""
+
+COMPARISON_ACCOUNTS = 50
+"""Approximate number of accounts that a comparison computes."""
+
+ACCOUNT_RELEASE_SECONDS = 3e-4
+"""Time for one release in one account, where a record affects a fixed number of voters [s]."""
+
+SUBSAMPLED_RELEASE_SECONDS = 2e-4
+"""Time for one release and one number of affected voters in one account, where voters are subsampled [s]."""
+
+
+def comparison_account_seconds(problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any]) -> float:
+    """Return the expected time of a comparison's accounts [s]; it grows with the releases.
+
+    Raises:
+        TooMuchWork: it is refused anyway.
+    """
+    from darrm_opt.ensembles.bags import checked_bags
+    from darrm_opt.ensembles.comparable import check_comparable, drawn_steps
+
+    bags = checked_bags(problem, **draw)
+    reach = None if bags is None else bags.reach(problem.K)
+    check_comparable(problem, queries, total, reach)
+    if reach is None:
+        return COMPARISON_ACCOUNTS * ACCOUNT_RELEASE_SECONDS * queries
+    return COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * drawn_steps(problem, queries, total, reach)

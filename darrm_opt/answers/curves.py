@@ -1,0 +1,138 @@
+"""Curves as plain data: errors of γ_opt and the baselines over p or m, privacy profiles, trade-offs; and their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.answers import Report
+from darrm_opt.design.objective import AnyObjective, Objective
+from darrm_opt.design.solution import Solution
+from darrm_opt.ensembles.private_baselines import BASELINES, FURTHER, private_baselines
+from darrm_opt.error import disagreement, error_curve, tv_error
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import whole_number
+from darrm_opt.record import problem_from_record, problem_record, solution_from_record
+
+MEASURES = ("tv_error", "disagreement")
+
+
+def compared_noise(solution: Solution, baselines: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
+    """Return the solution's γ as "optimal", and the baselines that are private for its problem: those named, or all."""
+    return {"optimal": solution.noise, **private_baselines(solution.problem, baselines)}
+
+
+def p_grid(points: Any) -> list[float]:
+    """Return ``points`` probabilities from 0.5 to 1, evenly spaced: below 0.5 the errors are the same.
+
+    >>> p_grid(3)
+    [0.5, 0.75, 1.0]
+    """
+    count = whole_number(points, "points", "a whole number of points, at least 2", least=2)
+    return [float(p) for p in np.linspace(0.5, 1.0, count)]
+
+
+def allowance_grid(K: int, most: int) -> list[float]:
+    """Return whole allowances from 1 to ⌈(K+1)/2⌉, where pure-DP voters need no noise, at most ``most`` of them.
+
+    >>> allowance_grid(11, 25), allowance_grid(101, 4)
+    ([1, 2, 3, 4, 5, 6], [1, 18, 34, 51])
+    """
+    last = (K + 2) // 2
+    return sorted({round(float(m)) for m in np.linspace(1, last, min(most, last))})
+
+
+def error_curves_over_p(
+    solution: Solution, p: Sequence[float], baselines: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return both errors at each p that all voters share, of the solution and of the baselines named (None: the usual)."""
+    curves = {}
+    for name, noise in compared_noise(solution, baselines).items():
+        errors = error_curve(noise, p)
+        curves[name] = {"gamma": noise.values.tolist()} | {
+            measure: getattr(errors, measure).tolist() for measure in MEASURES
+        }
+    return {
+        "over": "p",
+        "problem": problem_record(solution.problem),
+        "objective": str(solution.objective),
+        "p": list(p),
+        "curves": curves,
+    }
+
+
+def error_curves_over_m(solutions: Sequence[Solution], baselines: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return both errors of each solution and of the baselines (None: the usual), averaged over the objective's prior.
+
+    A tv error that has no closed form under the prior is None, and so is a baseline where it has no meaning.
+
+    Raises:
+        InvalidInput: the objective is over scenarios and has no prior.
+    """
+    tables = [
+        {
+            name: _average_errors(noise, solution.objective)
+            for name, noise in compared_noise(solution, baselines).items()
+        }
+        for solution in solutions
+    ]
+    names = [name for name in ("optimal", *BASELINES, *FURTHER) if any(name in table for table in tables)]
+    problems = [problem_record(solution.problem) for solution in solutions]
+    return {
+        "over": "m",
+        "problems": problems,
+        "objective": str(solutions[0].objective),
+        "m": [problem["m"] for problem in problems],
+        "curves": {
+            name: {measure: [table.get(name, {}).get(measure) for table in tables] for measure in MEASURES}
+            for name in names
+        },
+    }
+
+
+def _average_errors(noise: NoiseFunction, objective: AnyObjective) -> dict[str, float | None]:
+    if not isinstance(objective, Objective):
+        accepted = "an objective with a prior, such as rectangular or shared(2,5)"
+        raise InvalidInput("objective", str(objective), accepted, "Only under a prior is there one error for each m.")
+    prior: Any = objective.prior
+    try:
+        tv: float | None = tv_error(noise, prior)
+    except InvalidInput:
+        tv = None
+    return {"tv_error": tv, "disagreement": disagreement(noise, prior)}
+
+
+PROFILE_WIDTH = 1.5
+"""Largest ε of a profile as a multiple of the target ε, by default."""
+
+MIN_PROFILE_EPSILON = 1e-3
+"""Least target ε that this multiple is taken of [nats], where the target is (nearly) 0."""
+
+
+def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
+    from darrm_opt.ensembles.private_baselines import left_out
+
+    report(None)
+    solution = solution_from_record(argument["solution"])
+    drawn = error_curves_over_p(solution, p_grid(argument["points"]), argument["baselines"])
+    return {**drawn, "left_out": left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
+
+
+def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the profile of ``gamma`` for ``problem`` at ``epsilons``, or at ``points`` of them (where None)."""
+    import numpy as np
+
+    from darrm_opt.design.profile import privacy_profile
+
+    report(None)
+    problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]
+    wanted = argument["epsilons"]
+    if wanted is None:
+        furthest = PROFILE_WIDTH * max(problem.target.epsilon, MIN_PROFILE_EPSILON)
+        wanted = np.linspace(0.0, min(furthest, 500.0), argument["points"]).tolist()
+    found = privacy_profile(gamma, problem, wanted)
+    return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}

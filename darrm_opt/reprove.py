@@ -1,0 +1,161 @@
+"""Re-proof of an answer that was read: a cache row, a table, a service's reply, a saved file. Nothing in it is believed.
+
+γ is proved private again by this process, and what the answer claims beside it is held against γ. One claim does not
+follow from γ and rests on whoever solved it: that no private γ is better than `Solution.upper_bound`.
+
+The same rules hold for every reader:
+
+    claim          must be
+    utility        that of γ, recomputed, within `TOLERANCE` (relative or absolute)
+    upper bound    in [utility − TOLERANCE, 1 + TOLERANCE]
+    certificate    that of the new proof: its limit within `TOLERANCE`; if this version of darrm-opt wrote it, its method too,
+                   and its bound, margin and worst value within `TOLERANCE` (another version may bound less tightly)
+    shape          monotone exactly, if it says so
+
+A privacy failure is `NotPrivate`, with the counterexample; any other one is `ReproofFailed`, with a reason that each caller
+turns into its own error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from darrm_opt._version import __version__
+from darrm_opt.design.certificate import Certificate, certify, verify
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import DarrmError
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.record import solution_from_record
+
+TOLERANCE = 1e-9
+"""Largest difference between a recorded and a recomputed number: sums in another order, on another machine, are 1e-13
+apart."""
+
+Reason = Literal["record", "question", "certificate", "utility", "bound", "shape"]
+
+
+class ReproofFailed(DarrmError):
+    """An answer does not hold: it cannot be read, answers another question, or claims what does not fit its γ.
+
+    Attributes:
+        reason: which rule it breaks.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        self.reason: Reason = reason
+        super().__init__(message)
+
+
+def read_solution(record: Any) -> Solution:
+    """Return the solution that plain data states, unproved; anything may be in ``record``.
+
+    Raises:
+        ReproofFailed: it is no record of a solution.
+    """
+    try:
+        solution = solution_from_record(record)
+        numbers = (solution.utility, solution.upper_bound, *solution.statistics.seconds.values())
+        finite = all(math.isfinite(number) for number in numbers)
+    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+        raise ReproofFailed("record", f"its record cannot be read: {err}") from err  # any step may break on such data
+    gamma = record["gamma"]
+    if not finite or type(gamma) is not list or not all(type(value) in {int, float} for value in gamma):
+        raise ReproofFailed("record", "its record holds values of the wrong type")
+    return replace(solution, utility=float(solution.utility), upper_bound=float(solution.upper_bound))
+
+
+def reprove(solution: Solution, spec: DesignSpec) -> Solution:
+    """Return ``solution`` under a certificate of this process, with its utility recomputed.
+
+    Args:
+        solution: the answer, as it was read.
+        spec: what was asked; ``solution`` must state the same problem, objective and shape.
+
+    Guarantees:
+        The γ returned is that of ``solution``, bit for bit, and private for ``spec.problem``.
+
+    Raises:
+        NotPrivate: γ is not private for the problem.
+        ReproofFailed: anything else does not hold.
+    """
+    if (solution.problem, solution.objective, solution.shape) != (spec.problem, spec.objective, spec.shape):
+        raise ReproofFailed("question", "it answers another question")
+    proof = verify(spec.problem, solution.noise)
+    _check_certificate(solution.certificate, proof)
+    utility = check_utility(solution.utility, solution.noise, spec)
+    if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
+        bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
+        raise ReproofFailed("bound", bound)
+    _check_shape(solution.noise, spec)
+    return replace(solution, certificate=proof, utility=utility)
+
+
+def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:
+    """Return ``solution``, the answer to a stricter question, as an answer to ``spec``: private as asked, perhaps not best.
+
+    Its guarantee implies the one asked for, but a bound computed for another problem may exceed the limit by a rounding
+    error: γ is then scaled down by as little as that (`certify`).
+
+    Args:
+        solution: the answer to another problem, or in another shape, with the same number of voters and objective.
+        spec: what is asked.
+
+    Guarantees:
+        The γ returned is private for ``spec.problem``. Nothing is claimed of the optimum: the upper bound is 1 and the
+        status `Status.NEAREST`.
+
+    Raises:
+        ReproofFailed: its utility or shape does not hold; also if it was not private as asked to begin with.
+    """
+    if (solution.problem.K, solution.objective) != (spec.problem.K, spec.objective):
+        raise ReproofFailed("question", "it answers another question")
+    noise, certificate = certify(spec.problem, solution.noise)
+    utility = check_utility(solution.utility, noise, spec)
+    _check_shape(noise, spec)
+    return replace(
+        solution,
+        problem=spec.problem,
+        shape=spec.shape,
+        noise=noise,
+        certificate=certificate,
+        utility=utility,
+        upper_bound=1.0,
+        status=Status.NEAREST,
+    )
+
+
+def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> float:
+    """Return the utility of γ under the objective of ``spec``.
+
+    Raises:
+        ReproofFailed: the answer states another one.
+    """
+    K = spec.problem.K
+    utility = spec.objective.aim(K).utility(noise.values[K // 2 + 1 :])
+    if not math.isclose(utility, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+        raise ReproofFailed("utility", f"its utility is {utility!r}, not {stated!r}")
+    return utility
+
+
+def _check_shape(noise: NoiseFunction, spec: DesignSpec) -> None:
+    if spec.shape == "monotone" and np.any(np.diff(noise.values[spec.problem.K // 2 + 1 :]) < 0):
+        raise ReproofFailed("shape", "its gamma is not monotone")
+
+
+def _check_certificate(stated: Certificate, proof: Certificate) -> None:
+    same_version = stated.version == __version__
+    for name in ("limit", "bound", "margin", "worst_value") if same_version else ("limit",):
+        value, again = getattr(stated, name), getattr(proof, name)
+        if not math.isclose(value, again, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise ReproofFailed(
+                "certificate", f"its certificate does not fit its gamma: {name} is {again!r}, not {value!r}"
+            )
+    if same_version and stated.method != proof.method:
+        method = f"method is {proof.method!r}, not {stated.method!r:.80}"
+        raise ReproofFailed("certificate", f"its certificate does not fit its gamma: {method}")

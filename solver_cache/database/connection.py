@@ -1,0 +1,155 @@
+"""Database connections: opening, creating and migrating a database, transactions, and translation of its errors.
+
+SQLite runs in WAL mode, so readers and one writer do not wait for each other. Several processes that make a *new*
+file at once would meet "database is locked" while one switches it to WAL, so a lock file beside it admits one at a
+time to that step. Every change is one transaction: a process killed in the middle leaves everything as it was.
+
+``?mode=ro`` opens a database for reading only: a table that is shipped, on a file system that nobody can write, or
+owned by another. Opening it then writes nothing, no file beside it either. A SQLite file that nobody has open is taken
+as *immutable*, since SQLite would otherwise make two files beside it to read it: whoever writes to it while it is open
+so may have readers miss answers, or meet an error, until they open it again; no wrong answer can come of it, because
+every row is proved when it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from solver_cache.database.dialect import create_database_engine, is_file
+from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
+from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
+from solver_cache.location import parse_url, redacted
+
+OPENING_SECONDS = 60
+"""How long an opener waits for another process that is making or migrating the file."""
+
+
+class Database:
+    """An open database with the present schema.
+
+    Args:
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``.
+
+    Attributes:
+        url: the place, without its password.
+        dialect: "sqlite" or "postgresql".
+        read_only: whether it was opened for reading only.
+        found_schema: version of the schema that was found; 0 where there was none.
+
+    Raises:
+        CacheError: the database cannot be opened, made, migrated or written; for reading only: it is not there, or has
+            another schema.
+    """
+
+    def __init__(self, url: str) -> None:
+        place, self.read_only = parse_url(url)
+        self.url = redacted(place.update_query_dict({"mode": "ro"}) if self.read_only else place)
+        self.dialect = place.get_backend_name()
+        path = Path(place.database or "") if self.dialect == "sqlite" else None
+        with self._translated():
+            try:
+                self.engine = create_database_engine(place, path, read_only=self.read_only)
+            except ImportError as err:
+                raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
+            try:
+                self.found_schema = self._check(path) if self.read_only else self._prepare(path)
+            except BaseException:
+                self.engine.dispose()
+                raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection to read from."""
+        with self._translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Yield a connection within a transaction, which is done when the block ends well."""
+        if self.read_only:
+            raise ReadOnlyCache(self.url)
+        with self._translated(), self._transaction() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(darrm_begin="BEGIN IMMEDIATE") as connection, connection.begin():
+            yield connection
+
+    def _check(self, path: Path | None) -> int:
+        """Find out, writing nothing, whether the database can be read; return its version."""
+        if path is not None and not is_file(path):
+            raise CacheError(self.url, "there is no such file", "Give the file that holds the answers.")
+        with self.engine.connect() as connection:
+            version = schema_version(connection)
+        if version < len(MIGRATIONS):
+            older = f"its schema has version {version}, this program reads {len(MIGRATIONS)}"
+            raise CacheError(
+                self.url, older, "Bring it, or a copy of it, up to date by `darrm cache migrate --url URL`."
+            )
+        return version
+
+    def _prepare(self, path: Path | None) -> int:
+        """Make or migrate the database; also the proof that it can be written, before any work is done for it.
+
+        Returns:
+            The version found.
+        """
+        if path is None:
+            with self._transaction() as connection:
+                return migrate(connection)
+        from filelock import FileLock, Timeout
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{path}.lock", timeout=OPENING_SECONDS):
+                with self.engine.connect().execution_options(darrm_begin=None) as connection:
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")  # not possible within a transaction
+                with self._transaction() as connection:
+                    return migrate(connection)
+        except Timeout as err:
+            stuck = f"another process has held {path}.lock for {OPENING_SECONDS} s"
+            raise CacheError(
+                self.url, stuck, f"Wait if it migrates a large file, else end that process. {ELSEWHERE}"
+            ) from err
+        except OSError as err:
+            advice = _READING if is_file(path) else ELSEWHERE
+            raise CacheError(self.url, f"it cannot be made or written ({err})", advice) from err
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn a database's complaint into one that a stranger can act on."""
+        try:
+            yield
+        except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged
+            raise CacheError(self.url, "what it says of its tables cannot be read", DAMAGED) from err
+        except DamagedSchema as err:
+            raise CacheError(self.url, str(err), DAMAGED) from err
+        except NewerSchema as err:
+            raise CacheError(self.url, str(err), f"Upgrade darrm-opt. {ELSEWHERE}") from err
+        except SQLAlchemyError as err:
+            said = str(err.orig if isinstance(err, DBAPIError) else err).strip().splitlines()[0]
+            raise CacheError(self.url, said, _advice(said)) from err
+
+
+def _advice(said: str) -> str:
+    if "malformed" in said or "not a database" in said:
+        return DAMAGED
+    if "full" in said or "disk I/O" in said:
+        return f"Make room there. {ELSEWHERE}"
+    if "readonly" in said or "read-only" in said or "permission denied" in said:
+        return _READING
+    return ELSEWHERE
+
+
+_READING = f"Append ?mode=ro to its URL to read what is there. {ELSEWHERE}"
+_DRIVER = f"Install it (for PostgreSQL: psycopg). {ELSEWHERE}"

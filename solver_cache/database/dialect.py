@@ -1,0 +1,102 @@
+"""Dialects: what SQLite and PostgreSQL do in different words: engines, inserts, the clock, sizes and integrity checks."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Double, Engine, Insert, Table, create_engine, event, func, literal
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.elements import ColumnElement
+
+BUSY_SECONDS = 30
+"""How long a writer waits for another one. A write takes milliseconds; 30 s mean that something is stuck."""
+
+CONNECTING_SECONDS = 10
+"""How long a connection to PostgreSQL may take to come about. Without this a host that is gone holds a request for
+minutes."""
+
+SILENT_MILLISECONDS = 30_000
+"""How long PostgreSQL's machine may leave what was sent without any sign of life (Linux)."""
+
+
+def create_database_engine(place: URL, path: Path | None, *, read_only: bool) -> Engine:
+    """Return the engine for a database URL; ``path`` is the file of a SQLite database, None for PostgreSQL."""
+    if path is None:
+        limits = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
+        asked = {name: value for name, value in limits.items() if name not in place.query}
+        engine = create_engine(place, hide_parameters=True, pool_pre_ping=True, connect_args=asked)
+        return engine.execution_options(postgresql_readonly=True) if read_only else engine
+    if read_only:
+        engine = create_engine(place, hide_parameters=True, creator=_reader(path))
+    else:
+        engine = create_engine(place, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _connected)
+    event.listen(engine, "begin", _begun)
+    return engine
+
+
+def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
+    """Return what opens a SQLite file for reading only."""
+    alone = not is_file(Path(f"{path}-wal"))  # else someone writes to it now, and both files beside it are there
+    name = f"{path.as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+    return lambda: sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is such a file; False in a folder that cannot be entered."""
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that cannot be entered
+        return False
+
+
+def _connected(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # sqlite3 would begin transactions itself, late and not around DDL
+    connection.text_factory = _text
+    connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: a power cut may lose the last row, never damage one
+
+
+def _begun(connection: Connection) -> None:
+    # A writer takes the lock at once: one that began as a reader could be refused it later, without waiting.
+    begin = connection.get_execution_options().get("darrm_begin", "BEGIN")
+    if begin is not None:
+        connection.exec_driver_sql(begin)
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="replace")  # damaged text is for `examine` to find, by its hash
+
+
+def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
+    """Return the statement that adds a row, and does nothing where one is there already."""
+    if dialect == "postgresql":
+        return postgresql.insert(table).values(**values).on_conflict_do_nothing()
+    return sqlite.insert(table).values(**values).on_conflict_do_nothing()
+
+
+def server_time(dialect: str) -> ColumnElement[float]:
+    """Return the time for a statement that is sent now [s since 1970-01-01 UTC]."""
+    if dialect == "postgresql":  # stable within a statement, so that an index can be searched by it
+        return func.extract("epoch", func.statement_timestamp()).cast(Double)
+    return literal(time.time(), Double)
+
+
+def storage_bytes(connection: Connection) -> int:
+    """Return the disk space that the tables take [bytes]; for SQLite, that of the whole file."""
+    query = {
+        "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+        "postgresql": "SELECT pg_total_relation_size('darrm_solutions') + pg_total_relation_size('darrm_jobs')",
+    }[connection.dialect.name]
+    return int(connection.exec_driver_sql(query).scalar_one())
+
+
+def integrity_errors(connection: Connection) -> list[str]:
+    """Return what SQLite's integrity check reports; empty for PostgreSQL, which checks itself."""
+    if connection.dialect.name != "sqlite":
+        return []
+    lines = [str(line) for line in connection.exec_driver_sql("PRAGMA integrity_check").scalars()]
+    return [line for line in lines if line != "ok"]

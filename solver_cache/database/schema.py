@@ -1,0 +1,176 @@
+"""The database's tables, and how an older database becomes this one.
+
+The version is the number of migrations done. A migration is one function, written for the tables as they were then,
+never changed once released; all that are missing run in one transaction, which both databases extend to the tables
+themselves: a migration that is cut short leaves everything as it was. Plain SQL that SQLite and PostgreSQL share.
+
+Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
+its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
+run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Column, Connection, Double, Integer, MetaData, Table, Text, inspect, text
+
+from solver_cache.model import SearchColumns, columns_of
+
+METADATA = MetaData()
+
+SOLUTIONS = Table(
+    "darrm_solutions",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("core", Integer, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("created", Text, nullable=False),  # UTC, ISO 8601; for people, nothing depends on it
+    Column("voters", Integer),
+    Column("voter_epsilon", Double),
+    Column("voter_delta", Double),
+    Column("affected", Integer),
+    Column("target_epsilon", Double),
+    Column("target_delta", Double),
+    Column("objective", Text),
+    Column("shape", Text),
+    Column("utility", Double),
+)
+"""Kept answers: a `solver_cache.model.Row` each, and behind it what its record says was asked (`solver_cache.model`),
+for searches; NULL where it does not say."""
+
+JOBS = Table(
+    "darrm_jobs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("lease_until", Double, nullable=False),
+    Column("progress", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+"""Work that can be waited for: a `solver_cache.jobs.Job` each."""
+
+
+class DamagedSchema(Exception):
+    """What the database says of its schema makes no sense."""
+
+
+def _first(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_solutions (key TEXT NOT NULL PRIMARY KEY, core INTEGER NOT NULL, record TEXT NOT NULL, "
+            "digest TEXT NOT NULL, created TEXT NOT NULL)"
+        )
+    )
+
+
+def _second(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_jobs (id TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, request TEXT NOT NULL, "
+            "state TEXT NOT NULL, attempts INTEGER NOT NULL, owner TEXT NOT NULL, lease_until DOUBLE PRECISION NOT NULL, "
+            "progress TEXT NOT NULL, reason TEXT NOT NULL, result TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, "
+            "updated DOUBLE PRECISION NOT NULL)"
+        )
+    )
+    # What a claim looks up: the first in the queue, of any kind or of one, and the lease that ran out first.
+    connection.execute(text("CREATE INDEX darrm_jobs_queue ON darrm_jobs (state, created, id)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_kinds ON darrm_jobs (state, kind, created, id)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_leases ON darrm_jobs (state, lease_until)"))
+    connection.execute(text("CREATE INDEX darrm_jobs_over ON darrm_jobs (state, updated, id)"))  # what is pruned
+    connection.execute(text("CREATE INDEX darrm_jobs_created ON darrm_jobs (created, id)"))  # what a list looks up
+
+
+def _third(connection: Connection) -> None:
+    numbers = "voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility"
+    kinds = {"voters": "INTEGER", "affected": "INTEGER", "objective": "TEXT", "shape": "TEXT"}
+    for name, kind in (kinds | dict.fromkeys(numbers, "DOUBLE PRECISION")).items():
+        connection.execute(text(f"ALTER TABLE darrm_solutions ADD COLUMN {name} {kind}"))
+    fill(connection)
+    # From the best down, everything that is compared within the index itself: rows are read only when they answer.
+    connection.execute(
+        text(
+            "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
+            "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
+        )
+    )
+
+
+FILLED = 500
+"""Rows held in memory while columns are filled."""
+
+
+def fill(connection: Connection) -> int:
+    """Fill the columns of `SOLUTIONS` that are read from its records, where they are empty; return how many rows."""
+    names = tuple(SearchColumns.__dataclass_fields__)
+    page = text(
+        "SELECT key, record FROM darrm_solutions WHERE key > :last AND voters IS NULL ORDER BY key LIMIT :limit"
+    )
+    values = ", ".join(f"{name} = :{name}" for name in names)
+    put = text(f"UPDATE darrm_solutions SET {values} WHERE key = :at")  # noqa: S608 — names of our own
+    last, filled = "", 0
+    while True:
+        rows = connection.execute(page, {"last": last, "limit": FILLED}).all()
+        found = [{"at": key, **columns_of(str(record))} for key, record in rows]
+        known = [each for each in found if each["voters"] is not None]
+        if known:
+            connection.execute(put, known)
+        filled += len(known)
+        if len(rows) < FILLED:
+            return filled
+        if not isinstance(rows[-1][0], str) or rows[-1][0] <= last:  # or a damaged index is walked round and round
+            raise DamagedSchema("its keys are out of order")
+        last = rows[-1][0]
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
+
+ADVISORY_LOCK = 0x6461_7272_6D
+"""Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""
+
+
+class NewerSchema(Exception):
+    """The database was made by a newer version of this program."""
+
+
+def schema_version(connection: Connection) -> int:
+    """Return the version of the schema; 0 where there is none yet.
+
+    Raises:
+        NewerSchema: it is beyond what this program knows.
+    """
+    if not inspect(connection).has_table("darrm_schema"):
+        return 0
+    found = connection.execute(text("SELECT max(version) FROM darrm_schema")).scalar()
+    version = 0 if found is None else found
+    if not isinstance(version, int):  # SQLite keeps anything anywhere
+        raise DamagedSchema(f"its schema has version {version!r:.40}")
+    if version > len(MIGRATIONS):
+        raise NewerSchema(f"its schema has version {version}, this program knows {len(MIGRATIONS)}")
+    return version
+
+
+def migrate(connection: Connection) -> int:
+    """Bring the database to the present schema, inside the caller's transaction; return the version found.
+
+    Raises:
+        NewerSchema: it is beyond what this program knows.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+    connection.execute(text("CREATE TABLE IF NOT EXISTS darrm_schema (version INTEGER NOT NULL)"))
+    version = schema_version(connection)
+    for migration in MIGRATIONS[version:]:
+        migration(connection)
+    # Written even where nothing changed: a place that can only be read says so now, and not after a long solve.
+    connection.execute(text("DELETE FROM darrm_schema"))
+    connection.execute(text("INSERT INTO darrm_schema (version) VALUES (:version)"), {"version": len(MIGRATIONS)})
+    return version

@@ -1,0 +1,210 @@
+"""Rows in a database, through SQLAlchemy Core: a SQLite file, or PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
+
+from darrm_opt.design_spec import CORE, DesignSpec
+from solver_cache.database.connection import Database
+from solver_cache.database.dialect import insert_new, integrity_errors, storage_bytes
+from solver_cache.database.jobs import DatabaseJobs, finish_all, pages
+from solver_cache.database.schema import SOLUTIONS, fill, schema_version
+from solver_cache.errors import DAMAGED, CacheError
+from solver_cache.jobs import Jobs
+from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.model import SHAPES, Completion, HitCounter, Row, Stats, columns_of
+
+ROWS_PER_PAGE = 200
+"""Rows read at a time when all are read: no transaction stays open while a caller thinks."""
+
+CANDIDATES_PER_PAGE = 4
+"""Rows read at a time when the first good one is wanted."""
+
+_ROW = (SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.record, SOLUTIONS.c.digest)
+
+
+class DatabaseStore:
+    """A `solver_cache.store.Store` in a database.
+
+    Args:
+        url: SQLAlchemy URL, ``sqlite:///…`` or ``postgresql+psycopg://…``; with ``?mode=ro`` for reading only (jobs are
+            then kept in memory).
+
+    Raises:
+        CacheError: the database cannot be opened, made, migrated or written.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.hits = HitCounter()
+        self._database = Database(url)
+        self.url = self._database.url
+        self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
+
+    def get(self, key: str) -> Row | None:
+        """Return the row kept under ``key``."""
+        with self._database.reading() as connection:
+            return _row(connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none())
+
+    def present(self, keys: Collection[str]) -> set[str]:
+        """Return keys as `solver_cache.store.Store.present` says."""
+        found = set[str]()
+        with self._database.reading() as connection:
+            for some in pages(keys):
+                query = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key.in_(some), SOLUTIONS.c.core == CORE)
+                found.update(str(key) for key in connection.execute(query).scalars())
+        return found
+
+    def put(self, row: Row, replacing: Row | None = None) -> Row:
+        """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
+        values = _values(row)
+        new = insert_new(self._database.dialect, SOLUTIONS, **values)
+        with self._database.writing() as connection:
+            connection.execute(new)
+            at = SOLUTIONS.c.key == row.key
+            standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
+            if replacing is not None and standing == replacing:  # compared here: damaged text may not survive a query
+                connection.execute(update(SOLUTIONS).where(at).values(**values))
+                standing = row
+            return row if standing is None else standing
+
+    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
+        """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
+        with self._database.writing() as connection:
+            done = finish_all(connection, owner, {each.job: each.result for each in answers})
+            settled = {each.job: each.row for each in answers if each.job in done}
+            standing = self._put_all(connection, [row for row in settled.values() if row is not None])
+        return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
+
+    def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
+        """Add rows where there are none; return those of others that stand in their places."""
+        if not rows:
+            return {}
+        ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
+        connection.execute(insert_new(self._database.dialect, SOLUTIONS), [_values(row) for row in ordered])
+        mine, found = {row.key: (row.core, row.digest) for row in rows}, dict[str, tuple[Any, Any]]()
+        for keys in pages(mine):
+            there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(SOLUTIONS.c.key.in_(keys))
+            found |= {key: (core, hashed) for key, core, hashed in connection.execute(there)}
+        if (
+            found.keys() != mine.keys()
+        ):  # or another removed one just now: nothing is changed, and it can be tried again
+            raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
+        others = [key for key in mine if found[key] != mine[key]]
+        rest = (connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none() for key in others)
+        return {row.key: row for values in rest if (row := _row(values)) is not None}
+
+    def remove(self, row: Row) -> bool:
+        """Forget ``row`` as `solver_cache.store.Store.remove` says."""
+        at = SOLUTIONS.c.key == row.key
+        with self._database.writing() as connection:
+            standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
+            if standing == row:
+                connection.execute(delete(SOLUTIONS).where(at))
+            return standing == row
+
+    def rows(self, after: str = "") -> Iterator[Row]:
+        """Yield every row behind ``after``, in the order of keys."""
+        last = after
+        while True:
+            page = select(*_ROW).where(SOLUTIONS.c.key > last).order_by(SOLUTIONS.c.key).limit(ROWS_PER_PAGE)
+            with self._database.reading() as connection:
+                found = [_row(values) for values in connection.execute(page)]
+            yield from (row for row in found if row is not None)
+            if len(found) < ROWS_PER_PAGE or found[-1] is None:
+                return
+            if found[-1].key <= last:  # or a damaged index would be walked round and round
+                raise CacheError(self.url, "its keys are out of order", DAMAGED)
+            last = found[-1].key
+
+    def candidates(self, spec: DesignSpec) -> Iterator[Row]:
+        """Yield rows as `solver_cache.store.Store.candidates` says: found in an index, read a few at a time."""
+        best = candidates_query(spec)
+        last: tuple[float, str] | None = None
+        while True:
+            page = best if last is None else best.where(tuple_(SOLUTIONS.c.utility, SOLUTIONS.c.key) < tuple_(*last))
+            with self._database.reading() as connection:
+                found = connection.execute(page).all()
+            yield from (row for _, *values in found if (row := _row(values)) is not None)
+            if len(found) < CANDIDATES_PER_PAGE:
+                return
+            last = found[-1][0], found[-1][1]
+
+    def stats(self) -> Stats:
+        """Return what is kept, counted; of a store for reading only, the jobs that its database holds."""
+        counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
+        with self._database.reading() as connection:
+            rows, stale = connection.execute(counted).one()
+            size = storage_bytes(connection)
+            schema = schema_version(connection)
+        return Stats(int(rows), int(stale), size, schema, DatabaseJobs(self._database).counts())
+
+    def fill(self) -> int:
+        """Fill columns that an earlier release left empty; return for how many rows."""
+        with self._database.writing() as connection:
+            return fill(connection)
+
+    @property
+    def found_schema(self) -> int:
+        """Version of the tables as they were found, before they were migrated; 0 for a new place."""
+        return self._database.found_schema
+
+    def integrity_errors(self) -> list[str]:
+        """Return what SQLite's own check finds; PostgreSQL looks after itself."""
+        with self._database.reading() as connection:
+            return integrity_errors(connection)
+
+    def health_check(self) -> None:
+        """Read or write as `solver_cache.store.Store.health_check` says."""
+        if self._database.read_only:
+            with self._database.reading() as connection:
+                schema_version(connection)
+        else:
+            with self._database.writing() as connection:  # a row is written anew, though as it was: that needs room
+                connection.exec_driver_sql("UPDATE darrm_schema SET version = version")
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+
+def candidates_query(spec: DesignSpec) -> Select[Any]:
+    """Return the query for the utility and the row of candidates for ``spec``: answers to it, or to stricter questions, the best first."""
+    problem, at = spec.problem, SOLUTIONS.c
+    return (
+        select(at.utility, *_ROW)
+        .where(
+            at.voters == problem.K,
+            at.objective == str(spec.objective),
+            at.core == CORE,
+            at.shape.in_(SHAPES[spec.shape]),
+            at.voter_epsilon >= problem.voter.epsilon,
+            at.voter_delta >= problem.voter.delta,
+            at.affected >= problem.affected,
+            at.target_epsilon <= problem.target.epsilon,
+            at.target_delta <= problem.target.delta,
+        )
+        .order_by(at.utility.desc(), at.key.desc())
+        .limit(CANDIDATES_PER_PAGE)
+    )
+
+
+def _values(row: Row) -> dict[str, Any]:
+    """Return the columns of a row."""
+    kept = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
+    return kept | columns_of(row.record)
+
+
+def _row(values: Any) -> Row | None:
+    """Return a row from what a database holds, which for SQLite can be of any type."""
+    if values is None:
+        return None
+    key, core, record, digest = values
+    return Row(str(key), core if isinstance(core, int) else -1, str(record), str(digest))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,85 @@
+"""Location of the cache: the URL from the environment, which URLs are accepted, and how one is shown without its password."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from solver_cache.errors import CacheError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+VARIABLE = "DARRM_CACHE_URL"
+"""The setting that names the place."""
+
+SUPPORTED = ("sqlite", "postgresql")
+
+ACCEPTED = (
+    "Set DARRM_CACHE_URL to sqlite:///FILE (four slashes for an absolute path), postgresql+psycopg://USER@HOST/NAME, "
+    "'memory' or 'off'; append ?mode=ro to a database's URL to read only."
+)
+
+
+def cache_url(environment: Mapping[str, str]) -> str:
+    """Return the place that ``environment`` asks for, else a SQLite file under the user's cache directory.
+
+    Args:
+        environment: such as ``os.environ``; passed in, so that it is read once, at the edge.
+
+    >>> cache_url({"DARRM_CACHE_URL": "off"})
+    'off'
+    """
+    chosen = environment.get(VARIABLE, "").strip()
+    if chosen:
+        return chosen
+    from platformdirs import user_cache_path
+
+    return f"sqlite:///{user_cache_path('darrm-opt', appauthor=False) / 'cache.sqlite'}"
+
+
+def parse_url(url: str) -> tuple[URL, bool]:
+    """Return the URL with a SQLite path made absolute, and whether it is opened for reading only (``?mode=ro``).
+
+    Raises:
+        CacheError: it names no database that is supported; without the password that may be in it.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        place = make_url(url)
+    except (ArgumentError, ValueError):  # their text may quote the URL, so it goes no further
+        raise CacheError(repr(_redacted(url)), "this is not a database URL", ACCEPTED) from None
+    if place.get_backend_name() not in SUPPORTED:
+        raise CacheError(redacted(place), f"{place.get_backend_name()} is not supported", ACCEPTED)
+    mode = place.query.get("mode", "rw")
+    if mode not in {"rw", "ro"}:
+        raise CacheError(redacted(place), "its mode is neither rw nor ro", "Append ?mode=ro to read only, or nothing.")
+    place, read_only = place.difference_update_query(["mode"]), mode == "ro"
+    if place.get_backend_name() != "sqlite":
+        return place, read_only
+    if place.database in {None, "", ":memory:"}:
+        raise CacheError(redacted(place), "it names no file", "For a cache in memory set DARRM_CACHE_URL to 'memory'.")
+    if str(place.database).startswith("file:"):
+        raise CacheError(redacted(place), "SQLite's own file: notation is not supported", ACCEPTED)
+    return place.set(database=str(Path(str(place.database)).expanduser().absolute())), read_only
+
+
+def redacted(place: URL) -> str:
+    """Return the URL as people may see it: no password, neither before the host nor among the options.
+
+    >>> from sqlalchemy import make_url
+    >>> redacted(make_url("postgresql+psycopg://me:secret@host/name?sslpassword=secret&sslmode=require"))
+    'postgresql+psycopg://me:***@host/name?sslmode=require&sslpassword=%2A%2A%2A'
+    """
+    secret = {name: "***" for name in place.query if "password" in name.lower()}
+    return place.update_query_dict(secret).render_as_string(hide_password=True)
+
+
+def _redacted(url: str) -> str:
+    """Return what may be shown of a text that is no URL: nothing that could be a password."""
+    without = re.sub(r"^.*@", "***@", url, flags=re.DOTALL)
+    return re.sub(r"(password\s*=).*", r"\1***", without, flags=re.DOTALL | re.IGNORECASE)

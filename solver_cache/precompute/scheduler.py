@@ -1,0 +1,394 @@
+"""A run: give batches out, keep what comes back, try again what was lost, and give up what keeps failing.
+
+Where workers return their answers, the run claims the keys of a batch before it hands it out, and keeps the answers that
+came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store themselves, they do
+all that and the run only listens. Either way a key that another run has claimed is left to it, and looked at again later.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import socket
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import InvalidInput
+from solver_cache.errors import CacheError
+from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims, job_id
+from solver_cache.precompute.executor import Executor, ExecutorEvent, TaskEnded, TaskLost
+from solver_cache.precompute.plan import Batch, Cost, Plan
+from solver_cache.precompute.progress import Failure, Progress, RunOutcome, Watcher
+from solver_cache.precompute.worker import (
+    SAVE_SECONDS,
+    Answer,
+    AnswerStored,
+    AttemptFailed,
+    ClaimedElsewhere,
+    SolveFinished,
+    Task,
+)
+from solver_cache.store import Store
+
+MAX_ATTEMPTS = 5
+"""How often a problem may take its worker with it, or break, before it is given up."""
+
+BACK_OFF = 0.5
+"""Pause before the second attempt [s]; twice as long before each further one, up to `MAX_BACK_OFF`."""
+
+MAX_BACK_OFF = 30.0
+
+POLL_SECONDS = 0.25
+"""How long to wait for event at a time [s]."""
+
+REPORT_SECONDS = 0.1
+"""How often a watcher is told where the run stands [s]."""
+
+MAX_UNSAVED = 64
+"""Answers that are kept at a time."""
+
+_LOG = logging.getLogger("solver_cache.precompute")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run goes about it.
+
+    Attributes:
+        backend: the LP solver.
+        time_limit: for one problem [s]; what it cuts short fails. None: no limit.
+        lease: how long a claim outlives its owner [s].
+        attempts: how often a problem may fail before it is given up.
+        store_url: URL of the store that workers write to; empty: they return their answers.
+        retry_seconds: how long a store that does not answer is asked again [s].
+    """
+
+    backend: str = "highs"
+    time_limit: float | None = None
+    lease: float = LEASE
+    attempts: int = MAX_ATTEMPTS
+    store_url: str = ""
+    retry_seconds: float = RETRY_SECONDS
+
+
+@dataclass
+class _InFlight:
+    """A task that was handed out, what of it is not told of yet, and what of that is solved all the same."""
+
+    task: Task
+    left: dict[str, DesignSpec]
+    solved: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Unsaved:
+    """An answer that came in and is to be kept."""
+
+    spec: DesignSpec
+    lead: DesignSpec | None
+    what: Answer
+
+
+@dataclass
+class _Counts:
+    solved: int = 0
+    elsewhere: int = 0
+    limited: int = 0
+    losses: int = 0
+    worst_gap: float = 0.0
+    done: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def run(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    cost: Cost,
+    options: RunOptions | None = None,
+    watcher: Watcher = lambda _: None,
+) -> RunOutcome:
+    """Do what is planned; return what came of it.
+
+    Args:
+        plan: of `make_plan`.
+        store: where answers are kept.
+        executor: what solves; whoever made it closes it.
+        cost: expected time to solve one problem [s], for the time that remains.
+        options: how.
+        watcher: told where the run stands, a few times a second.
+
+    Guarantees:
+        Whatever it kept stays kept, however it ends. What it keeps depends on the grid alone, bit for bit: not on the
+        executor, the number of workers, their order, or what was lost on the way. (Of two grids that share a problem,
+        whoever solves it first decides from which lead.)
+
+    Raises:
+        CacheError: the store cannot be used any more.
+        ExecutorLost: nobody is left to solve.
+        InvalidInput: workers shall write to a store that they cannot reach.
+    """
+    options = options or RunOptions()
+    if options.store_url in {"memory", "off"}:
+        raise InvalidInput("direct", options.store_url, "a database that workers can reach", "Let them return answers.")
+    return Scheduler(plan, store, executor, cost, options, watcher).run_to_end()
+
+
+class Scheduler:
+    """Scheduler of one run: it dispatches batches, handles events, retries what was lost, and saves what was solved.
+
+    A batch is *ready*, *delayed* (its keys are claimed elsewhere, or it is retried after a pause) or *in flight*. An answer
+    that came back is *unsaved* until the next transaction.
+    """
+
+    def __init__(
+        self, plan: Plan, store: Store, executor: Executor, cost: Cost, options: RunOptions, watcher: Watcher
+    ) -> None:
+        self._plan, self._store, self._executor, self._cost = plan, store, executor, cost
+        self._options, self._watcher = options, watcher
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._claims = Claims(store, self._owner, options.lease, options.retry_seconds)
+        self._numbers = itertools.count()
+        self._ready: deque[Batch] = deque(plan.batches)
+        self._delayed: list[tuple[float, int, Batch]] = []  # by when; the number keeps their order
+        self._in_flight: dict[int, _InFlight] = {}
+        self._attempts: Counter[str] = Counter()
+        self._deferrals: Counter[str] = Counter()
+        self._counts = _Counts()
+        self._unsaved: list[_Unsaved] = []
+        self._saved_at = self._reported_at = self._began = time.monotonic()
+
+    def run_to_end(self) -> RunOutcome:
+        """Run to the end."""
+        try:
+            while self._ready or self._delayed or self._in_flight:
+                self._dispatch()
+                for event in self._poll():
+                    self._handle(event)
+                if (
+                    len(self._unsaved) >= MAX_UNSAVED
+                    or not self._in_flight
+                    or time.monotonic() - self._saved_at >= SAVE_SECONDS
+                ):
+                    self._save()
+                self._claims.renew()
+                self._report()
+        finally:
+            self._release()
+        progress = self._progress()
+        self._watcher(progress)
+        return RunOutcome(progress, tuple(self._counts.failures))
+
+    def _report(self) -> None:
+        """Tell the watcher, if it is time to."""
+        if time.monotonic() - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = time.monotonic()
+            self._watcher(self._progress())
+
+    def _poll(self) -> list[ExecutorEvent]:
+        if self._in_flight:
+            return self._executor.poll(POLL_SECONDS)
+        if self._delayed and not self._ready:  # nothing to do but wait for others
+            time.sleep(min(POLL_SECONDS, max(0.0, self._delayed[0][0] - time.monotonic())))
+        return []
+
+    def _dispatch(self) -> None:
+        now = time.monotonic()
+        while self._delayed and self._delayed[0][0] <= now:
+            self._ready.appendleft(heapq.heappop(self._delayed)[2])
+        while self._ready and self._executor.capacity > 0:
+            batch = self._ready.popleft()
+            specs = batch.specs if self._options.store_url else self._claim(batch)
+            if specs:
+                self._submit(specs, batch.lead)
+
+    def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None) -> None:
+        number, direct = next(self._numbers), bool(self._options.store_url)
+        start = "" if lead is None or lead in specs or direct else self._claims.lead_rows(lead.key)
+        task = Task(
+            number,
+            specs,
+            lead,
+            start,
+            self._options.backend,
+            self._options.time_limit,
+            self._options.store_url,
+            f"{self._owner}:{number}" if direct else "",
+            self._options.lease,
+        )
+        self._in_flight[number] = _InFlight(task, {spec.key: spec for spec in specs})
+        self._executor.submit(task)
+
+    def _claim(self, batch: Batch) -> tuple[DesignSpec, ...]:
+        """Claim what can be claimed of a batch; put off what another has."""
+        specs = {spec.key: spec for spec in batch.specs}
+        taken = self._claims.take(specs)
+        if batch.lead is not None and taken.get(batch.lead.key) == "held":  # what the others start from is on its way
+            self._claims.release(specs)
+            taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+        for key, what in taken.items():
+            if what == "kept":
+                self._count_stored(specs[key], None)
+        if held := tuple(specs[key] for key, what in taken.items() if what == "held"):
+            self._defer(held, batch.lead)
+        return tuple(specs[key] for key, what in taken.items() if what == "taken")
+
+    def _handle(self, event: ExecutorEvent) -> None:
+        flight = self._in_flight.get(event.number)
+        if flight is None:  # of a task that was given up as lost, and goes on all the same
+            return
+        what = event.what
+        if isinstance(what, SolveFinished):
+            flight.solved.add(what.key)
+            return
+        if isinstance(what, TaskEnded | TaskLost):
+            del self._in_flight[event.number]
+            self._recover(
+                flight, what.reason if isinstance(what, TaskLost) else "its worker did not say what came of it"
+            )
+            return
+        spec = flight.left.pop(what.key, None)
+        if spec is None:
+            return
+        if isinstance(what, Answer):
+            self._unsaved.append(_Unsaved(spec, flight.task.lead, what))
+        elif isinstance(what, AnswerStored):
+            self._count_stored(spec, what.gap, what.limited)
+        elif isinstance(what, ClaimedElsewhere):
+            self._defer((spec,), flight.task.lead)
+        else:
+            self._failed(spec, what, flight)
+
+    def _save(self) -> None:
+        """Keep what came in; an answer whose claim was lost is left to whoever has it."""
+        unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
+        kept = self._claims.complete([(each.what.row, each.what.start) for each in unsaved]) if unsaved else set()
+        for each in unsaved:
+            if each.what.key in kept:
+                self._count_stored(each.spec, each.what.gap, each.what.limited)
+            else:
+                self._defer((each.spec,), each.lead)
+
+    def _failed(self, spec: DesignSpec, what: AttemptFailed, flight: _InFlight) -> None:
+        if what.transient:
+            self._retry((spec,), flight.task.lead, what.reason)
+        else:
+            self._give_up(spec, what.reason)
+
+    def _recover(self, flight: _InFlight, reason: str) -> None:
+        """Take back what a worker left undone."""
+        left = tuple(flight.left.values())
+        if not left:
+            return
+        self._counts.losses += 1
+        _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.task.specs), len(left), reason)
+        self._save()  # what others start from may be among it
+        if self._executor.streams:
+            self._release_of_task(flight)
+            at = tuple(spec for key, spec in flight.left.items() if key not in flight.solved)[:1]
+            self._retry(at, flight.task.lead, reason)  # this one it was at
+            if rest := tuple(spec for spec in left if spec not in at):
+                self._ready.append(Batch(rest, flight.task.lead, 0.0))
+        elif len(left) > 1 and self._attempts[left[0].key] > 0:  # which of them was it?
+            for spec in left:
+                self._retry((spec,), flight.task.lead, reason)
+        else:
+            self._retry(left, flight.task.lead, reason)
+
+    def _release_of_task(self, flight: _InFlight) -> None:
+        """Let go of what a worker that is no more had claimed."""
+        if not self._options.store_url:
+            return
+        try:
+            self._store.jobs.release_all([job_id(key) for key in flight.left], flight.task.owner)
+        except CacheError as err:  # then its lease runs out
+            _LOG.warning("claims run out by themselves: %s", err)
+
+    def _retry(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, reason: str) -> None:
+        """Try again later, those that were not tried too often."""
+        left = []
+        for spec in specs:
+            self._attempts[spec.key] += 1
+            if self._attempts[spec.key] >= self._options.attempts:
+                self._give_up(spec, f"given up after {self._options.attempts} attempts: {reason}")
+            else:
+                left.append(spec)
+        if left:
+            tries = max(self._attempts[spec.key] for spec in left)
+            self._requeue(tuple(left), lead, min(MAX_BACK_OFF, BACK_OFF * 2 ** (tries - 1)))
+
+    def _defer(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None) -> None:
+        """Look again later whether another run is done with them."""
+        looks = self._deferrals[specs[0].key] = self._deferrals[specs[0].key] + 1
+        self._requeue(specs, lead, min(self._options.lease / 3, BACK_OFF * 2 ** (looks - 1)))
+
+    def _requeue(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, pause: float) -> None:
+        batch = Batch(specs, lead, 0.0)
+        heapq.heappush(self._delayed, (time.monotonic() + pause, next(self._numbers), batch))
+
+    def _count_stored(self, spec: DesignSpec, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002
+        if gap is None:
+            self._counts.elsewhere += 1
+        else:
+            self._counts.solved += 1
+            self._counts.limited += limited
+            self._counts.worst_gap = max(self._counts.worst_gap, gap)
+        self._counts.done += self._cost(spec)
+
+    def _give_up(self, spec: DesignSpec, reason: str) -> None:
+        key = spec.key
+        _LOG.warning("%s: %s", key, reason)
+        self._counts.failures.append(Failure(spec, key, reason))
+        self._counts.done += self._cost(spec)
+        if not self._options.store_url:
+            self._claims.fail(key, reason)
+        elif self._store.jobs.claim(self._owner, self._options.lease, ids=[job_id(key)]) is not None:
+            self._claims.fail(key, reason)  # a worker that died with it could not say so
+
+    def _release(self) -> None:
+        """Keep what came in and free every claim, so that the next run need not wait for leases."""
+        many = len(self._unsaved)
+        try:
+            self._save()
+        except CacheError as err:
+            _LOG.warning("%d answers are not kept, and will be solved again: %s", many, err)
+        self._claims.release()
+        if self._in_flight and self._options.store_url and self._executor.streams:
+            self._executor.close()  # before its workers' claims are freed
+            for flight in self._in_flight.values():
+                self._release_of_task(flight)
+
+    def _progress(self) -> Progress:
+        counts = self._counts
+        return Progress(
+            planned=self._plan.missing,
+            solved=counts.solved,
+            elsewhere=counts.elsewhere,
+            limited=counts.limited,
+            failed=len(counts.failures),
+            losses=counts.losses,
+            worst_gap=counts.worst_gap,
+            work=self._plan.seconds,
+            done=min(counts.done, self._plan.seconds),
+            seconds=time.monotonic() - self._began,
+        )
+
+
+def failure_lines(failures: Iterable[Failure]) -> list[str]:
+    """Return failures in words, a line each."""
+    lines = []
+    for failure in failures:
+        problem = failure.spec.problem
+        asked = (
+            f"K = {problem.K}, ε = {problem.voter.epsilon:g}, Δ = {problem.voter.delta:g}, affected = {problem.affected}, "
+            f"target ε = {problem.target.epsilon:g}, δ = {problem.target.delta:g}, {failure.spec.objective}, "
+            f"{failure.spec.shape}"
+        )
+        lines.append(f"{failure.key[:12]}… ({asked}): {failure.reason}")
+    return lines

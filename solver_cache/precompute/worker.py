@@ -1,0 +1,275 @@
+"""What a worker does with a batch: solve each problem and say what came of it, at once.
+
+`perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
+A task that names a *store_url* is done against a store that workers share: claimed at once, solved one by one, and kept
+together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
+
+What is kept holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from darrm_opt.design.constraint import PrivacyConstraint
+from darrm_opt.design.corners import ONE, ZERO, Counts
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution
+from darrm_opt.design.solver import solve, solve_warm
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.errors import DarrmError
+from darrm_opt.problem import Problem
+from solver_cache.model import Row, row_of
+from solver_cache.precompute.claims import LEASE, Claims
+from solver_cache.store import open_store
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch on its way to a worker.
+
+    Attributes:
+        number: unique within a run.
+        specs: what is to be solved, in this order.
+        lead: the problem whose rows they start from; None: each by itself.
+        start: those rows, pack_rows (`pack_rows`); empty: find them.
+        backend: the LP solver.
+        time_limit: for one problem [s]; None: no limit. What it cuts short fails.
+        store_url: URL of the store to write to; empty: the answers are returned.
+        owner: in whose name the worker claims, where it writes.
+        lease: how long a claim is held [s].
+    """
+
+    number: int
+    specs: tuple[DesignSpec, ...]
+    lead: DesignSpec | None = None
+    start: str = ""
+    backend: str = "highs"
+    time_limit: float | None = None
+    store_url: str = ""
+    owner: str = ""
+    lease: float = LEASE
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A problem is solved; the row is to be kept.
+
+    Attributes:
+        key: its key.
+        row: the answer.
+        gap: how far from optimal it may be.
+        limited: whether nothing better can be proved private, so that the gap stays.
+        start: what others start from, where it was a lead.
+    """
+
+    key: str
+    row: Row
+    gap: float
+    limited: bool = False
+    start: str = ""
+
+
+@dataclass(frozen=True)
+class SolveFinished:
+    """A problem is solved by a worker who will keep the answer soon, and say so."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class AnswerStored:
+    """The answer is in the shared store; ``gap`` is None where another put it there, else as in `Answer`."""
+
+    key: str
+    gap: float | None
+    limited: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimedElsewhere:
+    """Another owner has claimed it."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class AttemptFailed:
+    """It was not solved. ``transient``: it may go better another time."""
+
+    key: str
+    reason: str
+    transient: bool
+
+
+Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
+
+SAVE_SECONDS = 0.25
+"""What a worker loses at most that was solved already [s of work], if it is killed."""
+
+
+def perform(task: Task) -> Iterator[Event]:
+    """Solve the problems of a task, yielding what comes of each at once.
+
+    Raises:
+        CacheError: the shared store cannot be used.
+    """
+    solver = _Solver(task)
+    if not task.store_url:
+        for spec in task.specs:
+            yield solver.solve(spec)
+        return
+    with closing(open_store(task.store_url)) as store:
+        claims = Claims(store, task.owner, task.lease)
+        if task.lead is not None:
+            solver.start_from(claims.lead_rows(task.lead.key))
+        try:
+            with _renewing(claims):
+                yield from _solve_in_store(task, solver, claims)
+        finally:
+            claims.release()
+
+
+def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
+    """Claim the problems of a task, solve them and keep what comes of it."""
+    specs = {spec.key: spec for spec in task.specs}
+    taken = claims.take(specs)
+    if task.lead is not None and taken.get(task.lead.key) == "held":  # what the others start from is on its way
+        claims.release()
+        taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+    for key, what in taken.items():
+        if what != "taken":
+            yield AnswerStored(key, None) if what == "kept" else ClaimedElsewhere(key)
+    solved, began = list[Answer](), time.monotonic()
+    for key in (key for key, what in taken.items() if what == "taken"):
+        found = solver.solve(specs[key])
+        if isinstance(found, Answer):
+            solved.append(found)
+            yield SolveFinished(key)
+        else:
+            if found.transient:
+                claims.release([key])
+            else:
+                claims.fail(key, found.reason)
+            yield found
+        if time.monotonic() - began >= SAVE_SECONDS:
+            yield from _save(solved, claims)
+            solved, began = [], time.monotonic()
+    yield from _save(solved, claims)
+
+
+def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
+    """Keep answers; those whose claims were lost are left to the ones that have them."""
+    kept = claims.complete([(each.row, each.start) for each in solved]) if solved else set()
+    for each in solved:
+        yield AnswerStored(each.key, each.gap, each.limited) if each.key in kept else ClaimedElsewhere(each.key)
+
+
+class _Solver:
+    """Solves the problems of a task one by one; knows what they start from."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._rows: Counts | None = None
+        self._sought = False
+        self.start_from(task.start)
+
+    def start_from(self, start: str) -> None:
+        """Start from pack_rows rows, if they are some."""
+        if self._task.lead is not None and start:
+            self._rows = unpack_rows(start, self._task.lead.problem)
+
+    def solve(self, spec: DesignSpec) -> Answer | AttemptFailed:
+        """Return what comes of a problem."""
+        try:
+            solution, start = self._solve_from_lead(spec)
+        except DarrmError as err:
+            return AttemptFailed(spec.key, str(err), transient=False)
+        except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
+            return AttemptFailed(spec.key, f"{type(err).__name__}: {err}", transient=True)
+        if not solution.status.settled:
+            reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
+            return AttemptFailed(spec.key, reason, transient=False)
+        row = row_of(replace(solution, statistics=replace(solution.statistics, seconds={})))
+        return Answer(row.key, row, solution.gap, solution.status is Status.SEARCH_LIMIT, start)
+
+    def _solve_from_lead(self, spec: DesignSpec) -> tuple[Solution, str]:
+        """Return a solution, and pack_rows rows if others start from it."""
+        lead = self._task.lead
+        if lead is None:
+            return self._cold(spec), ""
+        if spec == lead:
+            solution, self._rows = self._warm(spec, None)
+            return solution, pack_rows(self._rows)
+        if self._rows is None and not self._sought:
+            self._sought, self._rows = True, self._rows_of(lead)
+        return (self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]), ""
+
+    def _cold(self, spec: DesignSpec) -> Solution:
+        task = self._task
+        return solve(spec.problem, spec.objective, spec.shape, backend=task.backend, time_limit=task.time_limit)
+
+    def _warm(self, spec: DesignSpec, rows: Counts | None) -> tuple[Solution, Counts]:
+        how: dict[str, Any] = {"backend": self._task.backend, "time_limit": self._task.time_limit}
+        return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **how)
+
+    def _rows_of(self, lead: DesignSpec) -> Counts | None:
+        """Return the rows of a lead that is kept without them; None where it cannot be solved."""
+        try:
+            solution, rows = self._warm(lead, None)
+        except DarrmError:
+            return None
+        return rows if solution.status.settled else None
+
+
+def pack_rows(rows: Counts) -> str:
+    """Return multisets as text."""
+    small = rows.astype("<i2")
+    return f"{small.shape[0]}x{small.shape[1]}:{base64.b64encode(zlib.compress(small.tobytes())).decode()}"
+
+
+def unpack_rows(text: str, problem: Problem) -> Counts | None:
+    """Return the multisets of a text, or None where they are none of this problem: anyone may have written it."""
+    corners = len(PrivacyConstraint.of(problem).corners.labels)
+    try:
+        shape, _, content = text.partition(":")
+        many, width = map(int, shape.split("x"))
+        plain = zlib.decompressobj().decompress(base64.b64decode(content, validate=True), 2 * many * width + 1)
+        rows = np.frombuffer(plain, dtype="<i2").reshape(many, width).astype(np.int64)
+    except (ValueError, binascii.Error, zlib.error):
+        return None
+    fits = (
+        width == corners
+        and bool((rows >= 0).all())
+        and bool((rows.sum(axis=1) == problem.K).all())
+        and bool((rows.sum(axis=1) - rows[:, ZERO] - rows[:, ONE] <= problem.affected).all())
+    )
+    return rows if fits else None
+
+
+@contextmanager
+def _renewing(claims: Claims) -> Iterator[None]:
+    """Renew claims in a thread meanwhile."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(claims.lease / 4):
+            claims.renew()
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

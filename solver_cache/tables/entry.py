@@ -1,0 +1,181 @@
+"""What a row of a table says, and whether it says it in one voice.
+
+The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this program.
+Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is
+refused. What is then left to be believed is proved: see `solver_cache.validate.validate`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from darrm_opt._version import __version__
+from darrm_opt.design_spec import CORE, canonical_json, digest
+from darrm_opt.errors import DarrmError
+from darrm_opt.record import FORMAT
+from solver_cache.model import Row
+
+TABLE = 1
+"""Version of the layout of table files."""
+
+NUMBERS = (
+    *("epsilon", "Delta", "target_epsilon", "delta", "utility", "upper_bound", "gap"),
+    *("bound", "limit", "margin", "error_bound", "worst_value"),
+)
+COUNTS = ("core", "K", "affected")
+TEXTS = ("id", "objective", "shape", "certificate", "version", "sha256")
+LISTS = ("gamma",)
+COLUMNS = (
+    *("id", "K", "m", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape"),
+    *(
+        "utility",
+        "upper_bound",
+        "gap",
+        "gamma",
+        "certificate",
+        "bound",
+        "limit",
+        "margin",
+        "error_bound",
+        "worst_value",
+    ),
+    *("version", "core", "sha256", "record"),
+)
+"""Columns of a table, in order: the question, the answer, the certificate, where it comes from, the record itself.
+
+``m`` is null where voters have none; ``certificate`` is its method, ``version`` that of the program that proved it."""
+
+
+class TableError(DarrmError):
+    """A file is not a table that can be read, or written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table as it was read.
+
+    Attributes:
+        number: its place in the table, from 1.
+        row: what it holds, with everything in it saying the same; unproved. None where it does not.
+        trouble: why not, in words.
+    """
+
+    number: int
+    row: Row | None
+    trouble: str = ""
+
+
+def head() -> dict[str, Any]:
+    """Return what a table says of itself, whatever is in it."""
+    return {"table": TABLE, "format": FORMAT, "core": CORE, "written_by": f"darrm-opt {__version__}"}
+
+
+def check_head(told: Any) -> None:
+    """Refuse a table of another layout.
+
+    Raises:
+        TableError: it says so, or says nothing.
+    """
+    if not isinstance(told, Mapping) or "table" not in told:
+        raise TableError("This is no table of darrm-opt: it does not say its version.")
+    if told["table"] != TABLE:
+        raise TableError(f"The table has version {told['table']!r:.20}; this program reads {TABLE}. Upgrade darrm-opt.")
+
+
+def columns_of(row: Row) -> dict[str, Any]:
+    """Return the columns of a row, from its record.
+
+    Raises:
+        TableError: the row holds no record.
+    """
+    try:
+        record = json.loads(row.record)
+        problem, proof = record["problem"], record["certificate"]
+        found = {
+            **{name: problem[name] for name in ("K", "m", "Delta", "affected", "target_epsilon", "delta")},
+            "epsilon": math.inf if problem["epsilon"] == "inf" else problem["epsilon"],
+            **{name: record[name] for name in ("objective", "shape", "utility", "upper_bound", "gap", "gamma")},
+            "certificate": proof["method"],
+            **{name: proof[name] for name in ("bound", "limit", "margin", "error_bound", "worst_value", "version")},
+        }
+    except (ValueError, LookupError, TypeError, RecursionError) as err:
+        raise TableError(f"its record cannot be read: {err!r:.200}") from err
+    own = {"id": row.key, "core": row.core, "sha256": row.digest, "record": row.record}
+    return {name: own[name] if name in own else _exact(name, found[name]) for name in COLUMNS}
+
+
+def entry(number: int, told: Mapping[str, Any]) -> Entry:
+    """Return the entry of a row that was read.
+
+    Args:
+        number: its place in the table.
+        told: its columns; anything may be in them.
+    """
+    try:
+        row = Row(*(_of_kind(told, name, kind) for name, kind in _OWN))
+        if row.digest != digest(row.record):
+            return Entry(number, None, "its record does not fit its SHA-256")
+        for name, value in columns_of(row).items():
+            if name not in told:
+                return Entry(number, None, f"it has no column {name!r}")
+            if not _same(told[name], value):
+                return Entry(number, None, f"its column {name!r} says {told[name]!r:.60}, its record {value!r:.60}")
+    except TableError as err:
+        return Entry(number, None, str(err))
+    return Entry(number, row)
+
+
+_OWN: tuple[tuple[str, type], ...] = (("id", str), ("core", int), ("record", str), ("sha256", str))
+
+
+def record_text(record: Any) -> str:
+    """Return the one spelling of a record that was read as JSON.
+
+    Raises:
+        TableError: it has none, such as for a NaN.
+    """
+    try:
+        return canonical_json(record)
+    except (ValueError, RecursionError) as err:
+        raise TableError(f"its record cannot be written: {err}") from err
+
+
+def _of_kind(told: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = told.get(name)
+    if type(value) is not kind:
+        raise TableError(f"its column {name!r} says {value!r:.60}")
+    return value
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((*NUMBERS, "m"), (int, float)),
+    **dict.fromkeys(COUNTS, (int,)),
+    **dict.fromkeys(TEXTS, (str,)),
+    **dict.fromkeys(LISTS, (list,)),
+}
+
+
+def _exact(name: str, value: Any) -> Any:
+    """Return a value in the type of its column; whole numbers may stand for real ones in JSON."""
+    if name == "m" and value is None:
+        return None
+    if type(value) not in _KINDS[name]:
+        raise TableError(f"{name} in its record is {value!r:.60}")
+    if name in LISTS:
+        if not all(type(one) in {int, float} for one in value):
+            raise TableError(f"{name} in its record holds what is no number")
+        return [float(one) for one in value]
+    return float(value) if name in NUMBERS or name == "m" else value
+
+
+def _same(told: Any, value: Any) -> bool:
+    """Whether two values are the same, bit for bit: −0.0 is not 0.0."""
+    if isinstance(value, float):
+        return type(told) is float and told.hex() == value.hex()
+    if isinstance(value, list):
+        return type(told) is list and len(told) == len(value) and all(map(_same, told, value))
+    return type(told) is type(value) and bool(told == value)

@@ -1,0 +1,147 @@
+"""Validation of stored rows: whether a row is the answer, and `check` for a whole store.
+
+A row comes from a place that others can write to, that can be cut short, and that outlives versions of this program. So
+nothing in it is believed: it is re-proved (`darrm_opt.reprove`). What leaves is the γ of the row under the certificate of
+*this* proof. Acting on the decision is the business of `solver_cache.solve`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from darrm_opt.design.solution import Solution
+from darrm_opt.design_spec import CORE, DesignSpec, digest
+from darrm_opt.errors import NotPrivate
+from darrm_opt.record import FORMAT
+from darrm_opt.reprove import ReproofFailed, read_solution, reprove
+from solver_cache.model import Decision, Row
+from solver_cache.store import Store
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Result of validating a row.
+
+    Attributes:
+        decision: "hit", "miss" (nothing stored), "damaged" (not an answer to the question, or not private) or "stale"
+            (written for other versions of the record or of the answers).
+        solution: the answer of a hit, re-proved; else None.
+        reason: what is wrong with the row; empty for a hit and a miss.
+    """
+
+    decision: Decision
+    solution: Solution | None = None
+    reason: str = ""
+
+
+def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
+    """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted.
+
+    Args:
+        row: as it was read; None: nothing is stored.
+        spec: the question; None: the one that the record itself states, which must be the one that the key stands for.
+
+    Guarantees:
+        The γ of a hit is private for the problem of the question, exactly as stored, whatever was done to the row; its
+        utility is its own. That it is *optimal* rests on the row having been written by this program.
+    """
+    if row is None:
+        return Validation("miss")
+    try:
+        solution = read_row(row)
+        if spec is None:
+            spec = stated_spec(solution, row)
+        solution = reprove(solution, spec)
+        check_settled(solution)
+    except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
+        return Validation(wrong.decision if isinstance(wrong, InvalidRow) else "damaged", reason=str(wrong))
+    return Validation("hit", solution)
+
+
+class InvalidRow(Exception):
+    """A row is not an answer; the text says why. Never leaves this package."""
+
+    def __init__(self, reason: str, decision: Decision = "damaged") -> None:
+        self.decision: Decision = decision
+        super().__init__(reason)
+
+
+def read_row(row: Row) -> Solution:
+    """Return the solution that a row's text states, unproved.
+
+    Raises:
+        InvalidRow: it states none that this version reads.
+    """
+    if row.digest != digest(row.record):
+        raise InvalidRow("its text does not fit its SHA-256")
+    if row.core != CORE:
+        raise InvalidRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
+    try:
+        record = json.loads(row.record, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as err:
+        raise InvalidRow(f"its text is not JSON: {err}") from err
+    if isinstance(record, dict) and record.get("format") != FORMAT:
+        raise InvalidRow(f"its record has format {record.get('format')!r:.80}, this reads {FORMAT}", "stale")
+    try:
+        return read_solution(record)
+    except ReproofFailed as err:
+        raise InvalidRow(str(err)) from err
+
+
+def stated_spec(solution: Solution, row: Row) -> DesignSpec:
+    """Return the question that a row's solution answers by its own account.
+
+    Raises:
+        InvalidRow: the row is stored under the key of another one.
+    """
+    spec = DesignSpec.of(solution)
+    if spec.key != row.key:
+        raise InvalidRow("it is kept under the key of another question")
+    return spec
+
+
+def check_settled(solution: Solution) -> None:
+    """Refuse a solution that solving again might improve.
+
+    Raises:
+        InvalidRow: its status says so.
+    """
+    if not solution.status.settled:
+        status = solution.status.value
+        raise InvalidRow(f"its status is '{status}', which solving again may better: such answers are not kept")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Defect of a store.
+
+    Attributes:
+        key: the row's key; empty if the store itself is at fault.
+        trouble: what is wrong, in words.
+    """
+
+    key: str
+    trouble: str
+
+
+def check(store: Store) -> Iterator[Finding]:
+    """Yield every defect of ``store``: of the database itself, then of each row, re-proved one by one.
+
+    Nothing is changed: a bad row is harmless (it is a miss) and is replaced when its answer is next wanted.
+
+    Raises:
+        CacheError: the store cannot be read.
+    """
+    for fault in store.integrity_errors():
+        yield Finding("", fault)
+    for row in store.rows():
+        found = validate(row)
+        if found.decision != "hit":
+            yield Finding(row.key, f"{found.decision}: {found.reason}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

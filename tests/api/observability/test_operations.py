@@ -1,0 +1,366 @@
+"""Readiness, metrics, logs and the watch over every request, on the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support.paths import ROOT
+
+from api.app import create_app
+from api.observability import logs, metrics
+from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id
+from api.process_pool.pool import PoolState
+from api.routes.operations import ReadinessCheck, is_ready
+from api.settings import Settings
+from api.tasks.design import solve_smallest
+from darrm_opt import SolveFailed
+from solver_cache import CacheError, MemoryStore, open_store
+
+SETTINGS = Settings(cache_url="memory", solvers=1)
+GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(SETTINGS)) as opened:
+        yield opened
+
+
+# --------------------------------------------------------------------------------------------------------- readiness
+
+
+def test_a_server_that_can_answer_is_ready(client: TestClient) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"status": "ready", "checks": {"database": "ok", "solver": "ok"}},
+    )
+
+
+def test_what_is_solved_has_a_known_answer() -> None:
+    assert solve_smallest(None, lambda _: None) == pytest.approx(1 / 3, abs=1e-12)
+
+
+class FakeService:
+    """Stands in for a service: a store, and what a solve comes to."""
+
+    def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
+        self.store, self._solved = store, solved
+        self.settings = SETTINGS.model_copy(update={"ready_seconds": 0.0, **settings})
+        self.pools = {"compute": SimpleNamespace(size=1, busy=1, tasks=1)}
+        self.asked = 0
+
+    async def run_in_thread(self, work: Any, *arguments: Any) -> Any:
+        return await asyncio.to_thread(work, *arguments)
+
+    async def compute(self, _task: Any, _argument: Any) -> Any:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if isinstance(self._solved, Exception):
+            raise self._solved
+        return self._solved
+
+
+class Broken(MemoryStore):
+    def health_check(self) -> None:
+        raise CacheError("postgresql://secret/place", "gone, nowhere to be found", "")
+
+
+def checked(service: FakeService) -> dict[str, str]:
+    return asyncio.run(ReadinessCheck(service).check())  # type: ignore[arg-type]  # as much of a service as is needed
+
+
+@pytest.mark.parametrize(
+    ("store", "solved", "found", "well"),
+    [
+        (MemoryStore(), 1 / 3, {"database": "ok", "solver": "ok"}, True),
+        (Broken(), 1 / 3, {"database": "it cannot be used; the server's log says why", "solver": "ok"}, False),
+        (MemoryStore(), 0.5, {"database": "ok", "solver": "it solves wrongly"}, False),
+        (
+            MemoryStore(),
+            SolveFailed("a secret"),
+            {"database": "ok", "solver": "it cannot be used; the server's log says why"},
+            False,
+        ),
+        (MemoryStore(), TimeoutError(), {"database": "ok", "solver": "busy"}, True),
+    ],
+)
+def test_each_part_is_looked_at(store: Any, solved: Any, found: dict[str, str], *, well: bool) -> None:
+    assert checked(FakeService(store, solved)) == found
+    assert is_ready(found) == well
+
+
+def test_nothing_is_solved_where_solving_is_off() -> None:
+    service = FakeService(MemoryStore(), SolveFailed(""), solve="off")
+    assert checked(service) == {"database": "ok", "solver": "off"}
+    assert service.asked == 0
+
+
+def test_a_solver_at_rest_that_says_nothing_is_not_well() -> None:
+    service = FakeService(MemoryStore(), TimeoutError())
+    service.pools["compute"].busy = 0
+    assert not is_ready(checked(service))
+
+
+@pytest.mark.parametrize(("seconds", "solves"), [(0.0, 5), (60.0, 1)])
+def test_a_finding_is_repeated_for_a_while_and_one_looks_for_all(seconds: float, solves: int) -> None:
+    service = FakeService(MemoryStore(), 1 / 3, ready_seconds=seconds)
+
+    async def many() -> None:
+        readiness = ReadinessCheck(service)  # type: ignore[arg-type]  # as above
+        await asyncio.gather(*(readiness.check() for _ in range(5)))
+
+    asyncio.run(many())
+    assert service.asked == solves
+
+
+def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = client.app.state  # type: ignore[attr-defined]  # a FastAPI application
+    before = state.readiness
+    state.readiness = ReadinessCheck(FakeService(Broken(), 1 / 3))  # type: ignore[arg-type]  # as above
+    try:
+        answer = client.get("/readyz")
+    finally:
+        state.readiness = before
+    assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+    told = answer.json()
+    assert told["type"] == "urn:darrm-opt:problem:not-ready"
+    assert told["detail"] == "database: it cannot be used; the server's log says why."
+    assert "secret" not in answer.text
+    assert "gone, nowhere to be found" in caplog.text
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_database_is_read_and_written(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")
+    assert checked(FakeService(store, 1 / 3))["database"] == "ok"
+    store.close()
+    (tmp_path / "cache.sqlite").write_bytes(b"no database at all" * 1000)
+    damaged = FakeService(store, 1 / 3)
+    assert not is_ready(checked(damaged))
+    store.close()
+
+
+# ----------------------------------------------------------------------------------------------------------- metrics
+
+
+def values(text: str) -> dict[str, float]:
+    lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_what_happens_is_counted(client: TestClient) -> None:
+    def now() -> dict[str, float]:
+        answer = client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        return values(answer.text)
+
+    before = now()
+
+    def more(name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    while client.get(GAMMA).json().get("cached") is not True:
+        pass
+    client.get(GAMMA)
+    client.get("/v1/gamma/" + "0" * 64)
+    client.get("/v1/gamma?K=0&m=2&epsilon=0.5")
+    client.get("/nowhere/at/all")
+    client.request("BREW", "/healthz")
+    after = now()
+    assert more('darrm_requests_total{method="GET",route="/v1/gamma",status="200"}') >= 3
+    assert more('darrm_requests_total{method="GET",route="/v1/gamma/{id}",status="404"}') == 1
+    assert more('darrm_requests_total{method="GET",route="/v1/gamma",status="422"}') == 1
+    assert more('darrm_requests_total{method="GET",route="unmatched",status="404"}') == 1
+    assert sum(value for name, value in after.items() if 'method="other"' in name) >= 1
+    assert more('darrm_solves_total{method="cuts",outcome="optimal"}') == 1
+    assert more('darrm_solve_seconds_count{method="cuts"}') == 1
+    assert more('darrm_cache_lookups_total{found="hit"}') >= 1
+    assert more('darrm_cache_lookups_total{found="miss"}') >= 1
+    assert more('darrm_cache_lookups_total{found="memory"}') >= 1
+    assert more('darrm_request_seconds_count{route="/v1/gamma"}') >= 4
+    assert (after["darrm_jobs_queued"], after["darrm_jobs_running"], after["darrm_requests_open"]) == (0, 0, 1)
+    assert after['darrm_pool_busy{pool="solvers"}'] == 0
+
+
+def test_no_client_can_make_a_series(client: TestClient) -> None:
+    def series() -> set[str]:
+        return {name for name in values(client.get("/metrics").text) if not name.startswith("darrm_pool")}
+
+    client.get("/nowhere")
+    client.request("BREW", "/nowhere")
+    series()  # which is a request itself
+    before = series()
+    for number in range(20):
+        client.get(f"/nowhere/{number}")
+        client.request(f"BREW{number}", f"/nowhere/{number}", headers={"X-Request-ID": f"id-{number}"})
+        client.get(f"/v1/gamma/{number:064x}")
+        metrics.count_lookups(f"kind {number}")
+        metrics.count_solve(f"method {number}", f"outcome {number}", 1.0)
+    new = series() - before
+    assert all('"other"' in name or '"failed"' in name or "{id}" in name or '"damaged"' in name for name in new)
+    assert len(new) < 60
+
+
+def test_metrics_can_be_off() -> None:
+    with TestClient(create_app(SETTINGS.model_copy(update={"metrics": "off"}))) as client:
+        assert client.get("/metrics").status_code == 404
+
+
+def test_what_is_replaced_in_a_pool_is_counted_once() -> None:
+    state = PoolState(2, 2, 1, 3, started=5, crashed=2, killed=1, retired=0, tasks=9)
+    name = 'darrm_pool_restarts_total{pool="tested",why="crashed"}'
+    metrics.record_pools({"tested": state}, {})
+    assert values(metrics.render({}).decode())[name] == 2
+    metrics.record_pools({"tested": state}, {"tested": state})
+    found = values(metrics.render({}).decode())
+    assert found[name] == 2
+    assert (found['darrm_pool_busy{pool="tested"}'], found['darrm_pool_waiting{pool="tested"}']) == (1, 3)
+
+
+def test_a_solve_is_counted_however_it_ends() -> None:
+    def counted(outcome: str) -> float:
+        return values(metrics.render({}).decode()).get(f'darrm_solves_total{{method="other",outcome="{outcome}"}}', 0)
+
+    before = {outcome: counted(outcome) for outcome in ("failed", "cancelled")}
+    with pytest.raises(SolveFailed), metrics.track_solve():
+        raise SolveFailed("")
+    with pytest.raises(asyncio.CancelledError), metrics.track_solve():
+        raise asyncio.CancelledError
+    assert {outcome: counted(outcome) - before[outcome] for outcome in before} == {"failed": 1, "cancelled": 1}
+
+
+def test_the_metrics_of_several_processes_are_added_up_and_gauges_of_dead_ones_are_not(tmp_path: Path) -> None:
+    count = (
+        "from api.observability import metrics; metrics.count_request('GET', '/counted', 200, 0.1); metrics.track_in_flight(3)\n"
+        "print(metrics.render({'darrm_now': ('Now.', 7.0)}).decode())"
+    )
+    environment = {metrics.MULTIPROCESS_DIR: str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": ""}
+
+    def run() -> dict[str, float]:
+        done = subprocess.run(
+            [sys.executable, "-c", count], env=environment, capture_output=True, text=True, check=True
+        )
+        return values(done.stdout)
+
+    assert run()["darrm_requests_open"] == 3
+    found = run()
+    assert found['darrm_requests_total{method="GET",route="/counted",status="200"}'] == 2
+    assert (found["darrm_requests_open"], found["darrm_now"]) == (3, 7)
+
+
+# -------------------------------------------------------------------------------------------------------------- logs
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Configure the log of this process for a test, and put it back."""
+    root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
+    before = root.handlers[:], root.level, access.disabled
+
+    def configure(**settings: Any) -> io.StringIO:
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        logs.configure(SETTINGS.model_copy(update=settings))
+        return stream
+
+    yield configure
+    root.handlers[:], access.disabled = before[0], before[2]
+    root.setLevel(before[1])
+    logs._renderers.clear()
+    logging.captureWarnings(capture=False)
+
+
+NASTY = RequestLogEntry("GET", '/v1/"gam\nma\x1b[31m"é', 200, 0.25, 12, "address ::/64", "one")
+
+
+def test_a_line_is_json_whatever_is_in_it(configured: Any) -> None:
+    stream = configured(log_format="json")
+    logs.log_request(NASTY)
+    logs.log_request(NASTY._replace(status=500))
+    logging.getLogger("api.test").warning("careful: %s", "two\nlines", extra={"job": "7"})
+    first, second, third = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert {**first, "timestamp": ""} == {
+        **NASTY._asdict(),
+        "event": "request",
+        "level": "info",
+        "logger": "api.requests",
+        "timestamp": "",
+    }
+    assert second["level"] == "error"
+    assert (third["event"], third["level"], third["logger"], third["job"]) == (
+        "careful: two\nlines",
+        "warning",
+        "api.test",
+        "7",
+    )
+    for line in (first, second, third):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["timestamp"])
+
+
+def test_a_line_for_people_is_one_line(configured: Any) -> None:
+    stream = configured(log_format="console")
+    logs.log_request(NASTY)
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()
+    assert "status=200" in stream.getvalue()
+
+
+def test_lines_of_a_request_carry_its_id(configured: Any) -> None:
+    stream = configured(log_format="json")
+    token = REQUEST_ID.set("seven")
+    try:
+        json.loads("{")
+    except ValueError:
+        logging.getLogger("api.test").exception("broken")
+    finally:
+        REQUEST_ID.reset(token)
+    told = json.loads(stream.getvalue())
+    assert told["request_id"] == "seven"
+    assert "JSONDecodeError" in told["exception"]
+
+
+def test_a_level_leaves_out_what_is_below(configured: Any) -> None:
+    stream = configured(log_level="warning")
+    logs.log_request(NASTY)
+    assert stream.getvalue() == ""
+    logs.log_request(NASTY._replace(status=500))
+    assert "status=500" in stream.getvalue()
+
+
+@pytest.mark.parametrize("offered", [b"", b"x" * 65, b"two words", b"line\nbreak", b"\xff", b'quo"te', None])
+def test_an_id_that_could_do_harm_is_replaced(offered: bytes | None) -> None:
+    assert re.fullmatch("[0-9a-f]{16}", accept_request_id(offered))
+
+
+# ------------------------------------------------------------------------------------------------------------ a bug
+
+
+def test_a_bug_is_logged_with_its_traceback_and_answered_with_its_id(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(SETTINGS)
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise ZeroDivisionError("a secret")
+
+    with TestClient(app) as client:
+        answer = client.get("/broken", headers={"X-Request-ID": "bug-1"})
+    assert (answer.status_code, answer.headers["x-request-id"]) == (500, "bug-1")
+    told = answer.json()
+    assert (told["type"], told["request_id"]) == ("urn:darrm-opt:problem:internal-error", "bug-1")
+    assert "secret" not in answer.text
+    assert "ZeroDivisionError: a secret" in caplog.text

@@ -1,0 +1,682 @@
+"""The page at /, in a real browser against a real server: what a person can do there, and what may never happen."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import uvicorn
+
+import api.routes.page as page_route
+from api.access import keys
+from api.app import create_app
+from api.settings import Settings
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PAPER_QUERY = "K=11&m=3&epsilon=0.1"
+PATIENT = 30_000
+"""How long the browser waits for anything [ms]: a busy machine is not a failure."""
+
+pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    yield from _served(Settings(cache_url="memory", max_voters=61))
+
+
+def _served(settings: Settings) -> Iterator[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if shutil.which(CHROMIUM) is None and "CI" not in os.environ:
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Visit:
+    """A tab, and what it complained of."""
+
+    tab: Any
+    server: str
+    complaints: list[str] = field(default_factory=list)
+
+    def go(self, query: str = "") -> None:
+        self.tab.goto(f"{self.server}/{query}")
+        self.settled()
+
+    def settled(self) -> None:
+        """Wait until what was asked is shown."""
+        self.tab.wait_for_selector("#answer:not([aria-busy])")
+
+    def drawn(self) -> None:
+        self.tab.wait_for_selector("#error-figure .scatterlayer .js-line", state="attached")
+
+    def until(self, true: Callable[[], Any]) -> None:
+        """Wait for something: not in the page, whose policy lets nobody evaluate texts."""
+        for _ in range(PATIENT // 50):
+            if true():
+                return
+            self.tab.wait_for_timeout(50)
+        pytest.fail("it did not come about")
+
+    def text(self, selector: str) -> str:
+        return str(self.tab.inner_text(selector))
+
+    def fill(self, name: str, value: str) -> None:
+        self.tab.fill(f"#{name}", value)
+        self.tab.dispatch_event(f"#{name}", "change")
+        self.tab.wait_for_timeout(50)
+        self.settled()
+
+    def query(self) -> dict[str, str]:
+        return {name: value for name, (value,) in parse_qs(urlsplit(self.tab.url).query).items()}
+
+
+Visiting = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """Yield a window whose tabs share what was fetched, as a person's do."""
+    made = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
+    """Return a function that opens a tab; whatever it complained of in the end is a failure."""
+    visits: list[Visit] = []
+
+    def opened(at: str = server, *, plots: bool = False, **look: Any) -> Visit:
+        visit = Visit((browser.new_context(**look) if look else window).new_page(), at)
+        visit.tab.set_default_timeout(PATIENT)
+        if not plots:  # nearly all of a page's start is the plotting script
+            visit.tab.route("**/page/plotly-*", lambda route: route.fulfill(content_type="text/javascript", body=""))
+        visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
+        visit.tab.on("console", lambda told: visit.complaints.append(told.text) if told.type == "error" else None)
+        visits.append(visit)
+        return visit
+
+    yield opened
+    for visit in visits:
+        if visit.tab.context is window:
+            visit.tab.close()
+        else:
+            visit.tab.context.close()
+    assert [complaint for visit in visits for complaint in visit.complaints] == []
+
+
+@pytest.fixture
+def visit(visiting: Visiting) -> Visit:
+    """A tab without plots."""
+    return visiting()
+
+
+@pytest.fixture
+def drawing(visiting: Visiting) -> Visit:
+    """A tab with plots."""
+    return visiting(plots=True)
+
+
+def _api(server: str, query: str) -> Any:
+    with urllib.request.urlopen(f"{server}/v1/gamma?{query}") as answer:  # noqa: S310 — our own server
+        return json.load(answer)
+
+
+def _expected_complaint(visit: Visit, status: int) -> None:
+    """Forget that the browser itself notes a refused request on its console."""
+    visit.complaints = [told for told in visit.complaints if f"status of {status}" not in told]
+
+
+def test_paper_setting_is_drawn_as_the_api_has_it(drawing: Visit) -> None:
+    drawing.go()
+    drawing.drawn()
+    drawn = drawing.tab.evaluate(
+        "Object.fromEntries(document.querySelector('#gamma-figure .plot').data.map((line) => [line.name, [...line.y]]))"
+    )
+    assert drawn["optimal γ (this design)"] == _api(drawing.server, PAPER_QUERY)["gamma"]
+    assert set(drawn) == {"optimal γ (this design)", "double subsampling", "subsampling", "randomised response"}
+    assert drawing.tab.locator("#gamma-figure .scatterlayer .trace").count() == 4
+    assert "0.3-DP" in drawing.text("#headline")
+    assert "90.82 %" in drawing.text("#figures")
+
+
+def test_proof_is_told_in_words(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-5")
+    visit.tab.click("#proof summary")
+    said = visit.text("#certificate")
+    certificate = _api(visit.server, "K=5&m=2&epsilon=0.1&Delta=1e-5")["certificate"]
+    assert "5 voters are each (0.1, 10⁻⁵)-DP" in said
+    assert "e^0.2 = 1.221 times as likely" in said
+    for voters in certificate["worst_corners"].values():
+        assert re.search(rf"\b{voters} (surely )?(say|never)", said)
+    assert "a margin of" in said
+    assert "this is the best there is" in said
+
+
+def test_warnings_are_shown(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-3&delta=1e-5")
+    assert "Were the two swapped?" in visit.text("#warnings")
+    visit.go("?K=5&m=2&epsilon=0.1")
+    assert not visit.tab.is_visible("#warnings")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("K", "0", "K = 0 is not valid: expected a whole number of voters, at least 1"),
+        ("K", "", "K is missing: expected a whole number of voters"),
+        ("K", "62", "at most 61 voters on this server"),
+        ("K", "<b>7</b>", "<b>7</b>"),
+        ("epsilon", "0,1", "expected a number of nats, at least 0"),
+        ("epsilon", "-1", "expected a number of nats, at least 0"),
+        ("Delta", "1", "expected a probability in [0, 1)"),
+        ("m", "-2", "m = -2.0 is not valid"),
+        ("delta", "2", "delta = 2.0 is not valid"),
+        ("affected", "12", "affected = 12 is not valid"),
+        ("objective", "rectangle", "objective"),
+    ],
+)
+def test_bad_input_is_told_at_its_field(visit: Visit, name: str, value: str, said: str) -> None:
+    visit.go()
+    visit.tab.fill(f"#{name}", value)
+    visit.tab.press(f"#{name}", "Enter")
+    visit.tab.wait_for_selector(f"#{name}-error:not([hidden])")
+    assert said in visit.text(f"#{name}-error")
+    assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
+    assert f"{name}-error" in str(visit.tab.get_attribute(f"#{name}", "aria-describedby")).split()
+    assert visit.tab.evaluate("document.activeElement.id") == name
+    assert visit.tab.is_visible("#trouble[role=alert]")
+    good = {"K": "11", "epsilon": "0.1", "m": "3"}.get(name, "")
+    visit.fill(name, good)
+    assert not visit.tab.is_visible(f"#{name}-error")
+    assert visit.tab.get_attribute(f"#{name}", "aria-invalid") is None
+    assert not visit.tab.is_visible("#trouble")
+    _expected_complaint(visit, 422)
+
+
+def test_url_is_the_state(drawing: Visit) -> None:
+    drawing.go()
+    drawing.fill("K", "9")
+    drawing.fill("Delta", "1e-5")
+    drawing.tab.check("input[name=shape][value=monotone]")
+    drawing.settled()
+    drawing.tab.check("input[name=measure][value=disagreement]")
+    drawing.tab.uncheck("#legend input[value=subsampling]")
+    query = {"K": "9", "m": "3", "epsilon": "0.1", "Delta": "1e-5", "shape": "monotone"}
+    query |= {"measure": "disagreement", "hide": "subsampling"}
+    assert drawing.query() == query
+    headline = drawing.text("#headline")
+    drawing.tab.reload()
+    drawing.settled()
+    drawing.drawn()
+    assert drawing.query() == query
+    assert drawing.text("#headline") == headline
+    assert drawing.tab.input_value("#Delta") == "1e-5"
+    assert drawing.tab.is_checked("input[name=measure][value=disagreement]")
+    assert not drawing.tab.is_checked("#legend input[value=subsampling]")
+    assert drawing.tab.locator("#gamma-figure .scatterlayer .trace").count() == 3
+
+
+def test_target_is_translated_when_it_is_given_the_other_way(visit: Visit) -> None:
+    visit.go()
+    visit.tab.check("input[name=target][value=target_epsilon]")
+    visit.settled()
+    assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "0.1"}
+    assert "0.3-DP" in visit.text("#headline")
+    visit.fill("epsilon", "inf")
+    assert visit.tab.is_disabled("input[name=target][value=m]")
+    assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "inf"}
+    visit.fill("target_epsilon", "")
+    assert "target_epsilon is missing" in visit.text("#target_epsilon-error")
+    _expected_complaint(visit, 422)
+
+
+def test_back_and_forward(visit: Visit) -> None:
+    visit.go()
+    first = visit.text("#headline")
+    visit.fill("K", "7")
+    visit.fill("m", "2")
+    last = visit.text("#headline")
+    visit.tab.go_back()
+    visit.settled()
+    assert (visit.tab.input_value("#K"), visit.tab.input_value("#m")) == ("7", "3")
+    visit.tab.go_back()
+    visit.settled()
+    assert visit.tab.input_value("#K") == "11"
+    assert visit.text("#headline") == first
+    visit.tab.go_forward()
+    visit.tab.go_forward()
+    visit.settled()
+    assert visit.text("#headline") == last
+
+
+def test_examples_are_links_that_stay_on_the_page(visit: Visit) -> None:
+    visit.go()
+    visit.tab.evaluate("globalThis.here = true")
+    visit.tab.click("text=plain models on disjoint data")
+    visit.tab.wait_for_selector("text=one record reaches at most 1 voter")
+    assert visit.tab.evaluate("globalThis.here")
+    assert visit.query() == {"K": "11", "epsilon": "inf", "target_epsilon": "0.2676", "delta": "3e-4", "affected": "1"}
+    assert visit.tab.is_disabled("input[name=target][value=m]")
+    assert "need not be private at all" in visit.tab.text_content("#certificate")
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_table_is_downloaded(visit: Visit, form: str) -> None:
+    visit.go("?K=10&m=2.5&epsilon=0.3&Delta=1e-6")
+    visit.tab.check(f"input[name=form][value={form}]")
+    with visit.tab.expect_download() as promised:
+        visit.tab.click("#download")
+    file = promised.value
+    assert file.suggested_filename == f"darrm-gamma-K10.{form}"
+    text = Path(file.path()).read_text("utf-8")
+    expected = _api(visit.server, "K=10&m=2.5&epsilon=0.3&Delta=1e-6")["gamma"]
+    if form == "json":
+        assert json.loads(text)["gamma"] == expected
+    else:
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert [(int(row["l"]), float(row["gamma"])) for row in rows] == list(enumerate(expected))
+    assert file.suggested_filename in visit.text("#copied")
+
+
+def test_table_shows_every_digit(visit: Visit) -> None:
+    visit.go("?K=4&m=1.5&epsilon=0.4")
+    cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
+    assert [float(row[1]) for row in cells] == _api(visit.server, "K=4&m=1.5&epsilon=0.4")["gamma"]
+    assert [row[2] for row in cells] == ["0", "0", "a tie", "1", "1"]
+
+
+def test_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", "memory")
+    for query in ("K=5&m=2&epsilon=0.1&Delta=1e-5&shape=monotone", "K=5&epsilon=inf&target_epsilon=0.5&affected=2"):
+        visit.go(f"?{query}")
+        visit.tab.check("input[name=form][value=python]")
+        visit.tab.wait_for_selector("#text:has-text('darrm_opt')")
+        names: dict[str, Any] = {"print": lambda *_: None}
+        exec(visit.text("#text"), names)  # noqa: S102 — that it runs is the point
+        assert names["solution"].gamma.tolist() == _api(visit.server, query)["gamma"]
+
+
+def test_curl_command_asks_the_same(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1&objective=shared(2,5)&hide=subsampling")
+    visit.tab.check("input[name=form][value=curl]")
+    visit.tab.wait_for_selector("#text:has-text('curl')")
+    (url,) = re.findall(r"'(.+)'", visit.text("#text"))
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 — our own server
+        assert json.load(answer) | {"cached": True} == _api(visit.server, urlsplit(url).query)
+
+
+def test_copied_table_pastes_into_a_spreadsheet(visit: Visit) -> None:
+    visit.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.go("?K=5&m=2&epsilon=0.1")
+    visit.tab.click("#copy")
+    visit.tab.wait_for_selector("#copied:has-text('Copied')")
+    lines = str(visit.tab.evaluate("navigator.clipboard.readText()")).splitlines()
+    assert [float(line.split("\t")[1]) for line in lines] == _api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"]
+    visit.tab.click("#link")
+    visit.until(lambda: visit.tab.evaluate("navigator.clipboard.readText()") == visit.tab.url)
+
+
+def test_keyboard_alone(visit: Visit) -> None:
+    visit.go()
+    keys = visit.tab.keyboard
+    keys.press("Tab")
+    assert visit.text(":focus") == "Skip to the result"
+    for _ in range(5):
+        keys.press("Tab")  # past the examples
+    assert visit.tab.evaluate("document.activeElement.id") == "K"
+    keys.type("7")  # replaces what is there: a field that is tabbed to is selected
+    order = ["K"]
+    for _ in range(9):
+        keys.press("Tab")
+        order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
+    assert order == ["K", "affected", "epsilon", "Delta", "target", "m", "delta", "kind", "objective", "shape"]
+    keys.press("ArrowRight")
+    keys.press("Tab")
+    keys.press("Enter")
+    visit.tab.wait_for_selector("#headline:has-text('7 voters')")
+    assert visit.query() == {"K": "7", "m": "3", "epsilon": "0.1", "shape": "monotone"}
+    keys.press("Tab")
+    assert visit.text(":focus") == "The proof, in words"
+    assert visit.tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    keys.press("Enter")
+    assert visit.tab.is_visible("#certificate")
+    keys.press("Tab")
+    keys.press("ArrowRight")
+    assert visit.query()["measure"] == "disagreement"
+
+
+def test_screen_reader_finds_names_for_everything(drawing: Visit) -> None:
+    drawing.go()
+    drawing.drawn()
+    nameless = drawing.tab.evaluate(
+        """[...document.querySelectorAll('input, select, button')].filter((control) =>
+             !control.labels?.length && !control.getAttribute('aria-label') && !control.textContent.trim()).map((c) => c.id)"""
+    )
+    assert nameless == []
+    for figure in ("gamma-figure", "error-figure"):
+        plot = drawing.tab.locator(f"#{figure} [role=img]")
+        for attribute in ("aria-labelledby", "aria-describedby"):
+            assert len(drawing.text(f"#{plot.get_attribute(attribute)}")) > 10
+        assert drawing.tab.locator(f"#{figure} table caption").count() == 1
+    assert drawing.tab.get_attribute("#status", "role") == "status"
+    assert drawing.tab.get_attribute("html", "lang") == "en"
+    assert drawing.tab.locator("h1").count() == 1
+
+
+def test_numbers_behind_a_plot_are_a_table(drawing: Visit) -> None:
+    drawing.go("?K=5&m=2&epsilon=0.1")
+    drawing.tab.click("#gamma-figure summary")
+    rows = drawing.text("#gamma-figure tbody").splitlines()
+    assert len(rows) == 6
+    assert float(rows[5].split("\t")[1]) == pytest.approx(_api(drawing.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1024, 1600])
+def test_no_width_scrolls_sideways(visiting: Visiting, width: int) -> None:
+    visit = visiting(plots=True, viewport={"width": width, "height": 800})
+    visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
+    visit.drawn()
+    for details in visit.tab.locator("details").all():
+        details.evaluate("(element) => { element.open = true }")
+    assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visiting: Visiting, scheme: str) -> None:
+    visit = visiting(color_scheme=scheme)
+    visit.go()
+
+    def colour(name: str) -> str:
+        return str(
+            visit.tab.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
+        )
+
+    for ground in ("paper", "ground", "warm", "cold"):
+        assert _contrast(colour("ink"), colour(ground)) >= 4.5
+    for ground in ("paper", "ground"):
+        for text in ("muted", "accent", "bad"):
+            assert _contrast(colour(text), colour(ground)) >= 4.5, (text, ground)
+        assert _contrast(colour("edge"), colour(ground)) >= 3, ground
+    assert _contrast(colour("on-accent"), colour("accent")) >= 4.5
+    for name in (
+        "optimal",
+        "optimal_sequence",
+        "double_subsampling",
+        "subsampling",
+        "randomized_response",
+        "gnmax",
+        "majority",
+        "other",
+    ):
+        assert _contrast(colour(f"curve-{name}"), colour("paper")) >= 3, name
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours written #rrggbb (WCAG 2.2)."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, bright = sorted((light(one), light(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_plots_follow_the_colour_scheme(drawing: Visit) -> None:
+    drawing.go()
+    drawing.drawn()
+    shown = "document.querySelector('#gamma-figure .plot').data.at(-1).line.color"
+    light = drawing.tab.evaluate(shown)
+    drawing.tab.emulate_media(color_scheme="dark")
+    drawing.until(lambda: drawing.tab.evaluate(shown) != light)
+
+
+def test_without_plotly_the_tables_are_open(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cached in (page_route._plotly_script, page_route._file):
+        cached.cache_clear()
+    monkeypatch.setattr(page_route, "find_spec", lambda _: None)
+    served = _served(Settings(cache_url="memory"))
+    try:
+        visit = visiting(next(served))
+        visit.go()
+        visit.tab.wait_for_selector("#gamma-figure table")
+        assert "darrm-opt[page]" in visit.text("#no-plots")
+        assert not visit.tab.is_visible("#gamma-figure .plot")
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
+        for cached in (page_route._plotly_script, page_route._file):
+            cached.cache_clear()
+
+
+def test_nothing_is_fetched_from_elsewhere(drawing: Visit) -> None:
+    asked: list[str] = []
+    drawing.tab.on("request", lambda request: asked.append(request.url))
+    drawing.go()
+    drawing.drawn()
+    assert asked
+    assert all(url.startswith(drawing.server) for url in asked)
+
+
+def test_a_busy_server_is_asked_again(visit: Visit) -> None:
+    answers = iter([(429, "1"), (503, "1")])
+
+    def busy(route: Any) -> None:
+        refused = next(answers, None)
+        if refused is None:
+            route.continue_()
+        else:
+            status, wait = refused
+            route.fulfill(
+                status=status, headers={"Retry-After": wait}, content_type="application/problem+json", body="{}"
+            )
+
+    visit.tab.route("**/v1/gamma?*", busy)
+    visit.tab.goto(visit.server)
+    visit.tab.wait_for_selector("#waiting:has-text('The server is busy; trying again in 1 s')")
+    visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
+    assert not visit.tab.is_visible("#waiting")
+    _expected_complaint(visit, 429)
+    _expected_complaint(visit, 503)
+
+
+def test_a_server_that_is_down_is_said_to_be(visit: Visit) -> None:
+    visit.go()
+    visit.tab.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    visit.tab.clock.install()
+    visit.tab.fill("#K", "8")
+    visit.tab.press("#K", "Enter")
+    visit.tab.wait_for_selector("#waiting:has-text('cannot be reached; trying again')")
+    for _ in range(8):
+        visit.tab.clock.run_for(10_000)
+        visit.tab.wait_for_timeout(20)
+    visit.tab.wait_for_selector("#trouble:has-text('The server cannot be reached')")
+    assert "11 voters" in visit.text("#headline")  # the answer before stays, faded
+    visit.tab.unroute("**/v1/**")
+    visit.tab.click("#trouble button")
+    visit.tab.wait_for_selector("#headline:has-text('8 voters')")
+    visit.complaints = [told for told in visit.complaints if "ERR_CONNECTION_REFUSED" not in told]
+
+
+# ------------------------------------------------------------------------------------- long solves, keys, comparisons
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[str]:
+    """Serve without waiting for any solve: each is a job to be followed."""
+    yield from _served(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
+
+
+@pytest.mark.parametrize("events", ["through", "lost"])
+def test_a_long_solve_is_followed(visiting: Visiting, impatient: str, events: str) -> None:
+    visit = visiting(impatient)
+    asked: list[str] = []
+    visit.tab.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    if events == "lost":
+        visit.tab.route("**/events", lambda route: route.fulfill(status=200, content_type="text/event-stream", body=""))
+    K = 21 if events == "lost" else 23
+    visit.go(f"?K={K}&m=4&epsilon=0.1&Delta=1e-5")
+    visit.tab.wait_for_selector(f"#headline:has-text('{K} voters')")
+    (identity,) = {path.split("/")[3] for path in asked if path.startswith("/v1/jobs/")}
+    assert identity == _api(impatient, f"K={K}&m=4&epsilon=0.1&Delta=1e-5")["id"]
+    assert not visit.tab.is_visible("#waiting")
+
+
+def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
+    visit = visiting(impatient)
+    visit.tab.goto(f"{impatient}/?K=901&m=40&epsilon=0.05&Delta=1e-3")
+    visit.tab.wait_for_selector("#waiting:has-text('Solving')")
+    visit.tab.click("#cancel")
+    visit.tab.wait_for_selector("#status:has-text('Cancelled')")
+    with urllib.request.urlopen(f"{impatient}/v1/jobs?state=cancelled") as answer:  # noqa: S310 — our own server
+        (job,) = json.load(answer)["jobs"]
+    assert job["problem"]["K"] == 901
+    visit.fill("K", "5")  # and the page goes on
+    visit.tab.wait_for_selector("#headline:has-text('5 voters')")
+
+
+def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None:
+    _, text = keys.create_key(tmp_path / "keys", "page")
+    served = _served(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    try:
+        visit = visiting(next(served))
+        visit.tab.goto(visit.server)
+        visit.tab.wait_for_selector("#key-form")
+        visit.tab.fill("#key", text)
+        visit.tab.press("#key", "Enter")
+        visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
+        assert text not in visit.tab.url
+        _expected_complaint(visit, 401)
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
+
+
+def test_tradeoff_is_drawn_and_leads_on(drawing: Visit) -> None:
+    drawing.go("?K=5&m=2&epsilon=0.1")
+    drawing.tab.wait_for_selector("#utility-figure .scatterlayer .js-line", state="attached")
+    (line,) = drawing.tab.evaluate(
+        "document.querySelector('#utility-figure .plot').data.map((line) => [line.x, line.y])"
+    )
+    assert line[0] == [1, 2, 3]
+    assert line[1][1] == _api(drawing.server, "K=5&m=2&epsilon=0.1")["utility"]
+    drawing.tab.click("#utility-figure summary")
+    drawing.tab.click("#utility-figure tbody a:has-text('3')")
+    drawing.tab.wait_for_selector("#headline:has-text('100 %')")
+    assert drawing.query()["m"] == "3"
+
+
+def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.3&Delta=1e-4")
+    visit.tab.fill("#queries", "5")
+    visit.tab.fill("#total_epsilon", "1")
+    visit.tab.fill("#total_delta", "1e-2")
+    visit.tab.press("#total_delta", "Enter")
+    visit.tab.wait_for_selector("#compared table")
+    names = [row.split("\t")[0].strip() for row in visit.text("#compared tbody").splitlines()]
+    assert names[0] == "optimal γ of all releases at once"
+    assert {"GNMax", "DPBag", "subsample and aggregate", "plain majority"} <= set(names)
+    assert {name: visit.query()[name] for name in ("queries", "total_epsilon", "total_delta")} == {
+        "queries": "5",
+        "total_epsilon": "1",
+        "total_delta": "1e-2",
+    }
+    visit.tab.reload()
+    visit.tab.wait_for_selector("#compared table")  # a link to a comparison shows it
+
+
+def test_comparison_of_voters_that_are_trained_on_subsamples(visit: Visit) -> None:
+    visit.go("?K=5&target_epsilon=1&epsilon=inf&delta=1e-3")
+    for name, text in {"queries": "4", "total_epsilon": "2", "n": "200", "subsample_size": "10"}.items():
+        visit.tab.fill(f"#{name}", text)
+    visit.tab.press("#subsample_size", "Enter")
+    visit.tab.wait_for_selector("#compared table")
+    assert "One record reaches 0.244 voters on average." in visit.text("#compared")
+    assert {name: visit.query()[name] for name in ("n", "subsample_size")} == {"n": "200", "subsample_size": "10"}
+    visit.tab.fill("#subsample_size", "")
+    visit.tab.press("#n", "Enter")
+    visit.tab.wait_for_selector("#subsample_size-error:not([hidden])")
+    assert "subsample_size is missing" in visit.text("#subsample_size-error")
+    _expected_complaint(visit, 422)
+
+
+def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
+    visit.go("?K=5&m=1&epsilon=0.3&affected=1")
+    visit.tab.fill("#queries", "1000")
+    visit.tab.fill("#total_epsilon", "0.5")
+    visit.tab.click("#plan-ask")
+    visit.tab.wait_for_selector("#planned table")
+    assert visit.text("#planned .headline").startswith("You do not need this mechanism")
+    assert visit.text("#planned tbody").split("\t")[:3] == ["plain majority", "100 %", "no limit"]
+    visit.tab.fill("#total_epsilon", "0.2")  # advice for another budget does not stay
+    assert visit.text("#planned") == ""
+
+
+def test_comparison_tells_bad_input_at_its_field(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.3")
+    visit.tab.fill("#queries", "0.5")
+    visit.tab.press("#queries", "Enter")
+    visit.tab.wait_for_selector("#queries-error:not([hidden])")
+    assert "queries = 0.5 is not valid" in visit.text("#queries-error")
+    _expected_complaint(visit, 422)
+
+
+def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
+    solving = _served(Settings(cache_url=place))
+    _api(next(solving), "K=5&m=2&epsilon=0.1")
+    solving.close()  # type: ignore[attr-defined]  # a generator
+    keeping = _served(Settings(cache_url=place, solve="off"))
+    try:
+        visit = visiting(next(keeping))
+        visit.go("?K=5&m=2.5&epsilon=0.1")
+        label = _api(visit.server, "K=5&m=2.5&epsilon=0.1")["nearest"]["label"]
+        assert label in visit.text("#warnings")
+        visit.fill("K", "7")
+        assert "not kept" in visit.text("#trouble")
+        _expected_complaint(visit, 404)
+    finally:
+        keeping.close()  # type: ignore[attr-defined]  # a generator

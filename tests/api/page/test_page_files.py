@@ -1,0 +1,93 @@
+"""The files of the page: all there, under a strict policy, and asked for again only when they changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.routes.page import CONTENT_SECURITY_POLICY
+from api.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory"))) as opened:
+        yield opened
+
+
+def test_everything_the_page_refers_to_is_served(client: TestClient) -> None:
+    page = client.get("/").text
+    linked = re.findall(r'(?:href|src|content)="(page/[^"]+)"', page)
+    assert any(name.startswith("page/plotly-") for name in linked)
+    names = {file.name for file in files("api").joinpath("page").iterdir()} - {"index.html"}
+    assert {f"page/{name}" for name in names if not name.endswith(".js")} <= set(linked)
+    for name in {*linked, *(f"page/{name}" for name in names)}:
+        answer = client.get(f"/{name}")
+        assert answer.status_code == 200, name
+        assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_modules_import_only_one_another() -> None:
+    folder = files("api").joinpath("page")
+    scripts = {file.name: file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".js")}
+    imported = {name for text in scripts.values() for name in re.findall(r'from "\./([\w.]+)"', text)}
+    assert imported == set(scripts) - {"main.js"}
+    for name, text in scripts.items():
+        assert not re.search(
+            r"""^import .* from ["'](?!\./)|\bimport\(|https?://(?!www\.w3\.org/2000/svg)|innerHTML|\beval\(""",
+            text,
+            re.MULTILINE,
+        ), name
+
+
+def test_policy_is_strict() -> None:
+    assert CONTENT_SECURITY_POLICY.startswith("default-src 'none';")
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    assert "*" not in CONTENT_SECURITY_POLICY
+    assert "http" not in CONTENT_SECURITY_POLICY
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_files_are_asked_for_again_only_when_they_changed(client: TestClient, encoding: str) -> None:
+    first = client.get("/page/main.js", headers={"Accept-Encoding": encoding})
+    assert first.headers["cache-control"] == "no-cache"
+    assert first.headers.get("content-encoding", "identity") == encoding
+    tags = {"Accept-Encoding": encoding, "If-None-Match": f'"other", {first.headers["etag"]}'}
+    again = client.get("/page/main.js", headers=tags)
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert client.get("/page/main.js", headers={**tags, "If-None-Match": '"other"'}).status_code == 200
+
+
+def test_plotly_is_the_installed_script_and_kept_for_good(client: TestClient) -> None:
+    package = find_spec("plotly")
+    assert package is not None
+    assert package.origin is not None
+    (name,) = re.findall(r'content="(page/plotly-[^"]+)"', client.get("/").text)
+    answer = client.get(f"/{name}")
+    assert answer.content == Path(package.origin).with_name("package_data").joinpath("plotly.min.js").read_bytes()
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/page/plotly-0.js").status_code == 404  # other bytes have another name
+
+
+@pytest.mark.parametrize("name", ["index.html", "__init__.py", "..%2Fapp.py", "nothing.js", "%00"])
+def test_nothing_else_is_served(client: TestClient, name: str) -> None:
+    answer = client.get(f"/page/{name}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_head_is_answered(client: TestClient) -> None:
+    assert client.head("/").status_code == 200
+
+
+def test_page_is_no_part_of_the_api(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert not [path for path in paths if path == "/" or path.startswith("/page")]

@@ -1,0 +1,296 @@
+"""Solver processes: what they return, how they are stopped, and what happens when they die. All of it for real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import solver_tasks as tasks
+from support.paths import TESTS
+
+from api.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
+from api.process_pool.process import ProcessLost
+from api.process_pool.task_loop import pack_error, unpack_error
+from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
+
+
+@asynccontextmanager
+async def pool(size: int = 1, **settings: Any) -> AsyncIterator[ProcessPool]:
+    """Open a pool, and see that nothing is left of it."""
+    opened, pids = ProcessPool(size, **settings), set[int]()
+    try:
+        yield opened
+        pids = {*opened.processes}
+    finally:
+        await opened.close()
+    assert opened.processes == ()
+    assert not [pid for pid in pids if there(pid)]
+
+
+def there(pid: int) -> bool:
+    """Whether a process exists, be it as a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def until(true: Callable[[], bool], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+def begun(path: Path) -> Callable[[], bool]:
+    """Return whether a task has written its process id to the file."""
+    return lambda: path.exists() and path.read_text(encoding="ascii") != ""
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+def test_tasks_are_done_in_other_processes_which_are_kept() -> None:
+    async def test() -> None:
+        async with pool(2) as solvers:
+            assert await asyncio.gather(*(solvers.run(tasks.double, i) for i in range(20))) == [*range(0, 40, 2)]
+            pids = {await solvers.run(tasks.who, None) for _ in range(5)}
+            assert pids <= {*solvers.processes}
+            assert os.getpid() not in pids
+            state = solvers.state
+            assert (state.size, state.alive, state.busy, state.waiting) == (2, 2, 0, 0)
+            assert (state.started, state.tasks, state.crashed, state.killed) == (2, 25, 0, 0)
+
+    run(test)
+
+
+def test_processes_are_started_when_needed_or_at_once() -> None:
+    async def test() -> None:
+        async with pool(2) as solvers:
+            assert not solvers.processes
+            await solvers.run(tasks.double, 1)
+            assert len(solvers.processes) == 1
+            await solvers.prestart()
+            assert len(solvers.processes) == 2
+
+    run(test)
+
+
+def test_errors_arrive_as_they_were_raised() -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            with pytest.raises(InvalidInput, match=r"K = 0 is not valid: expected at least 1\. Ask for more\.") as err:
+                await solvers.run(tasks.refuse, 0)
+            assert (err.value.argument, err.value.value, err.value.accepted) == ("K", 0, "at least 1")
+            with pytest.raises(ZeroDivisionError, match="a bug"):
+                await solvers.run(tasks.break_down, None)
+            with pytest.raises(SolveFailed, match=r"The task failed: known_only_here\.Odd: an odd end"):
+                await solvers.run(tasks.break_down_in_own_words, None)
+            with pytest.raises(SolveFailed, match="its answer cannot be sent"):
+                await solvers.run(tasks.not_to_be_sent, None)
+            with pytest.raises(SolveFailed, match="its argument cannot be sent"):
+                await solvers.run(tasks.double, lambda: None)
+            assert await solvers.run(tasks.double, 4) == 8
+            assert solvers.state.started == 1
+
+    run(test)
+
+
+def test_errors_are_taken_apart_and_put_together() -> None:
+    err = unpack_error(pack_error(NotPrivate("It is not.", {"x": 3}, 0.25)))
+    assert isinstance(err, NotPrivate)
+    assert (str(err), err.worst, err.excess) == ("It is not.", {"x": 3}, 0.25)
+
+    class Local(Exception):  # cannot be imported from elsewhere
+        pass
+
+    assert pack_error(Local("only text"))[0] is None
+    assert unpack_error(pack_error(Local("only text"))) is None
+
+
+def test_progress_comes_while_the_loop_goes_on() -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            told: list[int] = []
+            await solvers.run(tasks.tell, 5, progress=told.append)
+            assert told == [0, 1, 2, 3, 4]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("task", "survives"), [(tasks.willing, True), (tasks.deaf, False)])
+def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            file = tmp_path / "pid"
+            running = asyncio.create_task(solvers.run(task, str(file)))
+            await until(begun(file))
+            pid = int(file.read_text(encoding="ascii"))
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await until(lambda: solvers.state.busy == 0, 10)
+            assert there(pid) == survives
+            assert await solvers.run(tasks.double, 1) == 2
+            assert (solvers.state.killed, solvers.state.started) == ((0, 1) if survives else (1, 2))
+
+    run(test)
+
+
+def test_one_cancelled_before_its_process_is_there_costs_nothing() -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            for _ in range(3):
+                running = asyncio.create_task(solvers.run(tasks.double, 1))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                running.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+            assert await solvers.run(tasks.double, 1) == 2
+            assert solvers.state.started == 1
+
+    run(test)
+
+
+def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            assert await solvers.run(tasks.kill_itself, (str(tmp_path / "once"), 1)) == "done"
+            assert (solvers.state.crashed, solvers.state.started) == (1, 2)
+            with pytest.raises(ProcessLost, match=r"^The solver process was killed by signal 9\.$"):
+                await solvers.run(tasks.kill_itself, (str(tmp_path / "always"), 100))
+            assert (tmp_path / "always").stat().st_size == 2
+            with pytest.raises(ProcessLost):
+                await solvers.run(tasks.kill_itself, (str(tmp_path / "never again"), 1), retries=0)
+            assert await solvers.run(tasks.double, 3) == 6
+
+    run(test)
+
+
+def test_a_process_killed_at_rest_is_replaced() -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            first = await solvers.run(tasks.who, None)
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: not there(first))  # not even as a zombie
+            assert await solvers.run(tasks.who, None) != first
+            assert solvers.state.crashed == 1
+
+    run(test)
+
+
+def test_a_task_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with pool() as solvers:
+            with pytest.raises(TaskTimeout, match=r"^Nothing was returned within 0\.5 s; the work was stopped\.$"):
+                await solvers.run(tasks.deaf, str(tmp_path / "pid"), time_limit=0.5)
+            assert await solvers.run(tasks.double, 3, time_limit=60) == 6
+
+    run(test)
+
+
+def test_a_process_that_grows_is_ended_or_replaced() -> None:
+    async def test() -> None:
+        async with pool(memory=300) as solvers:
+            with pytest.raises(MemoryExceeded, match=r"needs more memory than the 300 MiB that it may take"):
+                await solvers.run(tasks.grow, 400)
+            assert solvers.state.killed == 1
+            pid = await solvers.run(tasks.hoard, 1)
+            assert await solvers.run(tasks.hoard, 140) == pid  # below the bound, but above half of it at rest
+            assert await solvers.run(tasks.who, None) != pid
+            assert solvers.state.retired == 1
+
+    run(test)
+
+
+def test_a_process_that_has_served_long_is_replaced() -> None:
+    async def test() -> None:
+        async with pool(max_tasks=3) as solvers:
+            pids = [await solvers.run(tasks.who, None) for _ in range(7)]
+            assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+            assert solvers.state.retired == 2
+
+    run(test)
+
+
+def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
+    async def test() -> None:
+        solvers = ProcessPool(1)
+        file = tmp_path / "pid"
+        running = [asyncio.create_task(solvers.run(tasks.deaf, str(file))) for _ in range(3)]
+        await until(begun(file))
+        [pid] = solvers.processes
+        await solvers.close()
+        assert not there(pid)
+        for task in running:
+            with pytest.raises(PoolClosed, match="The server is shutting down"):
+                await task
+        with pytest.raises(PoolClosed):
+            await solvers.run(tasks.double, 1)
+
+    run(test)
+
+
+def test_closing_while_a_process_is_being_started_leaves_none() -> None:
+    async def test() -> None:
+        solvers = ProcessPool(2)
+        running = [asyncio.create_task(solvers.run(tasks.double, 1)) for _ in range(2)]
+        for _ in range(4):
+            await asyncio.sleep(0)
+        await solvers.close()
+        assert solvers.processes == ()
+        assert solvers.state.busy == 0
+        for task in running:
+            with pytest.raises(PoolClosed):
+                await task
+
+    run(test)
+
+
+ORPHANS = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from support import solver_tasks
+from api.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
+from api.process_pool.process import ProcessLost
+
+async def main():
+    pool = ProcessPool(2)
+    await pool.prestart()
+    busy = asyncio.ensure_future(pool.run(solver_tasks.deaf, sys.argv[2]))
+    while not open(sys.argv[2], "a+").tell():
+        await asyncio.sleep(0.01)
+    print(*pool.processes, flush=True)
+    await busy
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(ORPHANS, encoding="utf-8")
+    arguments = [sys.executable, str(script), str(TESTS), str(tmp_path / "pid")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(there(pid) for pid in pids)
+        parent.kill()
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,442 @@
+"""The HTTP API, on the real app: answers, every kind of bad input, and what happens when something breaks."""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from support.live import serving
+
+from api.app import create_app
+from api.errors.accepted import ACCEPTED, field_of
+from api.errors.exceptions import JobCancelled, NotCached, Overloaded, ShuttingDown, WorkLimitExceeded
+from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
+from api.schemas import CurveRequest, GammaAnswer
+from api.service.design_service import DesignService
+from api.settings import Settings, read_settings
+from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
+from darrm_opt.errors import BackendUnavailable
+from darrm_opt.record import problem_from_record, solution_from_record, solution_record
+from solver_cache import CacheError, DesignSpec
+
+MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
+SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def problem_of(answer: Any, status: int) -> dict[str, Any]:
+    """Return the problem details of an answer, which must be some."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    details: dict[str, Any] = answer.json()
+    assert ProblemDetails.model_validate(details, strict=True, extra="forbid").status == status
+    return details
+
+
+# -------------------------------------------------------------------------------------------------- good answers
+
+
+def test_gamma_is_the_certified_optimum_bit_by_bit(client: TestClient) -> None:
+    answer = client.post("/v1/gamma", json=MNIST)
+    assert answer.status_code == 200
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+    own = solve(problem)
+    told = answer.json()
+    assert told["gamma"] == own.gamma.tolist()
+    assert told["id"] == DesignSpec(problem).key
+    assert verify(problem_from_record(told["problem"]), told["gamma"]).margin >= 0
+    assert told["certificate"]["margin"] >= 0
+    assert told["utility"] == own.utility
+
+
+def test_get_and_post_are_one(client: TestClient) -> None:
+    posted, got = client.post("/v1/gamma", json=MNIST), client.get("/v1/gamma", params=MNIST)
+    assert got.json()["cached"]
+    assert {**posted.json(), "cached": True} == got.json()
+
+
+def test_an_answer_reads_back_as_a_solution(client: TestClient) -> None:
+    told = client.get("/v1/gamma", params={**MNIST, "objective": "shared(2,5)", "shape": "monotone"}).json()
+    solution = solution_from_record(told)
+    assert {**solution_record(solution), "id": told["id"], "cached": told["cached"], "nearest": None} == told
+    assert set(GammaAnswer.model_fields) == set(told)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"K": 3, "m": 1, "epsilon": 0.1}, [1, 1 / 3, 1 / 3, 1]),  # γ_Sub(1) = |2l/K − 1|
+        ({"K": 4, "m": 1, "epsilon": 0.1}, [1, 1 / 2, 0, 1 / 2, 1]),
+        ({"K": 5, "m": 3, "epsilon": 2}, [1] * 6),  # m ≥ (K+1)/2
+        ({"K": 7, "epsilon": 0.5, "target_epsilon": 0.5, "affected": 1}, [1] * 8),  # parallel composition
+    ],
+)
+def test_known_answers(client: TestClient, asked: dict[str, Any], expected: list[float]) -> None:
+    told = client.get("/v1/gamma", params=asked).json()
+    assert told["gamma"] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("how", ["get", "post"])
+def test_voters_that_are_not_private_get_plain_randomised_response(client: TestClient, how: str) -> None:
+    asked: dict[str, Any] = {"K": 11, "epsilon": "inf", "target_epsilon": 0.2676, "delta": 3e-4}
+    answer = client.get("/v1/gamma", params=asked) if how == "get" else client.post("/v1/gamma", json=asked)
+    constant = (math.exp(0.2676) - 1 + 2 * 3e-4) / (math.exp(0.2676) + 1)
+    assert answer.json()["gamma"] == pytest.approx([constant] * 12, abs=1e-9)
+    assert answer.json()["problem"]["epsilon"] == "inf"
+    assert answer.json()["problem"]["m"] is None
+
+
+def test_an_answer_carries_its_warning(client: TestClient) -> None:
+    told = client.get("/v1/gamma", params={**MNIST, "delta": 1e-6}).json()
+    assert len(told["warnings"]) == 1
+    assert "Were the two swapped?" in told["warnings"][0]
+
+
+def test_an_error_curve_sets_gamma_beside_the_baselines(client: TestClient) -> None:
+    got = client.get("/v1/error-curve", params={**MNIST, "points": 11})
+    assert got.status_code == 200
+    told = got.json()
+    assert told == client.post("/v1/error-curve", json={**MNIST, "points": 11}).json() | {"cached": told["cached"]}
+    assert told["p"] == pytest.approx([0.5 + i / 20 for i in range(11)])
+    assert set(told["curves"]) == {"optimal", "subsampling", "double_subsampling", "randomized_response"}
+    assert told["id"] == client.get("/v1/gamma", params=MNIST).json()["id"]
+    problem = problem_from_record(told["problem"])
+    for curve in told["curves"].values():
+        assert verify(problem, curve["gamma"]).margin >= 0
+        assert len(curve["tv_error"]) == len(curve["disagreement"]) == 11
+        assert all(0 <= tv <= both <= 0.5 for tv, both in zip(curve["tv_error"], curve["disagreement"], strict=True))
+    at_075 = {name: curve["tv_error"][5] for name, curve in told["curves"].items()}
+    assert min(at_075, key=lambda name: at_075[name]) == "optimal"
+
+
+def test_a_curve_has_101_points_unless_told(client: TestClient) -> None:
+    assert len(client.get("/v1/error-curve", params=MNIST).json()["p"]) == 101
+    assert len(client.get("/v1/error-curve", params={**MNIST, "points": 2}).json()["p"]) == 2
+
+
+def test_an_answer_cut_short_is_private_says_so_and_is_not_kept() -> None:
+    settings = SETTINGS.model_copy(update={"time_limit": 1e-9})
+    with TestClient(create_app(settings)) as client:
+        for _ in range(2):
+            told = client.get("/v1/gamma", params=MNIST).json()
+            assert (told["status"], told["cached"]) == ("time limit", False)
+            assert "its gap says how far from optimal" in told["advice"]
+            assert verify(problem_from_record(told["problem"]), told["gamma"]).margin >= 0
+
+
+def test_health(client: TestClient) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"K": 0}, "K", "K = 0 is not valid: expected a whole number of voters, at least 1."),
+    ({"K": -3}, "K", "K = -3 is not valid: expected a whole number of voters, at least 1."),
+    ({"K": 2.5}, "K", "is not valid: expected a whole number of voters, at least 1."),
+    ({"K": "a"}, "K", "K = 'a' is not valid: expected a whole number of voters, at least 1."),
+    ({"K": ""}, "K", "K = '' is not valid: expected a whole number of voters, at least 1."),
+    ({"K": 52}, "K", "K = 52 is not valid: expected at most 51 voters on this server. Solve it with the command line"),
+    ({"K": 10**30}, "K", "expected at most 51 voters on this server"),
+    ({"m": 0}, "m", "is not valid: expected a privacy allowance, a real number above 0."),
+    ({"m": -1.5}, "m", "m = -1.5 is not valid: expected a privacy allowance, a real number above 0."),
+    ({"m": "three"}, "m", "m = 'three' is not valid: expected a privacy allowance"),
+    (
+        {"m": 1e308, "Delta": 0},
+        "target_epsilon",
+        "is not valid: expected at most 500 nats. Such a target protects nobody",
+    ),
+    ({"epsilon": -0.1}, "epsilon", "epsilon = -0.1 is not valid: expected a number of nats, at least 0 (inf: not"),
+    ({"epsilon": "nan"}, "epsilon", "epsilon = 'nan' is not valid: expected a number of nats, at least 0"),
+    ({"epsilon": "-inf"}, "epsilon", "epsilon = '-inf' is not valid: expected a number of nats, at least 0"),
+    ({"epsilon": 0, "m": None, "target_epsilon": 0.1, "Delta": 0}, "epsilon", "release the plain majority"),
+    ({"epsilon": 0}, "m", "expected no m with epsilon = 0. The allowance m has no meaning for such voters"),
+    ({"epsilon": "inf"}, "m", "expected no m with epsilon = inf. The allowance m has no meaning for such voters"),
+    ({"epsilon": "inf", "m": None}, "target_epsilon", "epsilon = inf leaves m without meaning."),
+    ({"m": None}, "m", "m is missing: expected exactly one of m and target_epsilon."),
+    ({"target_epsilon": 0.3}, "m", "expected exactly one of m and target_epsilon."),
+    ({"m": None, "target_epsilon": -1}, "target_epsilon", "is not valid: expected a number of nats, at least 0"),
+    ({"m": None, "target_epsilon": 501}, "target_epsilon", "is not valid: expected at most 500 nats."),
+    ({"Delta": -1e-9}, "Delta", "Delta = -1e-09 is not valid: expected a probability in [0, 1)."),
+    ({"Delta": 1}, "Delta", "is not valid: expected a probability in [0, 1)."),
+    ({"Delta": "false"}, "Delta", "Delta = 'false' is not valid: expected a probability in [0, 1)."),
+    ({"delta": 1.5}, "delta", "delta = 1.5 is not valid: expected a probability in [0, 1)."),
+    ({"delta": -0.5}, "delta", "delta = -0.5 is not valid: expected a probability in [0, 1)."),
+    ({"affected": 12}, "affected", "affected = 12 is not valid: expected at most K = 11 voters."),
+    ({"affected": 0}, "affected", "affected = 0 is not valid"),
+    ({"affected": 1.5}, "affected", "is not valid: expected None (all voters) or a whole number."),
+    ({"objective": "guess"}, "objective", "objective = 'guess' is not valid: expected rectangular(lower=0.5, tau=50)"),
+    ({"objective": "shared(0,1)"}, "objective", "a = 0 is not valid: expected a number from 0.001 to 10000."),
+    ({"objective": "histogram(1,2,3)"}, "objective", "is not valid: expected K+1 = 12 counts"),
+    ({"objective": "rectangular(lower=0.2)"}, "objective", "lower = 0.2 is not valid: expected lower in [0.5, 1)"),
+    ({"objective": "x" * 30_000}, "objective", "expected the text of an objective"),
+    ({"shape": "round"}, "shape", "shape = 'round' is not valid: expected 'free' or 'monotone'."),
+    ({"method": "guess"}, "method", "method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
+    ({"backend": "abacus"}, "backend", "backend = 'abacus' is not valid: expected one of highs, gurobi, cvxpy."),
+    ({"votes": "1,0,1"}, "votes", "votes is not a field of this request."),
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/error-curve"])
+@pytest.mark.parametrize("how", ["get", "post"])
+@pytest.mark.parametrize(("change", "field", "text"), BAD)
+def test_bad_input_names_its_field(
+    client: TestClient, path: str, how: str, change: dict[str, Any], field: str, text: str
+) -> None:
+    asked = {name: value for name, value in {**MNIST, **change}.items() if value is not None}
+    answer = client.get(path, params=asked) if how == "get" else client.post(path, json=asked)
+    details = problem_of(answer, 422)
+    assert details["field"] == field
+    assert text in details["detail"]
+    assert details["errors"] == [{"field": field, "detail": details["detail"]}]
+    assert details["type"] == "urn:darrm-opt:problem:invalid-input"
+
+
+@pytest.mark.parametrize("points", [1, 1002, -1, 10**30])
+def test_a_curve_has_bounds(client: TestClient, points: int) -> None:
+    details = problem_of(client.get("/v1/error-curve", params={**MNIST, "points": points}), 422)
+    assert details["field"] == "points"
+    assert f"points = {points} is not valid: expected a whole number of points, " in details["detail"]
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e400", "false", "true", '"0.1"', "[]", "{}"])
+@pytest.mark.parametrize("field", ["K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon"])
+def test_a_body_is_read_strictly(client: TestClient, field: str, literal: str) -> None:
+    asked = ", ".join(f'"{name}": {value}' for name, value in {**MNIST, field: literal}.items())
+    answer = client.post("/v1/gamma", content="{" + asked + "}", headers={"content-type": "application/json"})
+    details = problem_of(answer, 422)
+    assert details["field"] == field
+    assert ACCEPTED[field] in details["detail"]
+
+
+@pytest.mark.parametrize("field", ["K", "epsilon", "Delta", "objective", "shape", "method", "backend"])
+def test_null_is_not_a_value_for_what_has_one(client: TestClient, field: str) -> None:
+    details = problem_of(client.post("/v1/gamma", json={**MNIST, field: None}), 422)
+    assert details["detail"] == f"{field} is missing: expected {ACCEPTED[field]}."
+
+
+def test_every_fault_is_named_and_the_first_stands_out(client: TestClient) -> None:
+    details = problem_of(client.get("/v1/gamma", params={"epsilon": "x", "m": "y", "votes": 1}), 422)
+    assert [error["field"] for error in details["errors"]] == ["K", "m", "epsilon", "votes"]
+    assert details["field"] == "K"
+    assert details["detail"].startswith("K is missing: expected a whole number of voters, at least 1.")
+
+
+def test_a_field_given_twice_is_refused(client: TestClient) -> None:
+    details = problem_of(client.get("/v1/gamma?K=11&m=3&epsilon=0.1&epsilon=0.2"), 422)
+    assert (details["field"], details["detail"]) == ("epsilon", "epsilon is given more than once.")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "text"),
+    [
+        (b"", "application/json", "The body must be a JSON object, sent as application/json."),
+        (b"[]", "application/json", "The body must be a JSON object"),
+        (b'"K"', "application/json", "The body must be a JSON object"),
+        (b"null", "application/json", "The body must be a JSON object"),
+        (b'{"K": 11', "application/json", "The body is not JSON: Expecting ',' delimiter at character 8."),
+        (b'{"K": 11}', "text/plain", "The body must be a JSON object, sent as application/json."),
+        (b"\xff\xfe\x00", "application/json", "The body cannot be read as JSON in UTF-8."),
+        (b'{"K":' * 100_000, "application/json", "The body cannot be read as JSON in UTF-8."),
+        (b'{"K": ' + b"1" * 5000 + b"}", "application/json", "The body cannot be read as JSON in UTF-8."),
+    ],
+)
+def test_a_body_that_is_no_request(client: TestClient, body: bytes, kind: str, text: str) -> None:
+    details = problem_of(client.post("/v1/gamma", content=body, headers={"content-type": kind}), 422)
+    assert details["field"] == "body"
+    assert text in details["detail"]
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 9)
+    | st.integers()
+    | st.floats()
+    | st.sampled_from([0.5, 1e-300, 5e-324, 1e308, 0.9999999999999999, 1 - 1e-9, "inf", "γ", "\x00", "\ud800"])
+    | st.text(max_size=8)
+    | st.lists(st.integers(), max_size=2)
+)
+FIELDS = st.sampled_from([*CurveRequest.model_fields, "votes"])
+
+
+@given(st.dictionaries(FIELDS, VALUES, max_size=6), st.sampled_from(["/v1/gamma", "/v1/error-curve"]))
+def test_whatever_is_sent_is_answered_or_refused(client: TestClient, change: dict[str, Any], path: str) -> None:
+    asked = {"K": 3, "m": 1, "epsilon": 0.5, **({"points": 3} if "curve" in path else {}), **change}
+    answer = client.post(path, content=json.dumps(asked), headers={"content-type": "application/json"})
+    if answer.status_code == 200:
+        told = answer.json()
+        gamma = told["gamma"] if "gamma" in told else told["curves"]["optimal"]["gamma"]
+        assert verify(problem_from_record(told["problem"]), gamma).margin >= 0
+    else:
+        problem_of(answer, 422)
+
+
+# ---------------------------------------------------------------------------------------------- when things break
+
+
+def test_a_path_that_is_not_there(client: TestClient) -> None:
+    details = problem_of(client.get("/v1/votes"), 404)
+    assert (details["type"], details["title"]) == ("about:blank", "Not Found")
+    for path in ("/docs", "/redoc"):  # they would fetch scripts from elsewhere
+        problem_of(client.get(path), 404)
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])
+def test_a_method_that_is_not_there(client: TestClient, method: str) -> None:
+    answer = client.request(method, "/v1/gamma")
+    assert problem_of(answer, 405)["title"] == "Method Not Allowed"
+    assert answer.headers["allow"]
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Exception) -> None:
+    """Have every service answer with this, or fail with it."""
+
+    async def gamma(*_: object) -> dict[str, Any]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(DesignService, "design", gamma)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "text"),
+    [
+        (CacheError("sqlite:////secret/place", "disk I/O error", ""), 503, "cache-unavailable", "the server's log"),
+        (ShuttingDown("The server is shutting down."), 503, "shutting-down", "The server is shutting down."),
+        (Overloaded("Many jobs wait."), 503, "busy", "Many jobs wait."),
+        (WorkLimitExceeded("Too much.", 1e6), 422, "too-much-work", "Too much."),
+        (BackendUnavailable("gurobi is not installed."), 422, "backend-unavailable", "gurobi is not installed."),
+        (NotCached("It is not kept."), 404, "not-kept", "It is not kept."),
+        (JobCancelled("It was cancelled."), 409, "cancelled", "It was cancelled."),
+        (SolveFailed("The solver gave up."), 500, "solve-failed", "The solver gave up."),
+        (ZeroDivisionError("a secret"), 500, "internal-error", "The server's log has the details."),
+    ],
+)
+def test_a_failure_is_a_problem_that_tells_no_secrets(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, name: str, text: str
+) -> None:
+    answering(monkeypatch, error)
+    answer = client.get("/v1/gamma", params={**MNIST, "m": 1.25})
+    details = problem_of(answer, status)
+    assert details["type"] == f"urn:darrm-opt:problem:{name}"
+    assert text in details["detail"]
+    assert "secret" not in json.dumps(details)
+    assert ("retry-after" in answer.headers) == (status == 503)
+    assert details.get("field") == ("backend" if name == "backend-unavailable" else None)
+    assert details.get("estimated_seconds") == (1e6 if name == "too-much-work" else None)
+
+
+def test_a_number_that_is_not_finite_never_leaves(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = client.get("/v1/gamma", params=MNIST).json()
+    answering(monkeypatch, {**told, "utility": math.inf})
+    details = problem_of(client.get("/v1/gamma", params={**MNIST, "m": 1.25}), 500)
+    assert details["type"].endswith("internal-error")
+
+
+def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path}/file/cache.sqlite"))
+    with pytest.raises(CacheError, match=r"it cannot be made or written .* Set DARRM_CACHE_URL"), TestClient(app):
+        pass
+
+
+def test_answers_outlive_the_app(tmp_path: Path) -> None:
+    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60)
+    told = []
+    for _ in range(2):
+        with TestClient(create_app(settings)) as client:
+            told.append(client.get("/v1/gamma", params=MNIST).json())
+    assert [answer["cached"] for answer in told] == [False, True]
+    assert told[0]["gamma"] == told[1]["gamma"]
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/error-curve", "/v1/profile", "/v1/estimate", "/v1/jobs"])
+def test_what_is_wrong_in_an_objective_is_a_fault_of_the_objective(client: TestClient, path: str) -> None:
+    for objective in ("minimax(points=1)", "expected_error(seed=-1)", "rectangular(lower=2)", "histogram(1,2)"):
+        details = problem_of(client.post(path, json={**MNIST, "objective": objective}), 422)
+        assert details["field"] == "objective", objective
+
+
+def test_arguments_of_the_core_are_named_as_fields() -> None:
+    assert [field_of(name) for name in ("K", "tau", "counts", "gamma[7]")] == ["K", "objective", "objective", "gamma"]
+
+
+# --------------------------------------------------------------------------------------------------------- settings
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", " memory ")
+    monkeypatch.setenv("DARRM_MAX_VOTERS", "7")
+    monkeypatch.setenv("DARRM_TIME_LIMIT", "2.5")
+    monkeypatch.setenv("DARRM_SOLVERS", "")
+    settings = read_settings()
+    assert (settings.cache_url, settings.max_voters, settings.time_limit) == ("memory", 7, 2.5)
+    assert settings.solvers >= 1
+    with TestClient(create_app()) as client:
+        assert "at most 7 voters" in client.get("/v1/gamma", params={**MNIST, "K": 8}).json()["detail"]
+
+
+def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    assert read_settings().cache_url.endswith("/darrm-opt/cache.sqlite")
+    monkeypatch.setenv("DARRM_CACHE_URL", "   ")
+    assert read_settings().cache_url.endswith("/darrm-opt/cache.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the most voters that a request"),
+        ("DARRM_MAX_VOTERS", "many", r"DARRM_MAX_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
+        ("DARRM_TIME_LIMIT", "inf", r"DARRM_TIME_LIMIT = 'inf' is not valid: expected the longest solve \[s\]"),
+        ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256\."),
+    ],
+)
+def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInput, match=text):
+        create_app()
+
+
+# ------------------------------------------------------------------------------------------------- a server for real
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Serve the app on loopback, in a thread, with its cache in a file."""
+    app = create_app(Settings(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}", wait_seconds=60))
+    with serving(app) as url:
+        yield url
+
+
+def test_a_real_server_answers_over_a_socket(server: str) -> None:
+    url = f"{server}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
+    told = []
+    for _ in range(2):
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 — our own loopback address
+            assert answer.headers["content-type"] == "application/json"
+            told.append(json.load(answer))
+    assert [answer["cached"] for answer in told] == [False, True]
+    assert verify(problem_from_record(told[1]["problem"]), told[1]["gamma"]).margin >= 0
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{server}/v1/gamma?K=0&m=3&epsilon=0.1", timeout=60)  # noqa: S310 — as above
+    with refused.value as error:
+        assert (error.code, error.headers["content-type"]) == (422, MEDIA_TYPE)
+        assert json.load(error)["field"] == "K"

@@ -1,0 +1,507 @@
+"""Everything but one γ: batches, trade-offs, profiles, proofs, accounts, comparisons, estimates; and what they refuse."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.app import create_app
+from api.errors.problem_details import MEDIA_TYPE, ProblemDetails
+from api.settings import Settings
+from darrm_opt import Privacy, Problem, solve, verify
+from darrm_opt.accounting.composition import simple
+from darrm_opt.answers.cost_model import constraint_count, estimate_cost
+from darrm_opt.design.corners import ConstraintGenerator
+from darrm_opt.design.profile import privacy_profile
+from darrm_opt.record import problem_from_record
+from solver_cache import DesignSpec
+
+MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
+SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
+SETTINGS = Settings(cache_url="memory", max_voters=15, max_batch=6, max_work_seconds=20, wait_seconds=60, solvers=1)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def refused(answer: Any, status: int = 422) -> dict[str, Any]:
+    """Return the problem details of an answer, which must be some."""
+    assert answer.status_code == status, answer.text[:500]
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    details: dict[str, Any] = answer.json()
+    ProblemDetails.model_validate(details, strict=True, extra="forbid")
+    return details
+
+
+def table(answer: Any) -> list[dict[str, str]]:
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+CSV = {"Accept": "text/csv"}
+
+# ---------------------------------------------------------------------------------------------------------- batch
+
+
+def test_a_batch_answers_in_order_each_with_its_own_status(client: TestClient) -> None:
+    asked = [MNIST, {**MNIST, "K": 0}, SMALL, 7, {**MNIST, "K": 99}, {**SMALL, "objective": "minimax(points=1)"}]
+    answer = client.post("/v1/gamma/batch", json={"problems": asked})
+    assert answer.status_code == 200
+    results = answer.json()["results"]
+    assert [item["status"] for item in results] == [200, 422, 200, 422, 422, 422]
+    for i in (0, 2):
+        single = client.post("/v1/gamma", json=asked[i]).json()
+        assert {**results[i]["answer"], "cached": True} == single
+        assert (results[i]["pending"], results[i]["problem"]) == (None, None)
+    for i in (1, 4, 5):
+        alone = refused(client.post("/v1/gamma", json=asked[i]))
+        told = {name: value for name, value in results[i]["problem"].items() if value is not None}
+        assert {**told, "request_id": ""} == {**alone, "request_id": ""}
+    assert results[3]["problem"]["detail"].startswith("The problem must be a JSON object")
+
+
+def test_a_batch_as_a_table(client: TestClient) -> None:
+    rows = table(client.post("/v1/gamma/batch", json={"problems": [SMALL, {}]}, headers=CSV))
+    gamma = client.post("/v1/gamma", json=SMALL).json()["gamma"]
+    assert [float(row["gamma"]) for row in rows[:6]] == gamma
+    assert (rows[6]["problem"], rows[6]["status"], rows[6]["l"]) == ("1", "422", "")
+    assert "K is missing" in rows[6]["detail"]
+    assert table(client.post("/v1/gamma/batch", json={"problems": []}, headers=CSV)) == []
+
+
+def test_a_batch_has_bounds(client: TestClient) -> None:
+    details = refused(client.post("/v1/gamma/batch", json={"problems": [SMALL] * 7}))
+    assert (details["type"], details["field"]) == ("urn:darrm-opt:problem:too-much-work", "problems")
+    assert "expected at most 6 problems" in details["detail"]
+    assert client.post("/v1/gamma/batch", json={"problems": [SMALL] * 6}).status_code == 200
+    bodies: list[dict[str, Any]] = [{}, {"problems": None}, {"problems": {}}, {"problems": [], "more": 1}]
+    for body in bodies:
+        assert refused(client.post("/v1/gamma/batch", json=body))["errors"]
+    refused(client.get("/v1/gamma/batch"), 404)  # no id looks like that
+
+
+def test_too_much_work_is_refused_with_what_it_would_cost() -> None:
+    chosen = SETTINGS.model_copy(update={"max_work_seconds": 1e-4})
+    with TestClient(create_app(chosen)) as client:
+        asked = {"K": 5, "epsilon": 0.1, "total_epsilon": 1, "total_delta": 1e-5}
+        for path, body in (
+            ("/v1/gamma", SMALL),
+            ("/v1/jobs", SMALL),
+            ("/v1/gamma/batch", {"problems": [SMALL]}),
+            ("/v1/tradeoff", {"K": 5, "epsilon": 0.1}),
+            ("/v1/compare", asked),
+        ):
+            details = refused(client.post(path, json=body))
+            assert details["type"] == "urn:darrm-opt:problem:too-much-work", path
+            assert details["estimated_seconds"] > 1e-4
+            assert "DARRM_MAX_WORK_SECONDS" in details["detail"]
+        assert not client.post("/v1/estimate", json=SMALL).json()["allowed"]
+
+
+def test_the_releases_of_a_comparison_count_as_work() -> None:
+    asked: dict[str, Any] = {"K": 5, "epsilon": "inf", "total_epsilon": 1, "total_delta": 1e-5}
+    draw = {"n": 200, "subsample_size": 10}
+    with TestClient(create_app(SETTINGS.model_copy(update={"max_work_seconds": 1e-4}))) as client:
+
+        def seconds(**more: int) -> float:
+            details = refused(client.post("/v1/compare", json={**asked, **more}))
+            assert details["type"] == "urn:darrm-opt:problem:too-much-work"
+            return float(details["estimated_seconds"])
+
+        assert seconds(queries=4000) > 50 + seconds(queries=10)
+        assert seconds(queries=1000, **draw) > 10 + seconds(queries=10, **draw)
+    with TestClient(create_app(SETTINGS)) as client:
+        for change, said in (
+            ({"queries": 5001}, "more than the 5000 that are compared"),
+            ({"queries": 5000, **draw}, "leave out n"),
+        ):
+            details = refused(client.post("/v1/compare", json={**asked, **change}))
+            assert details["type"] == "urn:darrm-opt:problem:too-much-work"
+            assert said in details["detail"]
+
+
+# --------------------------------------------------------------------------------------------------------- curves
+
+
+def test_a_curve_with_the_baselines_that_are_asked(client: TestClient) -> None:
+    asked: dict[str, Any] = {**MNIST, "points": 3, "baselines": ["gnmax", "majority", "gnmax", "subsampling"]}
+    told = client.post("/v1/error-curve", json=asked).json()
+    assert list(told["curves"]) == ["optimal", "gnmax", "subsampling"]
+    assert told["left_out"] == {"majority": "It is not private for this problem."}
+    problem = problem_from_record(told["problem"])
+    for curve in told["curves"].values():
+        assert verify(problem, curve["gamma"]).margin >= 0
+    rows = table(
+        client.get("/v1/error-curve", params={**asked, "baselines": "gnmax,majority,subsampling"}, headers=CSV)
+    )
+    assert [row["curve"] for row in rows[::3]] == ["optimal", "gnmax", "subsampling"]
+    assert [float(row["tv_error"]) for row in rows[:3]] == told["curves"]["optimal"]["tv_error"]
+    assert refused(client.get("/v1/error-curve", params={**MNIST, "baselines": "gnmax,oracle"}))["field"] == "baselines"
+    pure = client.post("/v1/error-curve", json={"K": 5, "m": 2, "epsilon": 0.1, "baselines": ["gnmax"], "points": 2})
+    assert "a δ above 0" in pure.json()["left_out"]["gnmax"]
+
+
+def test_utility_over_the_allowance(client: TestClient) -> None:
+    voters = {"K": 5, "epsilon": 0.1, "Delta": 1e-5}
+    told = client.post("/v1/tradeoff", json={**voters, "ms": [3, 1, 2.5]}).json()
+    assert told["m"] == [3, 1, 2.5]
+    assert told["utility"] == [point["utility"] for point in told["points"]]
+    assert told["utility"][1] < told["utility"][2] <= told["utility"][0]
+    for point, m in zip(told["points"], told["m"], strict=True):
+        problem = Problem.from_allowance(5, m, 0.1, 1e-5)
+        assert point["id"] == DesignSpec(problem).key
+        assert point["utility"] == pytest.approx(solve(problem).utility, abs=1e-9)
+        assert verify(problem, point["gamma"]).margin >= 0
+    again = client.get("/v1/tradeoff", params={**voters, "ms": "3,1,2.5"}).json()
+    assert all(point["cached"] for point in again["points"])
+    assert client.get("/v1/gamma", params={**voters, "m": 2.5}).json()["cached"]  # kept like any other
+    assert set(told["curves"]) == {"optimal", "double_subsampling", "subsampling", "randomized_response"}
+
+
+def test_allowances_by_a_range_by_themselves_and_by_target(client: TestClient) -> None:
+    voters = {"K": 5, "epsilon": 0.1}
+    assert client.get("/v1/tradeoff", params=voters).json()["m"] == [1, 2, 3]
+    ranged = client.get("/v1/tradeoff", params={**voters, "m_from": 1, "m_to": 2, "m_points": 3}).json()
+    assert ranged["m"] == [1, 1.5, 2]
+    assert client.get("/v1/tradeoff", params={**voters, "m_from": 1, "m_to": 1, "m_points": 1}).json()["m"] == [1]
+    public = {"K": 5, "epsilon": "inf", "affected": 1, "delta": 1e-3, "target_epsilons": [0.1, 0.2]}
+    told = client.post("/v1/tradeoff", json={**public, "objective": "minimax(points=5)"}).json()
+    assert (told["over"], told["m"], told["target_epsilon"]) == ("target_epsilon", [None, None], [0.1, 0.2])
+    assert told["curves"] is None  # minimax has no prior to average over
+    rows = table(client.post("/v1/tradeoff", json=public, headers=CSV))
+    assert [row["m"] for row in rows] == ["", ""]
+    assert [float(row["utility"]) for row in rows] == pytest.approx(
+        client.post("/v1/tradeoff", json=public).json()["utility"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"ms": []}, "ms"),
+        ({"ms": [0]}, "m"),
+        ({"ms": [1] * 102}, "ms"),
+        ({"ms": [1, "x"]}, "ms"),
+        ({"ms": [1], "m_from": 1}, "m_from"),
+        ({"ms": [1], "target_epsilons": [1]}, "ms"),
+        ({"m_from": 2, "m_to": 1}, "m_to"),
+        ({"m_from": 1}, "m_to"),
+        ({"m_from": 0, "m_to": 1}, "m_from"),
+        ({"m_from": 1, "m_to": 2, "m_points": 0}, "m_points"),
+        ({"m_from": 1, "m_to": 2, "m_points": 10**9}, "m_points"),
+        ({"target_epsilons": [-1]}, "target_epsilon"),
+        ({"epsilon": "inf"}, "m"),
+        ({"K": 16}, "K"),
+        ({"objective": "guess"}, "objective"),
+    ],
+)
+def test_a_trade_off_that_cannot_be(client: TestClient, change: dict[str, Any], field: str) -> None:
+    assert refused(client.post("/v1/tradeoff", json={"K": 5, "epsilon": 0.1, **change}))["field"] == field
+
+
+def test_the_profile_of_one_release(client: TestClient) -> None:
+    epsilons = [0.0, 0.1, -0.1, 0.2676]
+    told = client.post("/v1/profile", json={**MNIST, "epsilons": epsilons}).json()
+    problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+    assert told["epsilon"] == epsilons
+    assert told["delta"] == privacy_profile(told["gamma"], problem, epsilons).deltas.tolist()
+    assert all(low <= high for low, high in zip(told["attained"], told["delta"], strict=True))
+    assert told["delta"][3] <= problem.target.delta + 1e-12
+    posted = client.post("/v1/profile", json={**MNIST, "epsilons": epsilons, "gamma": told["gamma"]}).json()
+    assert (posted["id"], posted["delta"]) == (None, told["delta"])
+    with np.load(
+        io.BytesIO(
+            client.get(
+                "/v1/profile", params={**MNIST, "epsilons": "0,0.1"}, headers={"Accept": "application/x-npz"}
+            ).content
+        )
+    ) as arrays:
+        assert arrays["delta"].tolist() == told["delta"][:2]
+    assert len(client.get("/v1/profile", params=SMALL).json()["epsilon"]) == 16
+    bare = client.post("/v1/profile", json={**SMALL, "gamma": [1] * 6, "points": 2}).json()  # not private: all the same
+    assert bare["delta"][0] > 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"epsilons": []}, "epsilons"),
+        ({"epsilons": [501]}, "epsilons"),
+        ({"epsilons": [0] * 1002}, "epsilons"),
+        ({"points": 1}, "points"),
+        ({"points": 10**30}, "points"),
+        ({"gamma": [1, 1]}, "gamma"),
+        ({"gamma": [0, 0.1, 0.2, 0.3, 0.4, 0.5]}, "gamma"),
+        ({"gamma": [2] * 6}, "gamma"),
+        ({"gamma": ["1"] * 6}, "gamma"),
+        ({"gamma": []}, "gamma"),
+        ({"K": 10**9}, "K"),
+    ],
+)
+def test_a_profile_that_cannot_be(client: TestClient, change: dict[str, Any], field: str) -> None:
+    assert refused(client.post("/v1/profile", json={**SMALL, **change}))["field"] == field
+
+
+# --------------------------------------------------------------------------------------------------------- proofs
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "ball"])
+def test_a_posted_gamma_gets_its_certificate_or_the_counterexample(client: TestClient, arithmetic: str) -> None:
+    gamma = client.get("/v1/gamma", params=MNIST).json()["gamma"]
+    told = client.post("/v1/verify", json={**MNIST, "gamma": gamma, "arithmetic": arithmetic})
+    assert (told.status_code, told.json()["private"]) == (200, True)
+    proof = verify(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4), gamma, arithmetic=arithmetic)  # type: ignore[arg-type]
+    assert told.json()["certificate"]["bound"] == proof.bound
+    details = refused(client.post("/v1/verify", json={**MNIST, "gamma": [1] * 12, "arithmetic": arithmetic}))
+    assert (details["type"], details["field"]) == ("urn:darrm-opt:problem:not-private", "gamma")
+    assert sum(details["worst_corners"].values()) == 11
+    assert details["excess"] > 0.01
+
+
+def test_what_can_be_neither_proved_nor_refuted_is_refused(client: TestClient) -> None:
+    asked = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1 / 3, 1 / 3, 1]}  # γ_Sub(1): private with nothing to spare
+    details = refused(client.post("/v1/verify", json=asked))
+    assert details["type"] == "urn:darrm-opt:problem:not-proven"
+    assert abs(details["excess"]) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "gamma", [None, [], [1], [1, 0], [math.pi] * 6, "1,1,1,1,1,1", [[1]] * 6, {"0": 1}, [True] * 6]
+)
+def test_a_gamma_that_is_none(client: TestClient, gamma: Any) -> None:
+    assert refused(client.post("/v1/verify", json={**SMALL, "gamma": gamma}))["field"] == "gamma"
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e400", "1e308", "-1"])
+def test_an_entry_that_is_no_probability(client: TestClient, literal: str) -> None:
+    body = json.dumps({**SMALL, "gamma": [1] * 5})[:-2] + f", {literal}]}}"
+    answer = client.post("/v1/verify", content=body, headers={"content-type": "application/json"})
+    assert refused(answer)["field"] == "gamma"
+
+
+# ------------------------------------------------------------------------------------------------------- accounts
+
+
+def test_what_many_releases_cost(client: TestClient) -> None:
+    told = client.get("/v1/compose", params={"epsilon": 0.3, "delta": 1e-5, "queries": 10}).json()
+    assert (told["problem"], told["gamma"]) == (None, None)
+    assert set(told["accounts"]) == {"simple", "general", "optimal", "pld"}
+    total = simple(0.3, 1e-5, 10)
+    assert told["accounts"]["simple"]["epsilon"] == total.epsilon
+    assert told["accounts"]["optimal"]["epsilon"] <= told["accounts"]["general"]["epsilon"]
+    designed = client.post("/v1/compose", json={**MNIST, "queries": 20}).json()
+    accounts = designed["accounts"]
+    assert accounts["best"]["epsilon"] == min(accounts[name]["epsilon"] for name in ("optimal", "profile", "bits"))
+    assert accounts["best"]["epsilon"] == pytest.approx(2.26, abs=0.01)
+    assert accounts["best"]["method"] == "bits"
+    posted = client.post("/v1/compose", json={**MNIST, "queries": 20, "gamma": designed["gamma"]}).json()
+    assert posted["accounts"] == accounts
+    refused_one = client.post("/v1/compose", json={**MNIST, "gamma": [1] * 12})
+    assert refused(refused_one)["type"] == "urn:darrm-opt:problem:not-private"
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"epsilon": "inf"}, "epsilon"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"epsilon": 1e308}, "epsilon"),
+        ({"epsilon": 0.1, "m": 2}, "m"),
+        ({"epsilon": 0.1, "Delta": 0.1}, "Delta"),
+        ({"epsilon": 0.1, "gamma": [1, 1]}, "gamma"),
+        ({"epsilon": 0.1, "queries": 0}, "queries"),
+        ({"epsilon": 0.1, "queries": 10**10}, "queries"),
+        ({"epsilon": 0.1, "slack": 1}, "slack"),
+        ({"epsilon": 0.1, "total_delta": -1e-9}, "total_delta"),
+        ({"epsilon": 0.1, "delta": 1}, "delta"),
+        ({**SMALL, "K": 16}, "K"),
+        ({**SMALL, "target_epsilon": 1}, "m"),
+    ],
+)
+def test_an_account_that_cannot_be(client: TestClient, asked: dict[str, Any], field: str) -> None:
+    assert refused(client.post("/v1/compose", json=asked))["field"] == field
+
+
+def test_new_problems_are_charged_and_kept_ones_are_not() -> None:
+    chosen = SETTINGS.model_copy(update={"job_rate": 0.01, "job_burst": 1})
+    with TestClient(create_app(chosen)) as client:
+        assert client.post("/v1/gamma", json=SMALL).status_code == 200
+        answer = client.post("/v1/gamma", json={**SMALL, "m": 1.5})
+        assert (answer.status_code, answer.headers["content-type"]) == (429, MEDIA_TYPE)
+        assert answer.json()["type"] == "urn:darrm-opt:problem:too-many-jobs"
+        assert 0 < int(answer.headers["retry-after"]) <= 100
+        several = client.post("/v1/gamma/batch", json={"problems": [{**SMALL, "m": 1.5}, SMALL]}).json()["results"]
+        assert [item["status"] for item in several] == [429, 200]
+
+
+@pytest.mark.slow
+def test_every_way_on_one_footing(client: TestClient) -> None:
+    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
+    told = client.post("/v1/compare", json=asked).json()
+    assert told == client.get("/v1/compare", params=asked).json()
+    assert told["rows"][0]["name"] == "optimal_sequence"
+    for row in told["rows"]:
+        assert row["epsilon"] is None or row["epsilon"] <= 1.0
+    assert {row["name"] for row in told["rows"]} >= {"saa", "dpbag", "gnmax", "majority"}
+    assert told["draw"] is None
+    assert "dpbag_data_dependent" in told["not_compared"]
+
+
+@pytest.mark.slow
+def test_every_way_on_one_draw(client: TestClient) -> None:
+    budget = {"queries": 4, "total_epsilon": 2.0, "total_delta": 0.01}
+    asked: dict[str, Any] = {"K": 5, "epsilon": "inf", **budget, "n": 200, "subsample_size": 10}
+    told = client.post("/v1/compare", json=asked).json()
+    assert told == client.get("/v1/compare", params=asked).json()
+    assert told["draw"] == {
+        "n": 200,
+        "subsample_size": 10,
+        "replacement": True,
+        "sampling": "independent",
+        "chance": pytest.approx(1 - (199 / 200) ** 10),
+        "reached": pytest.approx(5 * (1 - (199 / 200) ** 10)),
+    }
+    utility = {row["name"]: row["utility"] for row in told["rows"]}
+    assert utility["optimal_sequence"] >= utility["dpbag"] > utility["saa"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"total_epsilon": 0}, "total_epsilon"),
+        ({"total_epsilon": 501}, "total_epsilon"),
+        ({"total_delta": 1}, "total_delta"),
+        ({"total_delta": None}, "total_delta"),
+        ({"total_delta": 0}, "total_delta"),  # the account can promise nothing there
+        ({"queries": 0}, "queries"),
+        ({"K": 16}, "K"),
+        ({"prior": "minimax"}, "prior"),
+        ({"prior": "histogram(1,2)"}, "prior"),
+        ({"prior": "nonsense"}, "prior"),
+        ({"objective": "minimax"}, "prior"),
+        ({"objective": "nonsense"}, "objective"),
+        ({"m": 1}, "m"),
+        ({"total_epsilon": None}, "total_epsilon"),
+        ({"n": 100}, "subsample_size"),
+        ({"subsample_size": 10}, "n"),
+        ({"n": 1, "subsample_size": 1}, "n"),
+        ({"n": 10, "subsample_size": 11, "replacement": False}, "subsample_size"),
+        ({"n": 10, "subsample_size": 3, "replacement": False, "sampling": "disjoint"}, "subsample_size"),
+        ({"n": 10, "subsample_size": 3, "sampling": "odd"}, "sampling"),
+        ({"n": 100, "subsample_size": 10, "affected": 2}, "affected"),
+    ],
+)
+def test_a_comparison_that_cannot_be(client: TestClient, change: dict[str, Any], field: str) -> None:
+    asked = {"K": 5, "epsilon": 0.3, "total_epsilon": 1.0, "total_delta": 1e-5, **change}
+    assert refused(client.post("/v1/compare", json=asked))["field"] == field
+
+
+# ------------------------------------------------------------------------------------------------------ estimates
+
+
+def test_an_estimate_solves_nothing(client: TestClient) -> None:
+    asked = {**MNIST, "m": 2.125}
+    told = client.get("/v1/estimate", params=asked).json()
+    assert (told["kept"], told["allowed"], told["method"]) == (False, True, "cuts")
+    assert told["constraints"] == ConstraintGenerator(problem_from_record(told["problem"])).size
+    assert told["seconds"] > 0
+    answer = client.get("/v1/gamma", params=asked).json()
+    assert (answer["cached"], answer["id"]) == (False, told["id"])
+    after = client.post("/v1/estimate", json=asked).json()
+    assert (after["kept"], after["seconds"]) == (True, 0)
+    large = client.get("/v1/estimate", params={**MNIST, "K": 100_000}).json()
+    assert (large["allowed"], large["constraints"]) == (False, math.comb(100_007, 7))
+    assert refused(client.get("/v1/estimate", params={**MNIST, "K": 100_001}))["field"] == "K"
+    many = refused(client.get("/v1/estimate", params={**MNIST, "objective": "minimax(points=10000)"}))
+    assert (many["type"], many["field"]) == ("urn:darrm-opt:problem:too-much-work", "objective")
+    assert "at most 9090 scenarios or points for 11 voters" in many["detail"]
+    assert refused(client.get("/v1/estimate", params={**MNIST, "K": 101, "method": "enumerate"}))["field"] == "method"
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([0.0, 1e-5]), st.sampled_from([0.1, math.inf]))
+def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: float, epsilon: float) -> None:
+    problem = Problem(K, Privacy(epsilon, Delta), Privacy(0.2, 1e-4), min(affected, K))
+    assert constraint_count(problem) == ConstraintGenerator(problem).size
+
+
+def test_more_of_anything_is_expected_to_take_longer() -> None:
+    def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
+        return estimate_cost(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
+
+    assert seconds(11) < seconds(35) < seconds(101) < seconds(1001)
+    assert seconds(Delta=0) < seconds(Delta=1e-5) < seconds(Delta=1e-2)
+    assert seconds() < seconds(objective="minimax(points=1000)")
+    assert seconds(11) < seconds(11, method="enumerate")
+    assert 0.01 < seconds(35) < 1  # measured: 0.05 s
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])
+def test_scenarios_are_bounded_before_they_are_drawn(client: TestClient, path: str) -> None:
+    asked = {**MNIST, "objective": "expected_error(scenarios=9091)"}
+    assert refused(client.post(path, json=asked))["type"] == "urn:darrm-opt:problem:too-much-work"
+
+
+# ----------------------------------------------------------------------------------------- whatever is sent to them
+
+ENTRIES = st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=5) | st.integers()
+VALUES = ENTRIES | st.lists(ENTRIES, max_size=7) | st.dictionaries(st.text(max_size=3), ENTRIES, max_size=2)
+QUICK: dict[str, dict[str, Any]] = {
+    "/v1/gamma/batch": {"problems": []},
+    "/v1/tradeoff": {"K": 3, "epsilon": 0.5, "ms": [1]},
+    "/v1/profile": {"K": 3, "m": 1, "epsilon": 0.5, "points": 2},
+    "/v1/verify": {"K": 3, "m": 1, "epsilon": 0.5, "gamma": [0.5, 0.1, 0.1, 0.5]},
+    "/v1/compose": {"epsilon": 0.5, "queries": 2},
+    "/v1/estimate": {"K": 3, "m": 1, "epsilon": 0.5},
+}
+
+
+@given(st.sampled_from(sorted(QUICK)), st.data())
+def test_whatever_is_sent_is_answered_or_refused(client: TestClient, path: str, data: st.DataObject) -> None:
+    names = st.sampled_from([*QUICK[path], "delta", "affected", "votes", "γ"])
+    change = data.draw(st.dictionaries(names, VALUES, max_size=3))
+    queries = change.get("queries")
+    if isinstance(queries, int) and queries > 50:
+        change["queries"] = 50  # exact accounts of very many releases take seconds
+    body = json.dumps({**QUICK[path], **change})
+    answer = client.post(path, content=body, headers={"content-type": "application/json"})
+    if answer.status_code != 200:
+        refused(answer)
+
+
+@pytest.mark.parametrize("path", sorted(QUICK))
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"null", b'{"K": 11', b"\xff\xfe\x00", b'{"K":' * 100_000, b'{"K": ' + b"1" * 5000 + b"}"]
+)
+def test_a_body_that_is_no_request(client: TestClient, path: str, body: bytes) -> None:
+    details = refused(client.post(path, content=body, headers={"content-type": "application/json"}))
+    assert details["field"] == "body"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/gamma", "GET, POST"),
+        ("/v1/gamma/batch", "POST"),
+        (f"/v1/gamma/{'0' * 64}", "GET"),
+        ("/v1/verify", "POST"),
+        ("/v1/compose", "GET, POST"),
+    ],
+)
+def test_a_method_that_there_is_not_names_those_that_there_are(client: TestClient, path: str, allowed: str) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
+        answer = client.request(method, path)
+        refused(answer, 405)
+        assert answer.headers["allow"] == allowed

@@ -1,0 +1,126 @@
+"""Requests that are odd: what is written twice, packed, too long to repeat, or has a slash too many."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import Request
+from fastapi.testclient import TestClient
+from test_api import problem_of
+
+from api.app import create_app
+from api.errors.exceptions import ClientDisconnected
+from api.process_pool.task_loop import no_op
+from api.routes.requests import compute
+from api.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma", "/v1/gamma/batch", "/v1/jobs", "/v1/plan", "/v1/verify"])
+@pytest.mark.parametrize("inside", [b"%s", b'{"problems": [%s]}'])
+def test_a_name_that_stands_twice_in_a_body_is_refused(client: TestClient, path: str, inside: bytes) -> None:
+    body = inside % b'{"K": 11, "m": 3, "epsilon": 0.1, "epsilon": 10}'
+    details = problem_of(client.post(path, content=body, headers={"content-type": "application/json"}), 422)
+    assert (details["field"], details["detail"]) == ("epsilon", "epsilon is given more than once.")
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("K=11&m=3&epsilon=0_1", "epsilon"),  # to Python 1, to whoever mistyped it 0.1
+        ("K=1_1&m=3&epsilon=0.1", "K"),
+        ("K=11&m=3&epsilon=0.1&delta=1_0e-9", "delta"),
+    ],
+)
+def test_a_number_in_a_query_has_no_groups(client: TestClient, query: str, field: str) -> None:
+    details = problem_of(client.get(f"/v1/gamma?{query}"), 422)
+    assert details["field"] == field
+    assert details["detail"].startswith(f"{field} = '")
+
+
+def test_names_and_objectives_in_a_query_may_have_underscores(client: TestClient) -> None:
+    asked = "K=3&m=1&epsilon=0.5&points=3&objective=expected_error(scenarios=2)&baselines=double_subsampling"
+    assert client.get(f"/v1/error-curve?{asked}").status_code == 200
+
+
+def test_what_is_told_of_faults_is_not_many_times_the_request(client: TestClient) -> None:
+    many = client.post("/v1/gamma", json={f"f{number}": 1 for number in range(5000)})
+    details = problem_of(many, 422)
+    assert [error["field"] for error in details["errors"]] == ["K", "epsilon", *(f"f{number}" for number in range(18))]
+    assert details["detail"].endswith("f17 is not a field of this request. And 4982 more faults.")
+    for answer in (
+        client.post("/v1/gamma", json={"x" * 500_000: 1, "K": 11, "m": 3, "epsilon": 0.1}),
+        client.get(f"/v1/gamma?K=11&m=3&epsilon=0.1&{'x' * 5000}=1"),
+        client.get(f"/v1/gamma?K=11&m=3&epsilon=0.1&{'x' * 5000}=1&{'x' * 5000}=1"),
+    ):
+        assert problem_of(answer, 422)["field"] == f"{'x' * 80}…"
+        assert len(answer.content) < 2000
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate, br", "x" * 4000])
+def test_a_body_is_sent_as_it_is(client: TestClient, coding: str) -> None:
+    headers = {"content-type": "application/json", "content-encoding": coding}
+    for body in (gzip.compress(b"{}"), b'{"K": 11, "m": 3, "epsilon": 0.1}'):
+        details = problem_of(client.post("/v1/gamma", content=body, headers=headers), 422)
+        assert details["field"] == "body"
+        assert f"without Content-Encoding: {coding[:80]}." in details["detail"]
+    plain = {**headers, "content-encoding": "identity"}
+    assert client.post("/v1/gamma", content=b'{"K": 3, "m": 1, "epsilon": 0.5}', headers=plain).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/gamma/", "/v1/jobs/", "/healthz/"])
+def test_a_slash_too_many_is_no_redirect(client: TestClient, path: str) -> None:
+    problem_of(client.get(path, follow_redirects=False), 404)
+
+
+def test_headers_that_come_in_several_lines_are_one(client: TestClient) -> None:
+    path = "/v1/gamma?K=3&m=1&epsilon=0.5"
+    client.get(path)
+    first = client.get(path)
+    tags = [("if-none-match", '"other"'), ("if-none-match", f"W/{first.headers['etag']}")]
+    assert client.get(path, headers=tags).status_code == 304
+    accept = [("accept", "image/png"), ("accept", "text/csv")]
+    for _ in range(3):  # by the route, then by the short way
+        assert client.get(path, headers=accept).headers["content-type"].startswith("text/csv")
+
+
+def test_work_that_nobody_waits_for_is_stopped() -> None:
+    async def test() -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def compute(self, task: Any, argument: Any) -> Any:
+                assert task is no_op
+                begun.set()
+                try:
+                    return await asyncio.sleep(0 if argument == "quick" else 3600, "done")
+                finally:
+                    stopped.set()
+
+        async def receive() -> dict[str, Any]:
+            await begun.wait()
+            return next(messages)
+
+        service: Any = Slow()
+        messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+        with pytest.raises(ClientDisconnected):
+            await compute(Request({"type": "http"}, receive), service, no_op, "slow")
+        assert stopped.is_set()
+        begun.clear()
+        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick") == "done"
+
+    async def forever() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    asyncio.run(test())

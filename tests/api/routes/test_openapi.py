@@ -1,0 +1,257 @@
+"""The description of the API: complete, true, and the same in the repository as in the app."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+from support.paths import ROOT
+
+from api import schemas
+from api.app import create_app
+from api.errors.accepted import ACCEPTED
+from api.errors.problem_details import MEDIA_TYPE
+from api.routes import ROUTERS
+from api.schemas.formats import CSV, JSON, NPZ
+from api.settings import Settings
+from tools import openapi
+
+KEPT = ROOT / "docs" / "openapi.json"
+
+REQUESTS: dict[str, type[BaseModel]] = {
+    "/v1/gamma": schemas.DesignRequest,
+    "/v1/estimate": schemas.DesignRequest,
+    "/v1/error-curve": schemas.CurveRequest,
+    "/v1/tradeoff": schemas.TradeoffRequest,
+    "/v1/profile": schemas.ProfileRequest,
+    "/v1/compose": schemas.ComposeRequest,
+    "/v1/compare": schemas.CompareRequest,
+    "/v1/plan": schemas.PlanRequest,
+}
+"""What comes both by query and by body."""
+
+TABLES = {"/v1/gamma", "/v1/gamma/{id}", "/v1/gamma/batch", "/v1/error-curve", "/v1/tradeoff", "/v1/profile"}
+"""What comes as CSV and npz as well."""
+
+UNITS = ("[voters]", "[nats]", "[probability]", "[s]", "[points]", "[releases]", "[records]")
+
+WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "method", "backend", "baselines"} | {
+    "arithmetic",
+    "prior",
+    "fresh",
+    "replacement",
+    "sampling",
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    described: dict[str, Any] = json.loads(openapi.openapi_text())
+    return described
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1))) as opened:
+        yield opened
+
+
+def operations(schema: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(path, method, about) for path, methods in schema["paths"].items() for method, about in methods.items()]
+
+
+def test_the_repository_has_the_description() -> None:
+    wanted = openapi.openapi_text()
+    told = "docs/openapi.json is not the app's: python -m api.openapi > docs/openapi.json"
+    assert KEPT.read_text(encoding="utf-8") == wanted, told
+
+
+def test_the_documentation_names_every_route_with_its_methods(schema: dict[str, Any]) -> None:
+    lines = (KEPT.parent / "api.md").read_text(encoding="utf-8").splitlines()
+    told = {
+        (cells[1].strip(" `"), frozenset(cells[2].strip().lower().split(", ")))
+        for cells in (line.split("|") for line in lines if line.startswith("| `/"))
+    }
+    assert told == {(path, frozenset(methods)) for path, methods in schema["paths"].items()}
+
+
+def test_every_route_is_described(schema: dict[str, Any]) -> None:
+    paths = {
+        route.path  # type: ignore[attr-defined]  # every one of ours has it
+        for router in ROUTERS
+        for route in router.routes
+        if getattr(route, "include_in_schema", False)
+    }
+    assert paths == set(schema["paths"])
+    assert set(REQUESTS) | TABLES < paths
+    for path, _, about in operations(schema):
+        assert about["summary"], path
+        assert about["description"], path
+        assert about["tags"], path
+
+
+def test_every_error_is_described_with_the_type_it_is_sent_as(schema: dict[str, Any]) -> None:
+    everywhere = {"400", "401", "408", "413", "421", "422", "429", "431", "500", "503"}
+    for path, method, about in operations(schema):
+        statuses = set(about["responses"])
+        if path.startswith("/v1/"):
+            assert everywhere <= statuses, (path, method)
+            assert about["security"] == [{}, {"bearer": []}, {"key": []}]
+        if path.startswith("/v1/") and not path.startswith("/v1/jobs"):
+            assert "406" in statuses, (path, method)
+        for status in statuses:
+            answer = about["responses"][status]
+            assert answer["description"], (path, method, status)
+            if status >= "400":
+                assert set(answer["content"]) == {MEDIA_TYPE}, (path, method, status)
+                assert answer["content"][MEDIA_TYPE]["schema"]["$ref"].endswith("/ProblemDetails")
+            elif status == "304":
+                assert "content" not in answer
+            if status in {"429", "503"} and path.startswith("/v1/"):
+                assert "Retry-After" in answer["headers"]
+
+
+def test_every_form_is_described(schema: dict[str, Any]) -> None:
+    for path, _, about in operations(schema):
+        if path.startswith("/v1/") and not path.startswith("/v1/jobs"):
+            assert set(about["responses"]["200"]["content"]) == ({JSON, CSV, NPZ} if path in TABLES else {JSON}), path
+
+
+def test_every_field_is_described_with_its_unit_and_range(schema: dict[str, Any]) -> None:
+    models: set[type[BaseModel]] = {*REQUESTS.values(), schemas.VerifyRequest}
+    for model in models:
+        body = schema["components"]["schemas"][model.__name__]["properties"]
+        assert set(body) == set(model.model_fields) <= set(ACCEPTED)
+        for name, about in body.items():
+            assert any(unit in about["description"] for unit in UNITS) != (name in WITHOUT_UNIT), (model, name)
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_a_query_has_the_fields_of_the_body(schema: dict[str, Any], path: str) -> None:
+    model = REQUESTS[path]
+    parameters = {
+        about["name"]: about for about in schema["paths"][path]["get"]["parameters"] if about["in"] == "query"
+    }
+    assert set(parameters) == set(model.model_fields)
+    needed = {name for name, field in model.model_fields.items() if field.is_required()}
+    assert {name for name, about in parameters.items() if about["required"]} == needed
+    assert '"null"' not in json.dumps(parameters)
+    for name, about in parameters.items():
+        assert about["description"], name
+        if about["schema"].get("type") == "array":
+            assert (about["style"], about["explode"]) == ("form", False)
+            assert "maxItems" in about["schema"], name
+
+
+def test_what_takes_an_id_is_linked_from_what_gives_one(schema: dict[str, Any]) -> None:
+    taking = {about["operationId"] for path, _, about in operations(schema) if "{id}" in path}
+    linked = {
+        link["operationId"]
+        for _, _, about in operations(schema)
+        for answer in about["responses"].values()
+        for link in answer.get("links", {}).values()
+    }
+    assert linked == taking
+
+
+def test_every_answer_has_words_for_its_fields(schema: dict[str, Any]) -> None:
+    nouns = {"problem", "certificate", "statistics", "over", "private", "status", "voters", "each", "nearest"}
+    for name, about in schema["components"]["schemas"].items():
+        if name.endswith(("Answer", "Details", "Point", "Item")):
+            bare = {field for field, told in about["properties"].items() if "description" not in told}
+            assert bare <= nouns, (name, bare)
+
+
+# ------------------------------------------------------------------------------------------------------ examples
+
+PASSING = {"cached", "statistics", "margin", "error_bound", "gap", "worst_corners", "version", "seconds", "kept"}
+"""What two answers to one question may tell differently: rounding, ties, time and age."""
+
+
+def same(value: Any, expected: Any) -> None:
+    """Assert that two answers are one, but for `PASSING`."""
+    if isinstance(expected, dict):
+        assert set(value) == set(expected)
+        for name in set(expected) - PASSING:
+            same(value[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(value) == len(expected)
+        for one, other in zip(value, expected, strict=True):
+            same(one, other)
+    elif isinstance(expected, float) and expected not in {0.0, 1.0}:
+        assert value == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    elif isinstance(expected, float):
+        assert value == pytest.approx(expected, abs=1e-6)
+    else:
+        assert value == expected
+
+
+def example(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    [only] = schema["components"]["schemas"][name]["examples"]
+    getattr(schemas, name).model_validate(only)
+    return dict(only)
+
+
+SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "name"),
+    [
+        ("/v1/gamma", SMALL, "GammaAnswer"),
+        ("/v1/error-curve", {**SMALL, "points": 2}, "ErrorCurveAnswer"),
+        ("/v1/estimate", {"K": 35, "m": 3, "epsilon": 0.1, "Delta": 1e-5}, "EstimateAnswer"),
+        (
+            "/v1/tradeoff",
+            {"K": 5, "epsilon": 0.1, "Delta": 1e-5, "ms": [1, 2], "baselines": ["randomized_response"]},
+            "TradeoffAnswer",
+        ),
+        ("/v1/profile", {**SMALL, "epsilons": [0.0, 0.1, 0.2]}, "ProfileAnswer"),
+        ("/v1/compose", {**SMALL, "queries": 10}, "ComposeAnswer"),
+        (
+            "/v1/plan",
+            {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2, "total_epsilon": 2.0, "total_delta": 1e-5},
+            "PlanAnswer",
+        ),
+    ],
+)
+def test_the_examples_are_true(
+    client: TestClient, schema: dict[str, Any], path: str, asked: dict[str, Any], name: str
+) -> None:
+    answer = client.post(path, json=asked)
+    assert answer.status_code == 200
+    same(answer.json(), example(schema, name))
+
+
+@pytest.mark.slow
+def test_the_example_of_a_comparison_is_true(client: TestClient, schema: dict[str, Any]) -> None:
+    [asked] = schema["components"]["schemas"]["CompareRequest"]["examples"]
+    told, expected = client.post("/v1/compare", json=asked).json(), example(schema, "CompareAnswer")
+    assert {row["name"]: row["value"] is None for row in told["rows"]} == {
+        row["name"]: row["value"] is None for row in expected["rows"]
+    }
+    assert set(told) == set(expected)
+
+
+def test_the_example_of_a_proof_is_true(client: TestClient, schema: dict[str, Any]) -> None:
+    [asked] = schema["components"]["schemas"]["VerifyRequest"]["examples"]
+    same(client.post("/v1/verify", json=asked).json(), example(schema, "VerifyAnswer"))
+
+
+def test_the_examples_of_requests_are_answered(client: TestClient, schema: dict[str, Any]) -> None:
+    for path, model in REQUESTS.items():
+        if path != "/v1/compare":
+            for asked in schema["components"]["schemas"][model.__name__]["examples"]:
+                assert client.post(path, json=asked).status_code == 200, (path, asked)
+    [batch] = schema["components"]["schemas"]["BatchRequest"]["examples"]
+    assert [item["status"] for item in client.post("/v1/gamma/batch", json=batch).json()["results"]] == [200, 200]
+
+
+def test_the_example_of_a_problem_is_true(client: TestClient, schema: dict[str, Any]) -> None:
+    [expected] = schema["components"]["schemas"]["ProblemDetails"]["examples"]
+    told = client.get("/v1/gamma", params={**SMALL, "K": 0}).json()
+    assert {name: told[name] for name in expected} == expected

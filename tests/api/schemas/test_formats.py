@@ -1,0 +1,120 @@
+"""The forms of an answer: which one an Accept header chooses, and that each holds the same numbers."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from api.errors.exceptions import NotAcceptable
+from api.middleware.response_cache import ENTRY_OVERHEAD, EncodedAnswer, ResponseCache, etag_matches
+from api.schemas.formats import CSV, JSON, NPZ, TABLES, encode, negotiate
+
+
+class Record(BaseModel):
+    values: list[float]
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", JSON),
+        ("*/*", JSON),
+        ("application/*", JSON),
+        ("text/*", CSV),
+        ("text/csv", CSV),
+        ("TEXT/CSV", CSV),
+        ("application/x-npz", NPZ),
+        ("text/csv, application/json", JSON),  # as good as each other: the usual one
+        ("text/csv, application/json;q=0.9", CSV),
+        ("text/csv;q=0.1, */*;q=0.2", JSON),
+        ("application/json;q=0, */*", CSV),
+        ("text/html, */*;q=0.8", JSON),
+        ("text/csv;header=present", CSV),
+        ("text/csv;q=1.7", CSV),
+    ],
+)
+def test_a_header_chooses_a_form(accept: str, form: str) -> None:
+    assert negotiate(accept) == form
+
+
+@pytest.mark.parametrize(
+    "accept", ["image/png", "text/html", "application/json;q=0", "*/*;q=0", "text/csv;q=high", "x"]
+)
+def test_a_header_may_leave_none(accept: str) -> None:
+    with pytest.raises(NotAcceptable, match=r"This answer comes as application/json or text/csv or application/x-npz"):
+        negotiate(accept)
+
+
+@given(st.text(max_size=60))
+def test_any_header_chooses_or_is_refused(accept: str) -> None:
+    with contextlib.suppress(NotAcceptable):
+        assert negotiate(accept) in TABLES
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.none() | st.floats(-1, 1)), min_size=1))
+def test_every_form_holds_every_digit(rows: list[tuple[float, float | None]]) -> None:
+    x, y = map(list, zip(*rows, strict=True))
+    record, columns = Record(values=x), {"l": range(len(x)), "x": x, "y": y}
+
+    def body(form: str) -> bytes:
+        return encode(record, form, lambda: columns)
+
+    assert json.loads(body(JSON))["values"] == x
+    head, *lines = csv.reader(io.StringIO(body(CSV).decode(), newline=""))
+    assert head == ["l", "x", "y"]
+    assert [float(line[1]) for line in lines] == x
+    assert [float(line[2]) if line[2] else None for line in lines] == y
+    with np.load(io.BytesIO(body(NPZ)), allow_pickle=False) as arrays:
+        assert arrays["x"].tolist() == x
+        assert arrays["l"].dtype == np.int64
+        assert [None if np.isnan(value) else float(value) for value in arrays["y"]] == y
+        assert json.loads(str(arrays["record"])) == {"values": x}
+
+
+def test_text_columns_and_empty_tables() -> None:
+    columns: dict[str, Any] = {"id": ["a,b", None, 'say "γ"'], "n": [1, 2, 3]}
+    body = encode(Record(values=[]), CSV, lambda: columns).decode()
+    assert list(csv.reader(io.StringIO(body, newline="")))[1:] == [["a,b", "1"], ["", "2"], ['say "γ"', "3"]]
+    with np.load(io.BytesIO(encode(Record(values=[]), NPZ, lambda: columns))) as arrays:
+        assert arrays["id"].tolist() == ["a,b", "", 'say "γ"']
+    assert encode(Record(values=[]), CSV, lambda: {"x": []}) == b"x\r\n"
+
+
+def test_the_same_answer_has_the_same_bytes() -> None:
+    columns = {"x": [0.1, 0.2]}
+    assert encode(Record(values=[1]), NPZ, lambda: columns) == encode(Record(values=[1]), NPZ, lambda: columns)
+
+
+def test_the_answers_served_lately_are_bounded() -> None:
+    served = ResponseCache(max_bytes=3 * (ENTRY_OVERHEAD + 100))
+    for i in range(5):
+        served.put(EncodedAnswer.of(b"x" * 99, JSON), str(i))
+    assert len(served) == 3
+    assert served.get("1") is None
+    assert served.get("2") is not None
+    served.put(EncodedAnswer.of(b"x" * 99, JSON), "5")  # "3" was not asked for, "2" was
+    assert (served.get("3"), served.get("2") is None) == (None, False)
+    served.put(EncodedAnswer.of(b"x", JSON), "n" * 2000)  # too long a name
+    served.put(EncodedAnswer.of(b"x" * 10**4, JSON), "large")  # pushes everything out, itself included
+    assert len(served) == 0
+    served.put(EncodedAnswer.of(b"y", JSON), "5")
+    assert len(served) == 1
+
+
+def test_entity_tags() -> None:
+    one, other = EncodedAnswer.of(b"1", JSON), EncodedAnswer.of(b"2", JSON)
+    assert one.etag != other.etag
+    assert one.etag[0] == one.etag[-1] == '"'
+    assert etag_matches([f"{other.etag}, W/{one.etag}"], one.etag)
+    assert etag_matches([other.etag, one.etag], one.etag)
+    assert not etag_matches([other.etag], one.etag)
+    assert not etag_matches([""], one.etag)

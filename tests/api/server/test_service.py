@@ -1,0 +1,309 @@
+"""The whole service as its users meet it: `darrm serve` in processes of its own, over sockets, killed and restarted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.service import Service, alive, gone, service
+
+from api.schemas import DesignRequest
+from darrm_opt import verify
+from darrm_opt.record import problem_from_record
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
+SECONDS = {"K": 151, "m": 8, "epsilon": 0.1, "Delta": 1e-5}
+"""A problem that takes about a second, and several rounds."""
+
+MINUTES = {"K": 1901, "m": 3, "epsilon": 0.1, "Delta": 1e-6}
+"""One that is never waited for."""
+
+LARGE = {"DARRM_MAX_VOTERS": "2001", "DARRM_WAIT_SECONDS": "60"}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+def submitted(opened: Service, asked: dict[str, Any]) -> str:
+    answer = opened.client.post("/v1/jobs", json=asked).raise_for_status()
+    told = answer.json()
+    assert answer.headers["location"] == told["location"] == f"/v1/jobs/{told['id']}"
+    assert told["id"] == DesignRequest(**asked).spec().key
+    return str(told["id"])
+
+
+def proved(answer: dict[str, Any]) -> dict[str, Any]:
+    assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
+    return answer
+
+
+def at_work(opened: Service, id: str) -> list[int]:  # noqa: A002
+    """Wait until a job has told of its first round, then return the solver processes."""
+    end = time.monotonic() + 300
+    while opened.job(id, until="running")["progress"] is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return opened.solvers
+
+
+def asked_until_there(url: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """Ask for an answer by a connection of one's own, so that any worker may be asked; again, where it takes minutes."""
+    end = time.monotonic() + 600
+    while True:
+        with closing(HTTPConnection(url.removeprefix("http://"), timeout=300)) as connection:
+            connection.request("POST", "/v1/gamma", json.dumps(asked), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            told = dict(json.load(answer))
+        if answer.status == 200:
+            return told
+        assert answer.status == 202, told
+        assert time.monotonic() < end
+
+
+# ------------------------------------------------------------------------------------------------- single flight
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(url: str, tmp_path: Path, workers: int) -> None:
+    asked = {**SECONDS, "K": 51}
+    with service(
+        url, tmp_path, **LARGE, DARRM_WORKERS=str(workers), DARRM_SOLVERS="1", DARRM_LEASE_SECONDS="60"
+    ) as opened:
+
+        def ask(_: int) -> dict[str, Any]:
+            return asked_until_there(opened.url, asked)
+
+        with ThreadPoolExecutor(200) as clients:
+            answers = list(clients.map(ask, range(200)))
+        proved(answers[0])
+        assert {json.dumps(answer["gamma"]) for answer in answers} == {json.dumps(answers[0]["gamma"])}
+        told = opened.job(answers[0]["id"])
+        assert (told["state"], told["attempts"]) == ("done", 1)
+        # every solve is counted, in whichever worker it was
+        lines = opened.client.get("/metrics").raise_for_status().text.splitlines()
+        solves = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("darrm_solves_total{")]
+        assert sum(solves) == 1
+
+
+# ---------------------------------------------------------------------------------------------------------- jobs
+
+
+def test_a_job_from_submission_to_result(url: str, tmp_path: Path) -> None:
+    with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
+        client = opened.client
+        id = submitted(opened, SECONDS)  # noqa: A001
+        pending = client.get(f"/v1/jobs/{id}/result")
+        assert (pending.status_code, pending.headers["location"]) == (202, f"/v1/jobs/{id}")
+        assert int(pending.headers["retry-after"]) >= 0
+        assert submitted(opened, SECONDS) == id
+        told = opened.job(id, until="done")
+        assert (told["kind"], told["attempts"], told["reason"]) == ("gamma", 1, "")
+        result = proved(client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
+        assert (result["id"], result["status"]) == (id, "optimal")
+        again = client.post("/v1/jobs", json=SECONDS)
+        assert (again.status_code, again.json()["state"]) == (200, "done")
+        assert client.post("/v1/gamma", json=SECONDS).json()["cached"]
+        assert client.delete(f"/v1/jobs/{id}").json()["state"] == "done"  # what is over stays as it is
+
+        several = [submitted(opened, {"K": K, "m": 2, "epsilon": 0.1}) for K in (5, 7, 9)]
+        for each in several:
+            opened.job(each, until="done")
+        page = client.get("/v1/jobs", params={"limit": 3}).json()
+        rest = client.get("/v1/jobs", params={"limit": 3, "after": page["next"], "state": "done"}).json()
+        assert sorted(job["id"] for job in page["jobs"] + rest["jobs"]) == sorted([id, *several])
+        assert rest["next"] is None
+        assert client.get("/v1/jobs", params={"state": "failed"}).json() == {"jobs": [], "next": None}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "field"),
+    [
+        ("GET", "/v1/jobs/" + 64 * "0", 404, None),
+        ("GET", "/v1/jobs/" + 64 * "0" + "/result", 404, None),
+        ("GET", "/v1/jobs/" + 64 * "0" + "/events", 404, None),
+        ("DELETE", "/v1/jobs/" + 64 * "0", 404, None),
+        ("GET", "/v1/jobs/none", 422, "id"),
+        ("GET", "/v1/jobs?limit=0", 422, "limit"),
+        ("GET", "/v1/jobs?limit=1001", 422, "limit"),
+        ("GET", "/v1/jobs?limit=x", 422, "limit"),
+        ("GET", "/v1/jobs?state=lost", 422, "state"),
+        ("GET", "/v1/jobs?after=" + 64 * "0", 422, "after"),
+        ("GET", "/v1/jobs?page=2", 422, "page"),
+        ("POST", "/v1/jobs", 422, "body"),
+    ],
+)
+def test_bad_requests_are_problems(shared: Service, method: str, path: str, status: int, field: str | None) -> None:
+    answer = shared.client.request(method, path)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json().get("field") == field
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with service("memory", tmp_path_factory.mktemp("shared"), DARRM_SOLVERS="1") as opened:
+        yield opened
+
+
+def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path) -> None:
+    with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
+        id = submitted(opened, MINUTES)  # noqa: A001
+        at_work(opened, id)
+        answers: list[httpx.Response] = []
+        waiting = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{opened.url}/v1/gamma", json=MINUTES, timeout=300))
+        )
+        waiting.start()
+        time.sleep(0.3)
+        assert opened.client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
+        waiting.join(300)
+        assert answers[0].status_code == 409
+        assert answers[0].json()["type"] == "urn:darrm-opt:problem:cancelled"
+        told = opened.client.get(f"/v1/jobs/{id}/result")
+        assert (told.status_code, told.json()["detail"]) == (
+            409,
+            "The job was cancelled. Submit it again to have it tried again.",
+        )
+        # there is one process, and it is free again: it stopped after its round, or was killed within it
+        assert proved(opened.client.post("/v1/gamma", json=MNIST).json())["status"] == "optimal"
+
+
+def test_the_time_limit_gives_the_best_so_far_with_its_gap(url: str, tmp_path: Path) -> None:
+    with service(url, tmp_path, DARRM_TIME_LIMIT="1e-6", DARRM_WAIT_SECONDS="60") as opened:
+        for _ in range(2):
+            answer = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
+            assert (answer["status"], answer["cached"]) == ("time limit", False)
+            assert answer["gap"] > 0
+        assert opened.client.get(f"/v1/jobs/{answer['id']}/result").json()["gamma"] == answer["gamma"]
+
+
+# -------------------------------------------------------------------------------------------------------- events
+
+
+def stream(lines: Any) -> list[dict[str, Any]]:
+    """Read server-sent events to the end of their stream."""
+    found: list[dict[str, Any]] = []
+    event: dict[str, Any] = {}
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if line == "" and event:
+            found.append(event)
+            event = {}
+        elif name in {"event", "id"}:
+            event[name] = value
+        elif name == "data":
+            event[name] = json.loads(value)
+    return found
+
+
+def test_events_tell_the_progress_and_end_with_the_job(url: str, tmp_path: Path) -> None:
+    with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1", DARRM_WORKERS="2") as opened:
+        id = submitted(opened, SECONDS)  # noqa: A001
+
+        def follow(_: int) -> list[dict[str, Any]]:  # from either worker
+            with httpx.stream("GET", f"{opened.url}/v1/jobs/{id}/events", timeout=60) as answer:
+                assert answer.headers["content-type"].startswith("text/event-stream")
+                assert answer.headers["cache-control"] == "no-store"
+                return stream(answer.iter_lines())
+
+        with ThreadPoolExecutor(6) as clients:
+            streams = list(clients.map(follow, range(6)))
+        for events in streams:
+            assert events[-1]["event"] == events[-1]["data"]["state"] == "done"
+            assert [int(event["id"]) for event in events] == [*range(1, len(events) + 1)]
+        rounds = [event["data"]["progress"] for events in streams for event in events if event["data"]["progress"]]
+        assert rounds
+        assert all(told["gap"] >= 0 and told["seconds"] > 0 and told["round"] >= 1 for told in rounds)
+        with httpx.stream("GET", f"{opened.url}/v1/jobs/{id}/events", headers={"Last-Event-ID": "x"}) as answer:
+            assert [event["event"] for event in stream(answer.iter_lines())] == ["done"]  # also for one who comes late
+
+
+def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_path: Path) -> None:
+    ended: list[dict[str, Any]] = []
+    with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
+        id = submitted(opened, MINUTES)  # noqa: A001
+
+        def follow() -> None:
+            with httpx.stream("GET", f"{opened.url}/v1/jobs/{id}/events", timeout=60) as answer:
+                ended.extend(stream(answer.iter_lines()))
+
+        following = threading.Thread(target=follow)
+        following.start()
+        pids = at_work(opened, id)
+        assert opened.stop()[0] == 0
+        following.join(60)
+        assert ended[-1]["event"] == "running"
+        gone(pids)
+    with service(url, tmp_path, **LARGE, DARRM_SOLVE="off") as opened:
+        told = opened.job(id)
+        assert (told["state"], told["attempts"]) == ("queued", 0)  # the claim was given back
+
+
+# ----------------------------------------------------------------------------------------------- kill and restart
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
+    url: str, tmp_path: Path, workers: int
+) -> None:
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": str(workers)}
+    with service(url, tmp_path, **settings) as opened:
+        done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
+        id = submitted(opened, SECONDS)  # noqa: A001
+        waiting = submitted(opened, {**MNIST, "K": 9})
+        opened.job(id, until="running")
+        pids = opened.solvers
+        opened.kill()
+        gone(pids)
+    with service(url, tmp_path, **settings) as opened:
+        told = opened.job(id, until=("done", "failed"))
+        assert told["state"] == "done"
+        assert told["attempts"] >= 2  # more, where a machine is so busy that a claim runs out under one who lives
+        proved(opened.client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
+        assert opened.job(waiting, until="done")["attempts"] >= 1
+        kept = opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json()
+        assert (kept["cached"], kept["gamma"]) == (True, done["gamma"])
+
+
+def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
+    with service(url, tmp_path, **settings) as opened:
+        id = submitted(opened, SECONDS)  # noqa: A001
+        opened.job(id, until="running")
+        end = time.monotonic() + 300
+        while not opened.solvers:  # the job is claimed first, and the process started then
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        [pid] = opened.solvers
+        worker = int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+        assert worker != opened.process.pid
+        os.kill(worker, signal.SIGKILL)
+        gone([pid])
+        told: dict[str, Any] = {"state": ""}
+        end = time.monotonic() + 300
+        while told["state"] != "done":
+            assert time.monotonic() < end
+            try:
+                told = httpx.get(f"{opened.url}/v1/jobs/{id}", timeout=10).json()
+            except httpx.TransportError:  # a connection that the killed worker had accepted
+                time.sleep(0.05)
+        assert told["attempts"] >= 2
+        assert not alive(pid)

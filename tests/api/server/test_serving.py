@@ -1,0 +1,461 @@
+"""`darrm serve`, for real: what it refuses to start with, how it treats clients, how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from support.darrm_runner import refused, run
+from support.paths import ROOT
+from support.served import Answer, Served, serving
+
+from api.access.keys import create_key, revoke_key
+from api.cli.outcome import ExitCode
+from api.observability import metrics
+from api.settings import PREFIX, Settings, mask_password
+
+T = TypeVar("T")
+
+GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
+
+SLOW = "/v1/gamma?K=101&m=20&epsilon=0.1&Delta=1e-2&objective=shared(1,1)+agreement"
+"""Takes seconds to solve."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
+    """A server with keys and tight limits; the text and the id of a key."""
+    key, text = create_key(folder / "keys.json", "alice")
+    limits = {
+        "DARRM_MAX_BODY_BYTES": "2048",
+        "DARRM_MAX_HEAD_BYTES": "4096",
+        "DARRM_HEAD_SECONDS": "1",
+        "DARRM_BODY_SECONDS": "1",
+        "DARRM_MAX_CONNECTIONS": "40",
+        "DARRM_RATE": "0",
+    }
+    with serving(folder, DARRM_KEYS=str(folder / "keys.json"), DARRM_CACHE_URL="memory", **limits) as service:
+        yield service, text, key.id
+
+
+# ------------------------------------------------------------------------------------------ what it does not start with
+
+
+def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
+    told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — that is what is refused
+    assert told.startswith("Error: --host: '0.0.0.0' is not valid: expected an address of this machine alone")
+    assert "`darrm keys new NAME --file FILE`" in told
+    assert "--no-keys (DARRM_PUBLIC=true)" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"), [(["--no-keys"], {}), ([], {"DARRM_PUBLIC": "true"}), ([], {"DARRM_KEYS": "keys.json"})]
+)
+def test_it_serves_other_machines_when_told(tmp_path: Path, arguments: list[str], settings: dict[str, str]) -> None:
+    create_key(tmp_path / "keys.json", "alice")
+    with serving(tmp_path, "--host", "0.0.0.0", *arguments, **settings) as service:  # noqa: S104 — only for this test
+        service.url = service.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        assert service.ask("/healthz").status == 200
+        assert service.ask("/openapi.json").status == 200
+        assert service.ask(GAMMA).status == (401 if "DARRM_KEYS" in settings else 200)
+
+
+def test_no_keys_outdoes_the_environment(tmp_path: Path) -> None:
+    create_key(tmp_path / "keys.json", "alice")
+    with serving(tmp_path, "--no-keys", DARRM_KEYS="keys.json") as service:
+        assert service.ask(GAMMA).status == 200
+
+
+def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DARRM_KEYS", str(tmp_path / "nowhere.json"))
+    result = run("serve", "--port", "0")
+    assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
+    assert result.stderr.startswith("Error: There is no keys file ")
+
+
+@pytest.mark.parametrize("place", ["memory", "off"])
+def test_workers_need_a_place_that_they_share(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", place)
+    told = refused("serve", "--port", "0", "--workers", "2")
+    assert f"2 is not valid: expected 1 with DARRM_CACHE_URL={place}. Workers share answers and jobs" in told
+
+
+def test_a_number_of_workers_that_is_none_is_refused() -> None:
+    assert "DARRM_WORKERS: '0' is not valid: expected the worker processes that answer" in refused(
+        "serve", "--workers", "0"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ settings
+
+
+def test_settings_are_shown_without_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_CACHE_URL", "postgresql+psycopg://me:geheim@db/darrm")
+    monkeypatch.setenv("DARRM_HOSTS", "a.example, b.example")
+    result = run("serve", "--show-settings", "--json", "--workers", "3")
+    told = json.loads(result.stdout)
+    assert [*told] == [PREFIX + name.upper() for name in Settings.model_fields]
+    assert told["DARRM_CACHE_URL"]["value"] == "postgresql+psycopg://me:***@db/darrm"
+    assert told["DARRM_HOSTS"]["value"] == ["a.example", "b.example"]
+    assert (told["DARRM_WORKERS"]["value"], told["DARRM_RATE"]["value"]) == (3, None)
+    assert (told["DARRM_HOSTS"]["origin"], told["DARRM_SOLVE"]["origin"]) == ("environment", "default")
+    table = run("serve", "--show-settings").stdout
+    assert "DARRM_HOSTS=a.example,b.example  [environment]" in table
+    assert "DARRM_RATE=(not set)  [default]" in table
+    assert "geheim" not in result.stdout + result.stderr + table
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:////var/cache/darrm.sqlite", "sqlite:////var/cache/darrm.sqlite"),
+        ("postgresql+psycopg://me@db/darrm", "postgresql+psycopg://me@db/darrm"),
+        ("postgresql+psycopg://me:p:w@x@db:5432/darrm", "postgresql+psycopg://me:***@db:5432/darrm"),
+        ("postgresql+psycopg://db/darrm?user=me&password=secret", "postgresql+psycopg://db/darrm?user=me&password=***"),
+    ],
+)
+def test_a_password_is_masked_wherever_it_stands(url: str, shown: str) -> None:
+    assert mask_password(url) == shown
+
+
+def test_every_setting_says_its_range_and_its_unit() -> None:
+    for name, setting in Settings.model_fields.items():
+        text = str(setting.description)
+        assert text.endswith("."), name
+        if name.endswith(("_seconds", "_bytes")) or name == "time_limit":
+            assert re.search(r"\[(s|bytes)\]", text), name
+
+
+DOCS = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+
+
+def test_the_documentation_has_every_setting_in_its_own_words() -> None:
+    rows = dict(re.findall(r"^\| `(DARRM_\w+)` \| (.*) \|$", DOCS, re.MULTILINE))
+    assert [*rows] == [PREFIX + name.upper() for name in Settings.model_fields]
+    for name, setting in Settings.model_fields.items():
+        default, told = rows[PREFIX + name.upper()].split(" | ")
+        assert told == str(setting.description).replace("|", "/")
+        if setting.default_factory is None:
+            value = setting.default
+            shown = "–" if value in {None, ()} else str(value).lower() if isinstance(value, bool) else value
+            assert default in {shown, f"`{shown}`", f"`{shown:g}`" if isinstance(shown, float) else ""}
+
+
+def test_the_documentation_has_every_metric() -> None:
+    names = {family.name for family in metrics.REGISTRY.collect()} | {"darrm_jobs_queued", "darrm_jobs_running"}
+    told = {name.removesuffix("_total") for name in re.findall(r"`(darrm_\w+)`", DOCS)}
+    assert names == told
+
+
+# ------------------------------------------------------------------------------------------------------------- clients
+
+
+def problem(answer: Answer, status: int, name: str) -> dict[str, object]:
+    told: dict[str, object] = answer.json()
+    assert (answer.status, told["type"]) == (status, f"urn:darrm-opt:problem:{name}")
+    assert answer.headers["content-type"] == "application/problem+json"
+    return told
+
+
+def test_a_key_opens_and_nothing_else_does(guarded: tuple[Served, str, str]) -> None:
+    service, text, _ = guarded
+    assert service.ask(GAMMA, X_API_Key=text).status == 200
+    assert service.ask(GAMMA, Authorization=f"Bearer {text}").status == 200
+    assert service.ask("/metrics", X_API_Key=text).status == 200
+    for path in (GAMMA, "/metrics", "/v1/jobs", "/nowhere"):
+        refusal = service.ask(path)
+        problem(refusal, 401, "key-needed")
+        assert refusal.headers["www-authenticate"] == 'Bearer realm="darrm-opt"'
+    problem(service.ask(GAMMA, X_API_Key=text[:-1]), 401, "key-needed")
+    assert service.ask("/healthz").status == service.ask("/openapi.json").status == 200
+
+
+def test_a_key_that_is_revoked_is_refused_at_once_and_a_new_one_opens(
+    guarded: tuple[Served, str, str], folder: Path
+) -> None:
+    service, _, _ = guarded
+    key, text = create_key(folder / "keys.json", "bob")
+    assert awaited(lambda: service.ask(GAMMA, X_API_Key=text).status, 200) == 200
+    revoke_key(folder / "keys.json", key.id)
+    assert awaited(lambda: service.ask(GAMMA, X_API_Key=text).status, 401) == 401
+
+
+def awaited(look: Callable[[], T], wanted: T) -> T:
+    """Look until what is wanted is there, for half a minute at most."""
+    for _ in range(300):
+        found = look()
+        if found == wanted:
+            break
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_refused_and_the_reason_arrives(
+    guarded: tuple[Served, str, str], *, chunked: bool
+) -> None:
+    service, text, _ = guarded
+    body = b"x" * 6000
+    sent = iter([body[:3000], body[3000:]]) if chunked else body
+    refusal = service.ask("/v1/gamma", "POST", sent, X_API_Key=text, Content_Type="application/json")
+    assert problem(refusal, 413, "body-too-large")["detail"] == "The body of a request may have 2048 bytes."
+    assert refusal.headers["connection"] == "close"
+
+
+def raw(service: Served, *pieces: bytes) -> bytes:
+    """Send bytes as they are; return all that comes back until the server closes."""
+    with service.connect() as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        found = b""
+        while more := connection.recv(65536):
+            found += more
+        return found
+
+
+def test_a_head_that_is_too_large_is_refused(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    whole = raw(service, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 5000 + b"\r\n\r\n")
+    endless = raw(service, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 5000)
+    query = raw(service, b"GET /v1/gamma?objective=" + b"x" * 5000)
+    for found in (whole, endless, query):
+        assert found.startswith(b"HTTP/1.1 431 ")
+        assert b"Request line and headers may have 4096 bytes together." in found
+        assert b"application/problem+json" in found
+
+
+def test_a_query_that_the_parser_cannot_take_is_told_so(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CACHE_URL="memory") as service:
+        for length, status in ((2**16 - 1, b"HTTP/1.1 422 "), (2**16, b"HTTP/1.1 431 "), (120_000, b"HTTP/1.1 431 ")):
+            query = b"/v1/gamma?objective="
+            target = query + b"x" * (length - len(query))
+            found = raw(service, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert found.startswith(status)
+            if status.endswith(b"431 "):
+                assert b"Path and query may have 65535 bytes together. Send a long objective by POST." in found
+        for upgrade in (b"h2c", b"websocket"):
+            head = b"Host: localhost\r\nConnection: close, Upgrade\r\nUpgrade: " + upgrade
+            assert raw(service, b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        slash = raw(service, b"GET /v1/jobs/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert slash.startswith(b"HTTP/1.1 404 ")
+    log = "\n".join(service.log)
+    assert "pgrade" not in log
+    assert "WebSocket" not in log
+
+
+def test_a_head_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    assert raw(service) == b""  # nothing was said, so there is nothing to answer
+    assert raw(service, b"GET /healthz HTTP/1.1\r\nHost: local").startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_never_ends_is_not_waited_for(guarded: tuple[Served, str, str]) -> None:
+    service, text, _ = guarded
+    head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nContent-Length: 9\r\n\r\n"
+    found = raw(service, head.encode(), b"{")
+    assert found.startswith(b"HTTP/1.1 408 ")
+    assert b"The body of a request must arrive within 1 s." in found
+
+
+def test_what_is_not_http_is_told_so(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    assert raw(service, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def test_several_requests_in_one_piece_are_answered_in_order(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Filler: " + b"x" * 1500 + b"\r\n\r\n"
+    last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    found = raw(service, one * 5 + last)
+    assert (found.count(b"HTTP/1.1 200 OK"), found.count(b"HTTP/1.1 401 ")) == (5, 1)
+
+
+def test_a_body_in_chunks_that_are_none_is_told_so(guarded: tuple[Served, str, str]) -> None:
+    service, text, _ = guarded
+    head = f"POST /v1/gamma HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    found = raw(service, head.encode(), b"no length\r\n")
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1 ") == 1
+    # what is wrong with a second request is no answer to the first
+    first = (
+        b"GET /v1/gamma?K=3&m=1&epsilon=0.25 HTTP/1.1\r\nHost: localhost\r\nX-API-Key: " + text.encode() + b"\r\n\r\n"
+    )
+    assert b"HTTP/1.1 400 " not in raw(service, first + head.encode() + b"no length\r\n")
+
+
+def test_who_goes_away_is_not_waited_for(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as service:
+        body = b'{"K": 51, "epsilon": 0.1, "queries": 500, "total_epsilon": 1, "total_delta": 1e-5}'
+        head = b"POST /v1/compare HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        ahead = b"GET /v1/gamma?K=5&m=%d&epsilon=0.1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for sent in (head % len(body) + body, b"".join(ahead % m for m in (1, 2, 3))):
+            with service.connect() as connection:
+                connection.sendall(sent)
+                time.sleep(0.5)
+        gone = 'route="/v1/compare",status="499"} 1.0'
+        assert awaited(lambda: gone in service.ask("/metrics").body.decode(), True)
+        assert service.ask("/v1/gamma?K=5&m=1&epsilon=0.1").status in {200, 202}
+        assert awaited(lambda: "darrm_requests_open 1.0" in service.ask("/metrics").body.decode(), True)
+    assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
+
+
+def test_connections_that_hang_leave_room_for_others_soon(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    hanging = [service.connect() for _ in range(60)]
+    assert awaited(lambda: service.ask("/healthz").status, 200) == 200
+    for connection in hanging:
+        connection.close()
+
+
+def test_a_page_of_another_name_cannot_read_what_is_served_on_loopback(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    problem(service.ask("/healthz", Host="evil.example"), 421, "wrong-host")
+    assert service.ask("/healthz", Host="localhost:1").status == 200
+
+
+def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Served, str, str]) -> None:
+    service, _, _ = guarded
+    answer = service.ask("/healthz", X_Request_ID="train-7")
+    assert answer.headers["x-request-id"] == "train-7"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "server" not in answer.headers
+    assert "access-control-allow-origin" not in service.ask("/healthz", Origin="https://a.example").headers
+    forged = service.ask("/v1/gamma", X_Request_ID="two words")
+    assert re.fullmatch("[0-9a-f]{16}", forged.headers["x-request-id"])
+    assert forged.json()["request_id"] == forged.headers["x-request-id"]
+
+
+# ------------------------------------------------------------------------------------------------------ working, stopping
+
+
+@pytest.mark.slow
+def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as service:
+        for _ in range(20):
+            assert service.ask("/healthz", X_Request_ID="counted").status == 200
+        assert awaited(lambda: 'route="/healthz",status="200"} 20.0' in service.ask("/metrics").body.decode(), True)
+        assert awaited(lambda: service.ask("/readyz").json()["checks"], {"database": "ok", "solver": "ok"})
+        first = {event["pid"] for event in map(json.loads, service.log) if event["event"] == "worker starts"}
+        assert len(first) == 2
+        os.kill(min(first), signal.SIGKILL)
+        assert awaited(lambda: sum("worker starts" in line for line in service.log), 3) == 3
+        assert awaited(lambda: {service.ask("/healthz").status for _ in range(8)}, {200}) == {200}
+        assert (
+            'route="/healthz",status="200"} ' in service.ask("/metrics").body.decode()
+        )  # the dead worker's counts stay
+    events = service.events()
+    starts = [event for event in events if event["event"] == "worker starts"]
+    assert {event["loop"] for event in starts} == {"uvloop"}  # asyncio's own loses TCP_NODELAY with several workers
+    assert any(event["event"].endswith("is replaced") for event in events)
+    assert sum(event.get("request_id") == "counted" for event in events) == 20
+    assert service.process.returncode == 0
+
+
+@pytest.mark.slow
+def test_workers_share_the_rate_of_a_client_and_none_outlives_the_process_that_started_it(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2", DARRM_RATE="0.01", DARRM_BURST="6") as service:
+        assert service.ask("/healthz").status == 200
+        found = [service.ask("/nowhere") for _ in range(12)]
+        assert sorted(answer.status for answer in found) == [404] * 6 + [429] * 6
+        refusal = next(answer for answer in found if answer.status == 429)
+        problem(refusal, 429, "too-many-requests")
+        assert 90 <= int(refusal.headers["retry-after"]) <= 100
+        assert service.ask("/healthz").status == 200
+        service.process.kill()
+
+        def listening() -> bool:
+            try:
+                service.connect().close()
+            except OSError:
+                return False
+            return True
+
+        assert awaited(listening, False) is False
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, "1"), (signal.SIGINT, "1"), (signal.SIGINT, "2")])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals, workers: str) -> None:
+    with serving(tmp_path, "--workers", workers) as service:
+        assert service.ask("/healthz").status == 200
+        assert service.end(number) == 0
+    assert "Traceback" not in "".join(service.log)
+
+
+def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_WAIT_SECONDS="60") as service, service.connect() as waiting:
+        assert service.ask("/healthz").status == 200
+        waiting.sendall(f"GET {SLOW} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert awaited(lambda: b"darrm_jobs_running 1.0" in service.ask("/metrics").body, True) is True
+        service.process.send_signal(signal.SIGTERM)
+        found = b""
+        while more := waiting.recv(65536):
+            found += more
+        assert found.startswith(b"HTTP/1.1 503 ")
+        assert b"urn:darrm-opt:problem:shutting-down" in found
+        assert service.process.wait(timeout=300) == 0
+
+
+def test_a_log_has_a_line_for_each_request_and_no_secret(tmp_path: Path) -> None:
+    key, text = create_key(tmp_path / "keys.json", "alice")
+    with serving(tmp_path, DARRM_KEYS="keys.json") as service:
+        service.ask(f"{GAMMA}&votes=secret-1", X_API_Key=text, X_Request_ID="one")
+        service.ask("/v1/gamma", "POST", b'{"secret-2": 1}', X_API_Key=text, X_Request_ID="two")
+        service.ask("/v1/gamma", Authorization="Bearer secret-3", X_Request_ID="three")
+    lines = {event["request_id"]: event for event in service.events() if event["event"] == "request"}
+    assert {name: line["status"] for name, line in lines.items()} == {"one": 422, "two": 422, "three": 401}
+    assert (lines["one"]["client"], lines["three"]["client"]) == (f"key {key.id}", "address 127.0.0.1")
+    assert lines["one"]["seconds"] > 0
+    written = "".join(service.log)
+    assert "secret" not in written
+    assert text not in written
+
+
+def test_pages_of_origins_that_are_listed_may_ask(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CORS_ORIGINS="https://a.example,http://localhost:3000") as service:
+        asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "X-API-Key"}
+        good = service.ask("/v1/gamma", "OPTIONS", None, Origin="https://a.example", **asked)
+        assert good.headers["access-control-allow-origin"] == "https://a.example"
+        assert "access-control-allow-credentials" not in good.headers
+        bad = service.ask("/v1/gamma", "OPTIONS", None, Origin="https://b.example", **asked)
+        assert "access-control-allow-origin" not in bad.headers
+        read = service.ask("/healthz", Origin="https://a.example")
+        assert "X-Request-ID" in read.headers["access-control-expose-headers"]
+
+
+def test_proxies_that_are_believed_tell_where_a_request_comes_from(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1") as service:
+        service.ask("/nowhere", X_Forwarded_For="10.9.8.7", X_Request_ID="forwarded")
+    [line] = [event for event in service.events() if event.get("request_id") == "forwarded"]
+    assert line["client"] == "address 10.9.8.7"
+
+
+def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_BODY_SECONDS="1", DARRM_IDLE_SECONDS="1") as service:
+        connection = service.connect()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with connection:
+            request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+            def ask_on() -> None:
+                for _ in range(2000):  # more answers than fit anywhere, none of them read
+                    connection.sendall(request)
+                    time.sleep(0.005)
+
+            with pytest.raises((ConnectionResetError, BrokenPipeError)):
+                ask_on()
+        assert service.ask("/healthz").status == 200

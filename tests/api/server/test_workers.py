@@ -1,0 +1,56 @@
+"""Workers that cannot start, die, or hang: what becomes of the others, and of the whole."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import worker_lives
+
+from api.server import workers as worker_supervision
+from api.server.run import listen
+from api.settings import Settings
+
+
+def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> bool:
+    """Supervise workers with such a life; none is left when this returns, and signals do what they did."""
+    monkeypatch.setattr(worker_supervision, "run_worker", life)
+    monkeypatch.setattr(worker_supervision, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(worker_supervision, "KILL_SECONDS", 0.0)
+    settings = Settings(cache_url="memory", workers=workers, stop_seconds=1, run_folder=folder)
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with listen("127.0.0.1", 0) as listening:
+        found = worker_supervision.supervise(settings, listening)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert not multiprocessing.active_children()
+    return found
+
+
+def test_a_worker_that_cannot_start_stops_all_and_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not supervised(worker_lives.cannot_start, tmp_path, monkeypatch, workers=2)
+    assert len(list(tmp_path.iterdir())) <= 2
+    assert "a worker could not start; stopping" in caplog.text
+
+
+def test_a_worker_that_dies_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert supervised(worker_lives.dies_once, tmp_path, monkeypatch)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert "ended (-9) and is replaced" in caplog.text
+
+
+def test_a_worker_that_hears_no_signal_is_killed_at_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert supervised(worker_lives.hangs, tmp_path, monkeypatch)
+    assert "did not stop in time and is killed" in caplog.text
+    [process] = (int(path.name) for path in tmp_path.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)

@@ -1,0 +1,505 @@
+"""The service, on real solver processes and real stores: one solve a problem, and what becomes of it when things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import solver_tasks as tasks
+
+from api.access.clients import Client, set_current_client
+from api.access.rate_limits import ClientQuota
+from api.errors.exceptions import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
+from api.schemas import CurveRequest, DesignRequest
+from api.server.shutdown import Shutdown
+from api.service import gamma_jobs
+from api.service.design_service import DesignService, Pending
+from api.service.job_admission import JobAdmission
+from api.service.job_worker import MAX_ATTEMPTS
+from api.settings import Settings
+from darrm_opt import verify
+from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
+from darrm_opt.record import problem_from_record
+from solver_cache import open_store
+from solver_cache.memory.jobs import MemoryJobs
+
+ASKED = DesignRequest(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
+
+
+def settings(url: str = "memory", **more: Any) -> Settings:
+    return Settings(**{"cache_url": url, "solvers": 1, "wait_seconds": 30.0, "lease_seconds": 1.0, **more})
+
+
+@asynccontextmanager
+async def service(chosen: Settings) -> AsyncIterator[DesignService]:
+    async with DesignService.open(open_store(chosen.cache_url), chosen, Shutdown()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+async def until(true: Callable[[], bool], seconds: float = 300) -> float:
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < seconds
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+def solves(*services: DesignService) -> int:
+    return sum(one.pools["solvers"].tasks for one in services)
+
+
+async def answered(asking: Any) -> dict[str, Any]:
+    answer = await asking
+    assert isinstance(answer, dict)
+    return answer
+
+
+def at_work(opened: DesignService) -> bool:
+    solvers = opened.pools["solvers"]
+    return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy alone: a process may have yet to start
+
+
+async def running(opened: DesignService, key: str) -> None:
+    """Wait until a job is at work in a process."""
+    end = time.monotonic() + 300
+    while (job := await opened.get_job(key)) is None or job.state != "running" or not at_work(opened):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+# ------------------------------------------------------------------------------------------------ single flight
+
+
+def test_two_hundred_who_ask_at_once_cause_one_solve() -> None:
+    async def test() -> None:
+        async with service(settings()) as opened:
+            answers = await asyncio.gather(*(answered(opened.design(ASKED)) for _ in range(200)))
+            assert solves(opened) == 1
+            assert {answer["cached"] for answer in answers} == {False}
+            assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
+            assert verify(problem_from_record(answers[0]["problem"]), answers[0]["gamma"]).margin >= 0
+            assert (await answered(opened.design(ASKED)))["cached"]
+            assert solves(opened) == 1
+
+    run(test)
+
+
+def test_two_services_over_one_store_share_each_solve(url: str) -> None:
+    async def test() -> None:
+        async with service(settings(url)) as one, service(settings(url)) as two:
+            for asked in (ASKED, OTHER):
+                before = solves(one, two)
+                answers = await asyncio.gather(
+                    *(answered(each.design(asked)) for each in (one, two) for _ in range(50))
+                )
+                assert solves(one, two) == before + 1
+                assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
+
+    run(test)
+
+
+def test_a_problem_is_the_same_however_it_is_written_and_solved() -> None:
+    async def test() -> None:
+        async with service(settings()) as opened:
+            spellings = [
+                DesignRequest(K=5, m=3, epsilon=0.1),
+                DesignRequest(K=5, m=3, epsilon=0.1, method="cuts"),
+                DesignRequest(K=5, epsilon=0.1, target_epsilon=0.3, affected=5, backend="cvxpy"),
+            ]
+            jobs = [await opened.submit(asked) for asked in spellings]
+            assert len({job.id for job in jobs}) == 1
+            await answered(opened.design(spellings[0]))
+            assert solves(opened) == 1
+
+    run(test)
+
+
+# ------------------------------------------------------------------------------------------- waiting and watching
+
+
+def test_who_does_not_wait_is_told_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            pending = await opened.design(ASKED, wait_seconds=0.05)
+            assert isinstance(pending, Pending)
+            assert pending.job.id == ASKED.spec().key
+            assert pending.job.state in {"queued", "running"}
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            job = await opened.get_job(pending.job.id)
+            assert job is not None
+            assert (job.state, job.attempts) == ("done", 1)
+            assert (await opened.load_result(job) or {})["cached"]
+            assert isinstance(await opened.design(CurveRequest(**OTHER.model_dump()), 0.0), Pending)
+
+    run(test)
+
+
+def test_a_job_is_followed_from_wherever(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+
+    async def test() -> None:
+        async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
+            job = await one.submit(ASKED)
+            seen = await asyncio.gather(*(_states(each, job) for each in (one, one, two)))
+            assert [states[-1] for states in seen] == ["done"] * 3
+            assert all("running" in states for states in seen)
+            assert await _states(two, await two.get_job(job.id)) == ["done"]
+
+    async def _states(each: DesignService, job: Any) -> list[str]:
+        return [news.job.state async for news in each.subscribe(job)]
+
+    run(test)
+
+
+def test_one_who_goes_away_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
+            await running(opened, ASKED.spec().key)
+            for task in asking[:9]:
+                task.cancel()
+            assert (await answered(asking[9]))["status"] == "optimal"
+            assert solves(opened) == 1
+            assert not opened._events._topics
+
+    run(test)
+
+
+# ----------------------------------------------------------------------------------------------------- cancelling
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, elsewhere: bool) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+
+    async def test() -> None:
+        async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
+            job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
+            assert job is not None
+            assert job.state == "cancelled"
+            await until(lambda: opened.pools["solvers"].busy == 0, 10)  # two seconds, where the machine is not busy
+            with pytest.raises(JobCancelled, match="was cancelled; ask again"):
+                await asking
+            monkeypatch.undo()
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            assert await opened.cancel("no such job") is None
+            job = await opened.cancel(ASKED.spec().key)
+            assert job is not None
+            assert job.state == "done"
+
+    run(test)
+
+
+def test_a_queued_job_is_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            first = await opened.submit(ASKED)
+            await running(opened, first.id)
+            waiting = asyncio.create_task(opened.design(OTHER))
+            await asyncio.sleep(0.2)
+            job = await opened.get_job(OTHER.spec().key)
+            assert job is not None
+            assert job.state == "queued"
+            await opened.cancel(OTHER.spec().key)
+            with pytest.raises(JobCancelled):
+                await waiting
+            assert solves(opened) == 1
+
+    run(test)
+
+
+# ------------------------------------------------------------------------------------------------------- failing
+
+
+def test_a_killed_process_is_replaced_and_the_solve_begun_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.slow_gamma)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
+            os.kill(opened._solvers.processes[0], signal.SIGKILL)
+            assert (await answered(asking))["status"] == "optimal"
+            assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
+
+    run(test)
+
+
+def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.deadly_gamma)
+
+    async def test() -> None:
+        async with service(settings(url)) as opened:
+            with pytest.raises(SolveFailed, match=r"^The solver process was killed by signal 9\.$"):
+                await opened.design(ASKED)
+            assert solves(opened) == 2
+            job = await opened.get_job(ASKED.spec().key)
+            assert job is not None
+            assert (job.state, job.reason) == ("failed", "The solver process was killed by signal 9.")
+            monkeypatch.undo()
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
+
+    run(test)
+
+
+def test_what_the_solver_refuses_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with service(settings(max_voters=35)) as opened:
+            with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
+                await opened.design(DesignRequest(K=36, m=3, epsilon=0.1))
+            large = DesignRequest(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
+            with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
+                await opened.design(large)
+            monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.without_solver)
+            with pytest.raises(BackendUnavailable, match="needs the package highspy"):
+                await opened.design(ASKED)
+            job = await opened.get_job(ASKED.spec().key)
+            assert job is not None
+            assert "needs the package highspy" in job.reason
+
+    run(test)
+
+
+def test_one_who_asked_for_another_solver_does_not_share_its_absence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.highs_alone)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            absent = asyncio.create_task(opened.design(ASKED.model_copy(update={"backend": "gurobi"})))
+            await running(opened, ASKED.spec().key)
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            with pytest.raises(BackendUnavailable):
+                await absent
+
+    run(test)
+
+
+def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+
+    async def test() -> None:
+        async with service(settings(max_queued_jobs=2)) as opened:
+            await opened.submit(ASKED)
+            await running(opened, ASKED.spec().key)
+            several = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+            await opened.submit(several[0])
+            await opened.submit(several[1])
+            with pytest.raises(Overloaded, match="2 jobs wait to be solved"):
+                await opened.submit(several[2])
+            assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
+
+    run(test)
+
+
+def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    problems = [DesignRequest(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+
+    async def test() -> None:
+        async with service(settings(job_rate=0.001, job_burst=2)) as opened:
+            set_current_client(Client("key one", local=False))
+            for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
+                await opened.submit(asked)
+            with pytest.raises(TooManyJobs, match=r"0\.001 new problems a second .*, 2 at once") as refusal:
+                await opened.design(problems[2], 0)
+            assert 900 < refusal.value.seconds <= 1000
+            set_current_client(Client("key two", local=False))
+            assert (await opened.submit(problems[2])).state == "queued"
+
+    run(test)
+
+
+def test_one_client_has_half_of_the_places() -> None:
+    shares = ClientQuota(4)
+    flood, other = Client("flood", local=True), Client("other", local=False)
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(shares.reserve(flood))
+        with pytest.raises(TooManyJobs, match="One client may have 2 computations"), shares.reserve(flood):
+            pass
+        for _ in range(2):
+            held.enter_context(shares.reserve(other))
+        with pytest.raises(Overloaded, match="4 computations are running or waiting"), shares.reserve(other):
+            pass
+        with shares.reserve(None):
+            pass
+    with shares.reserve(flood), shares.reserve(flood):
+        pass
+    assert not shares._running
+
+
+@pytest.mark.parametrize(("local", "charged"), [(True, False), (False, True)])
+def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
+    intake = JobAdmission(MemoryJobs(), Settings(cache_url="memory", job_burst=1))
+    client = Client("address", local=local)
+    assert intake.submit("a", "{}", False, client).state == "queued"
+    with pytest.raises(TooManyJobs) if charged else nullcontext():
+        intake.submit("b", "{}", False, client)
+    assert intake.submit("c", "{}", False, None).state == "queued"
+
+
+def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
+    async def test() -> None:
+        store = open_store(url)
+        request = ASKED.spec()
+        store.jobs.submit(request.key, "gamma", ASKED.task().to_json())
+        for number in range(MAX_ATTEMPTS):
+            assert store.jobs.claim(f"killed {number}", 1e-3) is not None
+            await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
+        store.close()
+        async with service(settings(url)) as opened:
+            await until(lambda: store_state(url, request.key) == "failed")
+            job = await opened.get_job(request.key)
+            assert job is not None
+            assert job.reason == f"It was begun {MAX_ATTEMPTS} times, and each time the server died."
+            assert solves(opened) == 0
+
+    run(test)
+
+
+def store_state(url: str, key: str) -> str:
+    store = open_store(url)
+    try:
+        job = store.jobs.get(key)
+    finally:
+        store.close()
+    return "" if job is None else job.state
+
+
+def test_without_solving_only_what_is_kept_is_given(url: str) -> None:
+    async def test() -> None:
+        async with service(settings(url)) as opened:
+            await answered(opened.design(ASKED))
+        async with service(settings(url, solve="off")) as opened:
+            assert (await answered(opened.design(ASKED)))["cached"]
+            for asking in (opened.design, opened.submit):
+                with pytest.raises(NotCached, match="solving is off"):
+                    await asking(OTHER)
+            assert solves(opened) == 0
+
+    run(test)
+
+
+# ------------------------------------------------------------------------------------------------ the time limit
+
+
+def test_an_answer_cut_short_is_the_result_of_its_job_alone(url: str) -> None:
+    async def test() -> None:
+        async with service(settings(url, time_limit=1e-9)) as opened:
+            for _ in range(2):
+                answer = await answered(opened.design(ASKED))
+                assert (answer["status"], answer["cached"]) == ("time limit", False)
+                assert answer["gap"] > 0
+                assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
+            assert solves(opened) == 1
+            assert opened.store.get(answer["id"]) is None
+            job = await opened.get_job(answer["id"])
+            assert job is not None
+            assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
+        async with service(settings(url)) as opened:  # given more time, it is solved again
+            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+            assert opened.store.get(ASKED.spec().key) is not None
+
+    run(test)
+
+
+TAMPERED: list[Callable[[dict[str, Any]], Any]] = [
+    lambda told: told["record"]["gamma"].__setitem__(slice(None), [1.0] * 12),  # not private
+    lambda told: told["record"].__setitem__("utility", 0.999),
+    lambda told: told["record"]["problem"].__setitem__("epsilon", 0.05),
+    lambda told: told.__delitem__("record"),
+    lambda told: told.__setitem__("kept", True),
+    lambda told: told.__setitem__("time_limit", "long"),
+]
+
+
+@pytest.mark.parametrize("tamper", TAMPERED)
+def test_the_result_of_a_job_is_proved_when_it_is_read(
+    url: str, tmp_path: Path, tamper: Callable[[dict[str, Any]], Any]
+) -> None:
+    async def test() -> None:
+        async with service(settings(url, time_limit=1e-9)) as opened:
+            await answered(opened.design(ASKED))
+        with sqlite3.connect(tmp_path / "store.sqlite") as database:
+            [(text,)] = database.execute("SELECT result FROM darrm_jobs")
+            told = json.loads(text)
+            tamper(told)
+            database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
+        database.close()
+        async with service(settings(url, time_limit=1e-9)) as opened:
+            job = await opened.get_job(ASKED.spec().key)
+            assert job is not None
+            assert await opened.load_result(job) is None
+            answer = await answered(opened.design(ASKED))
+            assert solves(opened) == 1  # solved again
+            assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
+
+    run(test)
+
+
+# ------------------------------------------------------------------------------------------------ end and restart
+
+
+def test_an_orderly_end_puts_the_work_back_and_the_next_start_takes_it(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+
+    async def test() -> None:
+        async with service(settings(url)) as opened:
+            asking = asyncio.create_task(opened.design(ASKED))
+            await running(opened, ASKED.spec().key)
+            pids = opened._solvers.processes
+        with pytest.raises(ShuttingDown, match="ask again when it is back"):
+            await asking
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+        async with service(settings(url, solve="off")) as opened:
+            job = await opened.get_job(ASKED.spec().key)
+            assert job is not None
+            assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
+        monkeypatch.undo()
+        async with service(settings(url)) as opened:
+            news = [news async for news in opened.subscribe(job)]
+            assert (news[-1].job.state, news[-1].job.attempts) == ("done", 1)
+
+    run(test)
+
+
+def test_a_store_that_is_off_keeps_results_for_those_who_come_back() -> None:
+    async def test() -> None:
+        async with service(settings("off")) as opened:
+            answer = await answered(opened.design(ASKED))
+            job = await opened.get_job(answer["id"])
+            assert job is not None
+            assert (await opened.load_result(job) or {})["gamma"] == answer["gamma"]
+
+    run(test)

@@ -1,0 +1,744 @@
+"""The client against servers that are well, that fail, and that lie."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import pickle
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.live import Flaky, Ruled, Switch, raw, serving
+
+from darrm_client import (
+    AccessDenied,
+    AnswerNotFound,
+    ClientError,
+    DarrmClient,
+    DeadlineExceeded,
+    InvalidRequest,
+    JobFailed,
+    RequestTooLarge,
+    ServiceBusy,
+    ServiceFailed,
+    ServiceUnreachable,
+    VerificationFailed,
+    VerifiedAnswer,
+)
+from darrm_client.errors import error_of
+from darrm_client.transport import retry_delay
+from darrm_client.verification import verify_answer
+from darrm_opt import (
+    BackendUnavailable,
+    DarrmError,
+    InvalidInput,
+    NotPrivate,
+    NotProven,
+    Problem,
+    SolveFailed,
+    solve,
+    verify,
+)
+from darrm_opt.record import problem_record, solution_record
+from solver_cache import DesignSpec
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+STRONGER = Problem.from_allowance(K=11, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
+SOLUTION = solve(PROBLEM)
+RECORD: dict[str, Any] = {**solution_record(SOLUTION), "id": DesignSpec(PROBLEM).key, "cached": True, "nearest": None}
+
+
+SWITCH = Switch()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def switched() -> Iterator[None]:
+    """Serve whatever a test puts behind the switch."""
+    with serving(SWITCH) as SWITCH.url:
+        yield
+
+
+@contextmanager
+def client_of(app: Any, **options: Any) -> Iterator[DarrmClient]:
+    """Return a client of an app that needs no lifespan, served at the switch."""
+    SWITCH.app = app
+    with DarrmClient(SWITCH.url, **options) as client:
+        yield client
+
+
+def answering(**changes: Any) -> Ruled:
+    """Return a server that gives the right answer, with some members changed."""
+    told = {**copy.deepcopy(RECORD), **changes}
+    return Ruled(lambda _method, _path, _body: (200, told))
+
+
+def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> VerifiedAnswer:
+    with client_of(app, timeout=20, retries=0) as client:
+        return client.gamma(problem, **options)
+
+
+# ------------------------------------------------------------------------------------------------------- all is well
+
+
+def test_an_answer_is_a_solution_under_a_certificate_of_this_process() -> None:
+    found = received_from(answering())
+    assert found.gamma.tolist() == SOLUTION.gamma.tolist()
+    assert found.certificate == verify(PROBLEM, SOLUTION.gamma)
+    assert (found.problem, found.utility, found.upper_bound) == (PROBLEM, SOLUTION.utility, SOLUTION.upper_bound)
+    assert (found.exact, found.designed_for, found.cached, found.warnings) == (True, None, True, ())
+    assert not found.gamma.flags.writeable
+
+
+def test_a_request_says_everything_and_nothing_twice() -> None:
+    bodies: list[Any] = []
+
+    def rule(method: str, path: str, body: Any) -> tuple[int, Any]:
+        bodies.append((method, path, body))
+        return 200, RECORD
+
+    received_from(Ruled(rule))
+    numbers = problem_record(PROBLEM)
+    del numbers["m"]
+    asked = {**numbers, "objective": "rectangular", "shape": "free", "method": "auto", "backend": "highs"}
+    assert bodies == [("POST", "/v1/gamma", asked)]
+    again = {name: value for name, value in numbers.items() if name != "target_epsilon"}
+    assert Problem.from_allowance(**again, m=None, target_epsilon=numbers["target_epsilon"]) == PROBLEM
+
+
+def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = answering()
+    with serving(elsewhere) as other:
+        first = Ruled(lambda _method, _path, _body: (307, {}, {"location": f"{other}/v1/gamma"}))
+        with serving(first) as url:
+            with DarrmClient(url, key="secret", retries=0) as client, pytest.raises(ServiceFailed, match="307"):
+                client.gamma(PROBLEM)
+            monkeypatch.setenv("DARRM_KEY", "from the environment")
+            monkeypatch.setenv("DARRM_URL", url)
+            with DarrmClient(retries=0) as client, pytest.raises(ServiceFailed):
+                client.gamma(PROBLEM)
+    assert [headers["authorization"] for headers in first.headers] == ["Bearer secret", "Bearer from the environment"]
+    assert elsewhere.asked == []
+
+
+def test_the_environments_proxies_and_passwords_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert received_from(answering()).exact
+
+
+def test_many_threads_share_a_client() -> None:
+    app = answering()
+    with client_of(app, timeout=60) as client, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: client.gamma(PROBLEM).utility, range(40)))
+    assert found == [SOLUTION.utility] * 40
+    assert len(app.asked) == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_opens_connections_of_its_own() -> None:
+    app = answering()
+    with client_of(app, timeout=20, retries=0) as client:
+        client.gamma(PROBLEM)
+        transport: Any = client._backend._transport  # type: ignore[attr-defined]
+        mine = transport._client()
+        transport._process = -1  # as if this were the child
+        assert client.gamma(PROBLEM).exact
+        assert transport._client() is not mine
+        mine.close()
+
+
+def test_a_closed_client_says_so() -> None:
+    with serving(answering()) as url:
+        with DarrmClient(url) as client:
+            client.gamma(PROBLEM)
+        with pytest.raises(ClientError, match="closed"):
+            client.gamma(PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("", "Set DARRM_URL"),
+        ("localhost:8000", "expected http://HOST:PORT"),
+        ("ftp://host", "expected http://HOST:PORT"),
+        ("http://", "expected http://HOST:PORT"),
+        ("http://host:port", "expected http://HOST:PORT"),
+        ("http://host?query=1", "expected http://HOST:PORT"),
+        ("http://me:secret@host", r"'http://…@host' .* key="),
+        ("file://host/table.jsonl", "Three slashes"),
+    ],
+)
+def test_a_url_that_is_none_is_refused(url: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text) as refused:
+        DarrmClient(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1.0}, {"retries": -1}, {"retries": 1.5}])
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(options))):
+        DarrmClient("http://localhost", **options)
+
+
+# ---------------------------------------------------------------------------------------------------- a flaky server
+
+
+@pytest.mark.parametrize(
+    "script", [["503"], ["429"], ["502", "504"], ["page"], ["break"], ["late"], ["503", "break", "429"]]
+)
+def test_failures_that_pass_are_outlasted(script: list[str]) -> None:
+    app, tries = Flaky(answering(), list(script)), len([what for what in script if what != "late"]) + 1
+    with client_of(app, timeout=30, retries=4) as client:
+        assert client.gamma(PROBLEM).exact
+    assert app.requests == tries
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "text"),
+    [
+        ("503", ServiceBusy, "Come back later"),
+        ("429", ServiceBusy, "Come back later"),
+        ("page", ServiceBusy, "status 502"),
+        ("break", ServiceUnreachable, "cannot be reached"),
+    ],
+)
+def test_failures_that_stay_are_told_as_they_are(what: str, error: type[ClientError], text: str) -> None:
+    app = Flaky(answering(), [what] * 9)
+    with client_of(app, timeout=30, retries=2) as client, pytest.raises(error, match=text):
+        client.gamma(PROBLEM)
+    assert app.requests == 3
+
+
+def test_a_connection_that_is_dropped_is_made_again() -> None:
+    whole = json.dumps(RECORD).encode()
+
+    def answer(connection: socket.socket, number: int) -> None:
+        if number == 0:  # reset, not closed
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif number > 1:
+            connection.sendall(
+                b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(whole) + whole
+            )
+
+    with raw(answer) as url, DarrmClient(url, timeout=30) as client:
+        assert client.gamma(PROBLEM).exact
+
+
+def test_nobody_there_is_told_after_all_tries() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with DarrmClient(url, retries=1) as client, pytest.raises(ServiceUnreachable, match=re.escape(url)):
+        client.gamma(PROBLEM)
+
+
+def test_a_silent_server_does_not_hold_a_call_beyond_its_time() -> None:
+    app = Flaky(answering(), ["silent"] * 9)
+    with client_of(app, timeout=0.3) as client, pytest.raises(DeadlineExceeded, match=r"within 0\.3 s"):
+        client.gamma(PROBLEM)
+
+
+def test_a_server_that_drips_does_not_either() -> None:
+    def drip(connection: socket.socket, _number: int) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        for _ in range(200):
+            connection.sendall(b" ")
+            threading.Event().wait(0.05)
+
+    with raw(drip) as url, DarrmClient(url, timeout=0.5) as client, pytest.raises(DeadlineExceeded):
+        client.gamma(PROBLEM)
+
+
+def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("darrm_client.transport.MAX_ANSWER_BYTES", 10_000)
+    with pytest.raises(VerificationFailed, match="more than 10000 bytes"):
+        received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
+
+
+def test_what_is_not_http_is_told() -> None:
+    with (
+        raw(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH\r\n")) as url,
+        DarrmClient(url, retries=0, timeout=20) as client,
+        pytest.raises(ServiceUnreachable),
+    ):
+        client.gamma(PROBLEM)
+
+
+def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
+    app = Ruled(lambda _method, _path, _body: (503, {"detail": "Closed for the week."}, {"retry-after": "604800"}))
+    closed = pytest.raises(ServiceBusy, match="Closed for the week")
+    with client_of(app, timeout=30) as client, closed as refused:
+        client.gamma(PROBLEM)
+    assert refused.value.retry_after == 604800
+    assert len(app.asked) == 1
+
+
+def test_waits_grow_are_spread_and_honour_the_service() -> None:
+    for tried in range(40):
+        assert retry_delay(tried, None, 0.5) * 2 == retry_delay(tried, None, 1.0) <= 10
+        assert retry_delay(tried, 3.0, 0.5) > 3.0
+    grown = [retry_delay(tried, None, 1.0) for tried in range(40)]
+    assert grown == sorted(grown)
+    assert grown[0] < grown[6] < grown[8] == 10
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"),
+    [("0", 0, 0), ("7", 7, 7), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0), ("soon", None, None), ("-1", None, None)],
+)
+def test_retry_after_is_read_as_seconds_or_a_date(header: str, least: float | None, most: float | None) -> None:
+    app = Ruled(lambda _method, _path, _body: (503, {}, {"retry-after": header}))
+    with client_of(app, retries=0) as client, pytest.raises(ServiceBusy) as refused:
+        client.gamma(PROBLEM)
+    assert refused.value.retry_after == least == most
+
+
+# --------------------------------------------------------------------------------------------------- typed refusals
+
+
+def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
+    return status, {"type": f"urn:darrm-opt:problem:{kind}", "title": "No.", "status": status, "detail": "Why.", **more}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (problem_details(422, "invalid-input", field="K"), InvalidRequest),
+        (problem_details(422, "backend-unavailable"), BackendUnavailable),
+        (problem_details(422, "not-private", worst_corners={"x": 3}, excess=0.1), NotPrivate),
+        (problem_details(422, "not-proven"), NotProven),
+        (problem_details(409, "cancelled"), JobFailed),
+        ((409, {"detail": "Why."}), JobFailed),
+        (problem_details(422, "too-much-work", estimated_seconds=1e5), RequestTooLarge),
+        (problem_details(413, "body-too-large"), RequestTooLarge),
+        (problem_details(500, "solve-failed"), SolveFailed),
+        (problem_details(500, "internal-error"), ServiceFailed),
+        (problem_details(401, "key-needed"), AccessDenied),
+        (problem_details(421, "wrong-host"), AccessDenied),
+        (problem_details(404, "not-kept"), AnswerNotFound),
+        (problem_details(503, "shutting-down"), ServiceBusy),
+        (problem_details(429, "too-many-requests"), ServiceBusy),
+        ((404, {"detail": "Why."}), AnswerNotFound),
+        ((418, ["no", "Why."]), ServiceFailed),
+        ((400, b"\xff\xfe"), ServiceFailed),
+    ],
+)
+def test_a_refusal_is_a_typed_error_with_the_services_words(answer: tuple[int, Any], error: type[DarrmError]) -> None:
+    with pytest.raises(error, match=r"Why\.|status") as refused:
+        received_from(Ruled(lambda _method, _path, _body: answer))
+    assert type(refused.value) is error
+
+
+def test_an_invalid_field_is_named() -> None:
+    told = [{"field": "epsilon", "detail": "epsilon is bad."}, {"field": "K", "detail": "K is bad."}]
+    error = error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "Both.", "errors": told})
+    assert isinstance(error, InvalidRequest)
+    assert isinstance(error, ValueError)
+    assert (error.argument, str(error)) == ("epsilon", "Both.")
+    assert error.fields == {"epsilon": "epsilon is bad.", "K": "K is bad."}
+
+
+def test_details_of_any_type_make_an_error() -> None:
+    odd: list[Any] = [None, 3, "text", [], {}, [1], {"a": []}, math.inf]
+    for status in (400, 401, 404, 413, 422, 429, 500, 503, 599):
+        for value in odd:
+            names = ("type", "title", "detail", "field", "errors", "worst_corners", "excess", "estimated_seconds")
+            for kind in (value, "urn:darrm-opt:problem:not-private", "urn:darrm-opt:problem:too-much-work"):
+                error = error_of(status, {**dict.fromkeys(names, value), "type": kind})
+                assert isinstance(error, DarrmError)
+                assert str(error)
+                assert getattr(error, "seconds", None) is None or isinstance(error, RequestTooLarge)
+
+
+def test_the_cost_that_a_refusal_tells_is_kept() -> None:
+    error = error_of(*problem_details(422, "too-much-work", estimated_seconds=12.5))
+    assert isinstance(error, RequestTooLarge)
+    assert error.seconds == 12.5
+
+
+# ---------------------------------------------------------------------------------------------------- a lying server
+
+
+def flipped(value: float, bit: int) -> float:
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    (other,) = struct.unpack("<d", struct.pack("<Q", bits ^ (1 << bit)))
+    return float(other)
+
+
+def test_one_bit_of_gamma_is_enough_to_refuse_the_answer() -> None:
+    told = copy.deepcopy(RECORD)
+    app = Ruled(lambda _method, _path, _body: (200, told))
+    with client_of(app, retries=0, timeout=60) as client:
+        for entry in range(12):
+            for bit in range(0, 64, 7):
+                told["gamma"] = list(RECORD["gamma"])
+                told["gamma"][entry] = flipped(told["gamma"][entry], bit)
+                with pytest.raises(VerificationFailed):  # no longer symmetric, or out of [0, 1]
+                    client.gamma(PROBLEM)
+
+
+def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
+    """Flipped alike on both sides, γ stays a noise function: what comes through is private all the same."""
+    told = copy.deepcopy(RECORD)
+    outcomes = set()
+    app = Ruled(lambda _method, _path, _body: (200, told))
+    with client_of(app, retries=0, timeout=60) as client:
+        for bit in range(64):
+            told["gamma"] = list(RECORD["gamma"])
+            told["gamma"][7] = told["gamma"][4] = flipped(RECORD["gamma"][7], bit)
+            if math.isnan(told["gamma"][7]) or math.isinf(told["gamma"][7]):
+                continue
+            try:
+                found = client.gamma(PROBLEM)
+            except (NotPrivate, VerificationFailed) as err:
+                outcomes.add(type(err).__name__)
+            else:
+                outcomes.add("proved")
+                assert verify(PROBLEM, told["gamma"]) == found.certificate
+                assert found.utility == pytest.approx(SOLUTION.utility, abs=1e-9)
+    assert {"VerificationFailed", "proved"} <= outcomes
+
+
+def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
+    louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
+    utility = DesignSpec(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
+    with pytest.raises(NotPrivate, match="not private") as refused:
+        received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
+    assert refused.value.worst
+
+
+Lie = Callable[[dict[str, Any]], Any]
+
+LIES: dict[str, Lie] = {
+    "margin": lambda told: told["certificate"].update(margin=0.1),
+    "bound": lambda told: told["certificate"].update(bound=told["certificate"]["bound"] - 1e-6),
+    "limit": lambda told: told["certificate"].update(limit=told["certificate"]["limit"] + 1e-6),
+    "worst value": lambda told: told["certificate"].update(worst_value=0.0),
+    "method of the proof": lambda told: told["certificate"].update(method="monotone"),
+    "text in the proof": lambda told: told["certificate"].update(margin="much"),
+    "no proof": lambda told: told.update(certificate=None),
+    "half a proof": lambda told: told["certificate"].pop("bound"),
+    "utility": lambda told: told.update(utility=told["utility"] + 1e-6),
+    "upper bound below": lambda told: told.update(upper_bound=told["utility"] - 1e-6),
+    "upper bound above 1": lambda told: told.update(upper_bound=1.1),
+    "upper bound is text": lambda told: told.update(upper_bound="high"),
+    "another m": lambda told: told.update(problem=problem_record(Problem.from_allowance(11, 4, 0.0892, 1e-4))),
+    "another K": lambda told: told.update(problem=problem_record(Problem.from_allowance(13, 3, 0.0892, 1e-4))),
+    "stronger, unsaid": lambda told: told.update(problem=problem_record(STRONGER)),
+    "no problem": lambda told: told.update(problem=[]),
+    "objective": lambda told: told.update(objective="shared(2,5)"),
+    "no objective": lambda told: told.update(objective="nothing"),
+    "shape": lambda told: told.update(shape="monotone"),
+    "format": lambda told: told.update(format=99),
+    "status": lambda told: told.update(status="fine"),
+    "statistics": lambda told: told.update(statistics={"rows": "many", "rounds": 1, "iterations": 1, "seconds": {}}),
+    "seconds": lambda told: told["statistics"].update(seconds=[1]),
+    "short gamma": lambda told: told.update(gamma=told["gamma"][1:-1]),
+    "gamma in text": lambda told: told.update(gamma=[str(value) for value in told["gamma"]]),
+    "nested gamma": lambda told: told.update(gamma=[[[value]] for value in told["gamma"]]),
+    "no gamma": lambda told: told.pop("gamma"),
+    "gamma above 1": lambda told: told.update(gamma=[1.5, *told["gamma"][1:-1], 1.5]),
+    "label in text": lambda told: told.update(nearest="yes"),
+    "label without problem": lambda told: told.update(nearest={}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
+    told = copy.deepcopy(RECORD)
+    LIES[lie](told)
+    with pytest.raises(VerificationFailed):
+        received_from(Ruled(lambda _method, _path, _body: (200, told)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"3", b'"text"', b"{}", b"{", b"\xff", b"[" * 100_000, b'{"gamma": NaN}', b"<html></html>"],
+)
+def test_what_is_no_answer_is_refused(body: bytes) -> None:
+    with pytest.raises(VerificationFailed):
+        received_from(Ruled(lambda _method, _path, _body: (200, body)))
+
+
+def paths(content: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for name, inner in items:
+        yield from paths(inner, (*at, name))
+
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, -0.0, 1e308, -1e308, 5e-324, 2**80])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+LABEL = {"exact": False, "designed_for": problem_record(STRONGER), "designed_shape": "free", "id": "", "label": ""}
+LABELLED = {**RECORD, "nearest": LABEL}
+
+
+@given(st.sampled_from([(RECORD, at) for at in paths(RECORD)] + [(LABELLED, at) for at in paths(LABELLED)]), ANYTHING)
+def test_whatever_stands_where_in_an_answer_it_is_proved_or_refused(place: tuple[Any, Any], instead: Any) -> None:
+    whole, path = place
+    told = copy.deepcopy(whole)
+    inner = told
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = instead
+    try:
+        found = verify_answer(told, DesignSpec(PROBLEM))
+    except (VerificationFailed, NotPrivate):
+        return
+    assert found.gamma.tolist() == told["gamma"]
+    assert found.certificate == verify(PROBLEM, found.gamma)
+    assert (found.problem, found.shape) == (PROBLEM, "free")
+    assert found.utility == pytest.approx(SOLUTION.utility, abs=1e-9)
+    assert found.utility <= found.upper_bound + 1e-9 <= 1 + 2e-9
+
+
+def test_a_problem_with_weaker_privacy_is_refused_even_if_labelled() -> None:
+    weaker = Problem.from_allowance(K=11, m=4, epsilon=0.0892, Delta=1e-4)
+    told = {**solution_record(solve(weaker)), "nearest": {"designed_for": problem_record(weaker), "note": ""}}
+    with pytest.raises(NotPrivate):
+        received_from(Ruled(lambda _method, _path, _body: (200, told)))
+
+
+def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
+    nearest = solve(STRONGER)
+    label = {"designed_for": problem_record(STRONGER), "note": "near"}
+    found = received_from(Ruled(lambda _method, _path, _body: (200, {**solution_record(nearest), "nearest": label})))
+    assert (found.exact, found.designed_for, found.problem) == (False, STRONGER, PROBLEM)
+    assert found.certificate == verify(PROBLEM, nearest.gamma)
+    assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
+    assert found.gap >= solve(PROBLEM).utility - found.utility > 0
+    assert any("nearest kept answer" in text for text in found.warnings)
+
+
+def test_a_label_does_not_make_another_number_of_voters_right() -> None:
+    other = Problem.from_allowance(K=13, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
+    told = {**solution_record(solve(other)), "nearest": {**LABEL, "designed_for": problem_record(other)}}
+    with pytest.raises(VerificationFailed, match="another problem"):
+        verify_answer(told, DesignSpec(PROBLEM))
+
+
+def test_a_certificate_of_another_version_is_replaced() -> None:
+    other = {**RECORD["certificate"], "version": "0.0.1", "bound": RECORD["certificate"]["bound"] * (1 + 1e-7)}
+    assert received_from(answering(certificate=other)).certificate == verify(PROBLEM, SOLUTION.gamma)
+
+
+def test_a_monotone_gamma_must_be_monotone() -> None:
+    with pytest.raises(VerificationFailed, match="not monotone"):
+        received_from(answering(shape="monotone"), shape="monotone")
+
+
+# ------------------------------------------------------------------------------------------- curves and other answers
+
+
+def test_every_gamma_of_a_curve_is_proved() -> None:
+    told = {"p": [0.5, 1.0], "curves": {"optimal": {"gamma": RECORD["gamma"], "tv_error": [0, 0]}}}
+    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+        assert client.error_curve(PROBLEM, points=2) == told
+        told["curves"]["majority"] = {"gamma": [1.0] * 12}  # type: ignore[index]
+        with pytest.raises(NotPrivate):
+            client.error_curve(PROBLEM, points=2)
+        told["curves"] = ["optimal"]
+        with pytest.raises(VerificationFailed):
+            client.error_curve(PROBLEM, points=2)
+
+
+def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
+    one = Problem.from_allowance(11, 1, 0.0892, 1e-4)
+    point = {"problem": problem_record(one), "gamma": solve(one).gamma.tolist()}
+    told: dict[str, Any] = {"points": [point, {"problem": problem_record(PROBLEM), "gamma": RECORD["gamma"]}]}
+    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+        assert client.tradeoff(PROBLEM, [1, 3]) == told
+        with pytest.raises(VerificationFailed, match="another problem"):
+            client.tradeoff(PROBLEM, [3, 1])
+        with pytest.raises(VerificationFailed, match="one point for each"):
+            client.tradeoff(PROBLEM, [1, 2, 3])
+        told["points"][0]["gamma"] = RECORD["gamma"]
+        with pytest.raises(NotPrivate):
+            client.tradeoff(PROBLEM, [1, 3])
+
+
+def test_a_profile_is_computed_again() -> None:
+    told: dict[str, Any] = {"gamma": RECORD["gamma"], "epsilon": [0.0, 0.2676], "delta": [0.0, 0.0]}
+    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+        found = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
+        assert found["delta"][0] > found["delta"][1] > 0
+        assert found["delta"][1] <= PROBLEM.target.delta
+        with pytest.raises(VerificationFailed, match="another γ"):
+            client.profile(PROBLEM, gamma=[0.5] * 12)
+        with pytest.raises(VerificationFailed, match="other ε"):
+            client.profile(PROBLEM, epsilons=[0.1])
+
+
+def test_verify_rests_on_this_process() -> None:
+    told: dict[str, Any] = {"private": True, "problem": problem_record(PROBLEM), "certificate": {}}
+    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+        assert client.verify(PROBLEM, SOLUTION.gamma) == verify(PROBLEM, SOLUTION.gamma)
+        with pytest.raises(NotPrivate):
+            client.verify(PROBLEM, [1.0] * 12)
+        told["problem"] = problem_record(STRONGER)
+        with pytest.raises(VerificationFailed):
+            client.verify(PROBLEM, SOLUTION.gamma)
+
+
+def test_a_batch_keeps_its_order_and_tells_each_error() -> None:
+    bad = problem_details(422, "invalid-input", field="K")[1]
+    louder = {**RECORD, "gamma": [1.0] * 12}
+    results = [
+        {"status": 422, "answer": None, "pending": None, "problem": bad},
+        {"status": 200, "answer": RECORD, "pending": None, "problem": None},
+        {"status": 200, "answer": louder, "pending": None, "problem": None},
+        {"status": 202, "answer": None, "pending": {"id": "a", "state": "queued"}, "problem": None},
+    ]
+
+    def rule(_method: str, path: str, _body: Any) -> tuple[int, Any]:
+        return 200, {"results": results} if path == "/v1/gamma/batch" else RECORD
+
+    with client_of(Ruled(rule), retries=0) as client:
+        found = client.batch([PROBLEM] * 4)
+        assert [type(one) for one in found] == [InvalidRequest, VerifiedAnswer, NotPrivate, VerifiedAnswer]
+        assert client.batch([]) == []
+        with pytest.raises(VerificationFailed, match="one result for each"):
+            client.batch([PROBLEM] * 3)
+
+
+# -------------------------------------------------------------------------------------------------------------- jobs
+
+
+class Office(Ruled):
+    """A service whose every design takes three looks at its job."""
+
+    def __init__(self, end: str = "done") -> None:
+        self.looks = 0
+        self.end = end
+        super().__init__(self._answer)
+
+    def _answer(self, method: str, path: str, _body: Any) -> tuple[int, Any] | tuple[int, Any, dict[str, str]]:
+        job = {"id": RECORD["id"], "state": "queued", "progress": None}
+        if (method, path) in {("POST", "/v1/gamma"), ("POST", "/v1/jobs")}:
+            return 202, {**job, "location": "/v1/jobs/x", "retry_after": 0}, {"retry-after": "0"}
+        if path.endswith("/result"):
+            return 200, RECORD
+        if method == "DELETE":
+            self.end = "cancelled"
+            return 200, {**job, "state": "cancelled"}
+        if path == "/v1/jobs":
+            return 200, {"jobs": [{**job, "state": "running"}]}
+        if path.endswith("/events"):
+            lines = [f'id: {n}\nevent: progress\ndata: {{"round": {n}}}\n\n' for n in (1, 2)]
+            text = "".join(lines) + f': kept alive\n\nid: 3\nevent: end\ndata: {{"state":\ndata: "{self.end}"}}\n\n'
+            return 200, text.encode(), {"content-type": "text/event-stream"}
+        self.looks += 1
+        return 200, {**job, "state": self.end if self.looks >= 3 else "running", "reason": "it was hard"}
+
+
+def test_an_answer_that_takes_longer_is_waited_for() -> None:
+    office = Office()
+    assert received_from(office).exact
+    assert office.asked[0] == ("POST", "/v1/gamma")
+    assert office.asked[1:4] == [("GET", f"/v1/jobs/{RECORD['id']}")] * 3
+    assert office.asked[4:] == [("GET", f"/v1/jobs/{RECORD['id']}/result")]
+
+
+@pytest.mark.parametrize(("end", "text"), [("failed", "it was hard"), ("cancelled", "was cancelled")])
+def test_a_job_without_an_answer_says_why(end: str, text: str) -> None:
+    with pytest.raises(JobFailed, match=text):
+        received_from(Office(end))
+
+
+def test_waiting_for_a_job_ends_in_time() -> None:
+    with client_of(Office("running"), timeout=0.5) as client:
+        with pytest.raises(DeadlineExceeded, match="wait for it again"):
+            client.gamma(PROBLEM)
+        with pytest.raises(DeadlineExceeded):
+            client.jobs.wait(PROBLEM)
+
+
+def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over() -> None:
+    label = {"exact": False, "designed_for": problem_record(STRONGER), "designed_shape": "free", "id": "", "label": ""}
+    near = {**RECORD, **solution_record(solve(STRONGER)), "nearest": label}
+
+    def rule(method: str, _path: str, _body: Any) -> tuple[int, Any]:
+        job = {"id": RECORD["id"], "state": "running"}
+        return (202, {**job, "nearest": near}) if method == "POST" else (200, job)
+
+    with client_of(Ruled(rule), timeout=0.5) as client:
+        found = client.gamma(PROBLEM)
+        assert (found.exact, found.designed_for) == (False, STRONGER)
+        with pytest.raises(DeadlineExceeded):  # the answer to this question, or none
+            client.error_curve(PROBLEM)
+
+
+def test_a_result_that_is_gone_is_waited_for_again() -> None:
+    answers = iter([(202, {"id": RECORD["id"], "state": "queued"}), (200, RECORD)])
+
+    def rule(_method: str, path: str, _body: Any) -> tuple[int, Any]:
+        return next(answers) if path.endswith("/result") else (200, {"id": RECORD["id"], "state": "done"})
+
+    with client_of(Ruled(rule), timeout=20) as client:
+        assert client.jobs.wait(PROBLEM).exact
+
+
+def test_jobs_are_listed_page_after_page() -> None:
+    queries: list[str] = []
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        queries.append(scope["query_string"].decode())
+        page = len(queries)
+        told = {"jobs": [{"id": f"{page}", "state": "done"}], "next": f"{page}" if page < 3 else None}
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+
+    with client_of(app, timeout=20) as client:
+        assert [job.id for job in client.jobs.list("done")] == ["1", "2", "3"]
+    assert queries == ["state=done", "state=done&after=1", "state=done&after=2"]
+
+
+def test_jobs_are_submitted_seen_waited_for_and_cancelled() -> None:
+    with client_of(Office(), timeout=20) as client:
+        job = client.jobs.submit(PROBLEM)
+        assert (job.id, job.state, job.over) == (DesignSpec(PROBLEM).key, "queued", False)
+        assert [seen.state for seen in client.jobs.list("running")] == ["running"]
+        assert client.jobs.wait(PROBLEM).exact
+        assert client.jobs.get(job.id).over
+        assert client.jobs.cancel(job.id).state == "cancelled"
+
+
+def test_events_are_read_to_the_end_of_the_job() -> None:
+    with client_of(Office(), timeout=20) as client:
+        found = list(client.jobs.events(RECORD["id"]))
+    assert found == [("progress", {"round": 1}), ("progress", {"round": 2}), ("end", {"state": "done"})]
+
+
+def test_a_stream_of_events_that_breaks_is_opened_again() -> None:
+    office = Office()
+    app = Flaky(office, ["503", "break", "page"])
+    with client_of(app, timeout=20) as client:
+        assert [name for name, _ in client.jobs.events(RECORD["id"])] == ["progress", "progress", "end"]
+    assert app.requests == 4
+
+
+def test_errors_can_be_pickled_and_shown() -> None:
+    """A training framework carries them from process to process."""
+    for error in (
+        error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K is bad.", "field": "K"}),
+        error_of(503, {"detail": "Later."}, 3.0),
+        VerificationFailed("No."),
+    ):
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
+        assert (type(again), str(again)) == (type(error), str(error))

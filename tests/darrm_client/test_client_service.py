@@ -1,0 +1,185 @@
+"""The client and the real service: what one sends the other takes, what comes back is proved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.live import Flaky, Ruled, serving
+from support.paths import ROOT
+
+from api.app import create_app
+from api.settings import Settings
+from darrm_client import (
+    AnswerNotFound,
+    DarrmClient,
+    DeadlineExceeded,
+    InvalidRequest,
+    RequestTooLarge,
+    VerificationFailed,
+    VerifiedAnswer,
+)
+from darrm_opt import NotPrivate, Privacy, Problem, solve, verify
+from solver_cache import DesignSpec, cached_solve, open_store
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+OTHERS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2)]
+NOT_PRIVATE = Problem.from_allowance(K=11, m=None, epsilon=float("inf"), target_epsilon=0.2676, delta=3e-4, affected=1)
+LONG = Problem.from_allowance(K=301, m=20, epsilon=0.1, Delta=1e-4)
+MOST_VOTERS = 301
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    place = tmp_path_factory.mktemp("service") / "cache.sqlite"
+    settings = Settings(cache_url=f"sqlite:///{place}", max_voters=MOST_VOTERS, solvers=1, wait_seconds=0.2)
+    with serving(create_app(settings)) as url:
+        yield url
+
+
+@pytest.fixture
+def client(service: str) -> Iterator[DarrmClient]:
+    with DarrmClient(service, timeout=120) as opened:
+        yield opened
+
+
+def test_gamma_is_that_of_the_solver(client: DarrmClient) -> None:
+    for problem in (PROBLEM, NOT_PRIVATE):
+        own = solve(problem)
+        found = client.gamma(problem)
+        assert found.gamma.tolist() == own.gamma.tolist()
+        assert (found.exact, found.id, found.utility) == (True, DesignSpec(problem).key, own.utility)
+    assert client.gamma(PROBLEM).cached
+    assert client.gamma(PROBLEM, "shared(2,5)", "monotone").noise.is_monotone
+
+
+def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
+    too_many = Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1)
+    found = client.batch([*OTHERS, too_many, DesignSpec(PROBLEM, "uniform")])
+    assert [type(one) for one in found[:2] + found[3:]] == [VerifiedAnswer] * 3
+    assert isinstance(found[2], InvalidRequest | RequestTooLarge)
+
+
+def test_curves_and_tables(client: DarrmClient) -> None:
+    curve = client.error_curve(PROBLEM, points=3, baselines=["subsampling", "gnmax"])
+    assert {"optimal", "subsampling"} <= set(curve["curves"])
+    traded = client.tradeoff(PROBLEM, [1, 3])
+    assert traded["utility"] == [pytest.approx(solve(problem).utility) for problem in (OTHERS[0], PROBLEM)]
+    profile = client.profile(PROBLEM, epsilons=[0.0, 0.2676])
+    assert profile["delta"][1] <= PROBLEM.target.delta
+    assert client.profile(PROBLEM, gamma=[0.5] * 12)["gamma"] == [0.5] * 12
+    rows = client.compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3))["rows"]
+    assert any(row["name"] == "optimal_sequence" for row in rows)
+    assert client.estimate(PROBLEM)["seconds"] >= 0
+
+
+def test_a_certificate_for_a_gamma_of_ones_own(client: DarrmClient) -> None:
+    gamma = solve(PROBLEM).gamma
+    assert client.verify(PROBLEM, gamma) == verify(PROBLEM, gamma)
+    with pytest.raises(NotPrivate):
+        client.verify(PROBLEM, [1.0] * 12)
+
+
+def test_a_field_out_of_range_is_named_by_the_service(client: DarrmClient) -> None:
+    with pytest.raises(InvalidRequest, match=str(MOST_VOTERS)) as refused:
+        client.gamma(Problem.from_allowance(K=MOST_VOTERS + 2, m=3, epsilon=0.1))
+    assert refused.value.argument == "K"
+
+
+def test_jobs_from_submission_to_answer(client: DarrmClient) -> None:
+    problem = Problem.from_allowance(K=21, m=4, epsilon=0.1, Delta=1e-5)
+    job = client.jobs.submit(problem)
+    assert job.id == DesignSpec(problem).key
+    events = list(client.jobs.events(job.id, timeout=60))
+    assert events[-1][1]["state"] == "done"
+    assert client.jobs.wait(problem).gamma.tolist() == solve(problem).gamma.tolist()
+    assert client.jobs.get(job.id).state == "done"
+    assert job.id in {seen.id for seen in client.jobs.list("done")}
+    with pytest.raises(AnswerNotFound):
+        client.jobs.get("0" * 64)
+
+
+def test_a_long_job_is_left_and_cancelled(client: DarrmClient) -> None:
+    job = client.jobs.submit(LONG)
+    with pytest.raises(DeadlineExceeded, match=r"wait for it again|did not answer within"):
+        client.jobs.wait(LONG, timeout=0.3)
+    client.jobs.cancel(job.id)
+    assert list(client.jobs.events(job.id, timeout=30))[-1][1]["state"] == "cancelled"
+    assert client.jobs.get(job.id).over
+
+
+def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
+    store = open_store(url)
+    cached_solve(OTHERS[1], store=store)
+    store.close()
+    app = create_app(Settings(cache_url=url, solve="off"))
+    with serving(app) as place, DarrmClient(place, timeout=60, retries=0) as client:
+        found = client.gamma(PROBLEM)
+        assert (found.exact, found.designed_for, found.problem) == (False, OTHERS[1], PROBLEM)
+        assert found.certificate == verify(PROBLEM, found.gamma)
+        with pytest.raises(AnswerNotFound):
+            client.gamma(Problem.from_allowance(K=13, m=3, epsilon=0.1))
+
+
+def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1, wait_seconds=60))
+    with serving(app) as place, DarrmClient(place, timeout=60) as client:
+        asked = client.gamma(PROBLEM)
+        with DarrmClient(path.as_uri()) as beside:  # while it is served
+            assert beside.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
+    with DarrmClient(path.as_uri()) as client:
+        assert client.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
+
+
+def test_the_documents_example_runs(service: str) -> None:
+    document = (ROOT / "docs" / "container.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("http://127.0.0.1:8000", service).replace("darrm_…", "none is asked for"), names)  # noqa: S102
+    assert names["solution"].exact
+
+
+def test_a_flaky_way_to_the_service_is_outlasted(service: str) -> None:
+    """What stands between fails first, then passes the real service's own answer on."""
+    with DarrmClient(service) as direct:
+        direct.gamma(PROBLEM)
+
+    class Forward(Ruled):
+        def __init__(self) -> None:
+            super().__init__(self._forward)
+
+        def _forward(self, method: str, path: str, body: object) -> tuple[int, object]:
+            import httpx
+
+            told = httpx.request(method, service + path, json=body, trust_env=False, timeout=60)
+            return told.status_code, told.content
+
+    way = Flaky(Forward(), ["503", "break", "late", "429", "page"])
+    with serving(way) as url, DarrmClient(url, timeout=60) as client:
+        assert client.gamma(PROBLEM).exact
+        assert client.gamma(PROBLEM).cached
+
+
+def test_a_service_whose_answer_is_altered_on_the_way_is_refused(service: str) -> None:
+    import httpx
+
+    with DarrmClient(service) as direct:
+        assert direct.gamma(PROBLEM).exact  # so that the next one need not wait for a job
+
+    def alter(method: str, path: str, body: object) -> tuple[int, object]:
+        told = httpx.request(method, service + path, json=body, trust_env=False, timeout=60).json()
+        told["gamma"][0] = told["gamma"][-1] = 1.0
+        told["gamma"][5] = told["gamma"][6] = told["gamma"][5] + 1e-9
+        return 200, told
+
+    with (
+        serving(Ruled(alter)) as url,
+        DarrmClient(url, retries=0) as client,
+        pytest.raises((NotPrivate, VerificationFailed)),
+    ):
+        client.gamma(PROBLEM)

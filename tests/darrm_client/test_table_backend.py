@@ -1,0 +1,211 @@
+"""The client without a service: the same surface from a table file, answers from it proved like any other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from darrm_client import AnswerNotFound, ClientError, DarrmClient, VerifiedAnswer
+from darrm_client.table_backend import READERS
+from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
+from darrm_opt.record import solution_record
+from solver_cache import CacheError, DesignSpec, cached_solve, open_store
+
+PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
+PROBLEMS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2, 3)]
+SOLUTIONS: dict[Problem, Solution] = {problem: solve(problem) for problem in PROBLEMS}
+MISSING = Problem.from_allowance(K=13, m=3, epsilon=0.0892, Delta=1e-4)
+
+
+def written(folder: Path, kind: str) -> str:
+    """Write the three solutions as a table; return its URL."""
+    path = folder / f"a table{kind}"
+    records = [solution_record(SOLUTIONS[problem]) for problem in PROBLEMS]
+    if kind in {".sqlite", ".db"}:
+        store = open_store(f"sqlite:///{path}")
+        for problem in PROBLEMS:
+            cached_solve(problem, store=store)
+        store.close()
+    elif kind == ".jsonl":
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    else:
+        path.write_text("".join(json.dumps(record, indent=2) for record in records))  # as printed, one after another
+    return path.as_uri()
+
+
+@pytest.fixture(params=[".sqlite", ".jsonl", ".json"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return written(tmp_path, request.param)
+
+
+def test_an_answer_of_the_table_is_that_of_the_solver(table: str) -> None:
+    with DarrmClient(table) as client:
+        for problem in PROBLEMS:
+            found = client.gamma(problem)
+            assert found.gamma.tolist() == SOLUTIONS[problem].gamma.tolist()
+            assert (found.exact, found.cached, found.id) == (True, True, DesignSpec(problem).key)
+            assert found.certificate == verify(problem, found.gamma)
+
+
+def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_URL", table)
+    with DarrmClient() as client:
+        assert client.gamma(PROBLEM).utility == SOLUTIONS[PROBLEM].utility
+
+
+def test_what_the_table_lacks_is_told(table: str) -> None:
+    with DarrmClient(table) as client:
+        with pytest.raises(AnswerNotFound, match="no answer to this problem"):
+            client.gamma(MISSING)
+        found = client.batch([PROBLEM, MISSING, DesignSpec(PROBLEM, "uniform")])
+        assert [type(one) for one in found] == [VerifiedAnswer, AnswerNotFound, AnswerNotFound]
+        with pytest.raises(AnswerNotFound):
+            client.jobs.submit(MISSING)
+        with pytest.raises(AnswerNotFound, match="no answer with the id"):
+            client.jobs.get("0" * 64)
+
+
+def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
+    between = Problem.from_allowance(K=11, m=2.5, epsilon=0.0892, Delta=1e-4)
+    with DarrmClient(table) as client:
+        found = client.gamma(between)
+        assert (found.exact, found.designed_for, found.problem) == (False, PROBLEMS[1], between)
+        assert found.utility == pytest.approx(SOLUTIONS[PROBLEMS[1]].utility, abs=1e-9)
+        assert found.certificate == verify(between, found.gamma)
+        assert found.upper_bound == 1
+        assert any("nearest kept answer" in text for text in found.warnings)
+        weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)
+        assert client.gamma(weaker).designed_for in PROBLEMS
+        with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
+            client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
+        traded = client.tradeoff(PROBLEM, [2, 2.5])
+        assert traded["utility"][0] == pytest.approx(traded["utility"][1])
+
+
+def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps(solution_record(solve(PROBLEM, shape="monotone"))))
+    with DarrmClient(path.as_uri()) as client:
+        assert client.gamma(PROBLEM, shape="monotone").exact
+        found = client.gamma(PROBLEM)
+        assert (found.exact, found.designed_for) == (False, PROBLEM)
+
+
+def test_the_whole_surface_is_there(table: str) -> None:
+    with DarrmClient(table) as client:
+        curve = client.error_curve(PROBLEM, points=3)
+        assert curve["p"] == [0.5, 0.75, 1.0]
+        assert set(curve["curves"]) == {"optimal", "subsampling", "double_subsampling", "randomized_response"}
+        traded = client.tradeoff(PROBLEM, [1, 2, 3])
+        assert traded["utility"] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
+        assert traded["m"] == [1, 2, 3]
+        own = privacy_profile(SOLUTIONS[PROBLEM].gamma, PROBLEM, [0.0, 0.1])
+        assert client.profile(PROBLEM, epsilons=[0.0, 0.1])["delta"] == own.deltas.tolist()
+        assert client.profile(PROBLEM, gamma=[0.0] * 12, epsilons=[0.0])["delta"] == [pytest.approx(0, abs=1e-12)]
+        assert client.verify(PROBLEM, SOLUTIONS[PROBLEM].gamma).margin >= 0
+        with pytest.raises(NotPrivate):
+            client.verify(PROBLEM, [1.0] * 12)
+        estimate = client.estimate(PROBLEM)
+        assert (estimate["kept"], estimate["seconds"], estimate["allowed"]) == (True, 0, False)
+        assert client.estimate(MISSING)["seconds"] > 0
+        job = client.jobs.submit(PROBLEM)
+        assert job.over
+        assert client.jobs.get(job.id) == client.jobs.cancel(job.id) == job
+        assert client.jobs.wait(PROBLEM).utility == SOLUTIONS[PROBLEM].utility
+        assert {seen.id for seen in client.jobs.list()} == {DesignSpec(problem).key for problem in PROBLEMS}
+        assert [name for name, _ in client.jobs.events(job.id)] == ["done"]
+
+
+def test_a_comparison_needs_no_table(tmp_path: Path) -> None:
+    with DarrmClient(written(tmp_path, ".jsonl")) as client:
+        five = Problem.from_allowance(K=5, m=1, epsilon=0.3)
+        rows = client.compare(five, 5, Privacy(1.0, 1e-3))["rows"]
+    assert rows[0]["name"] == "optimal_sequence"
+    assert all(row["epsilon"] is None or row["epsilon"] <= 1 for row in rows)
+
+
+def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
+    with DarrmClient(written(tmp_path, ".jsonl")) as client:
+        voters = Problem(3, Privacy(math.inf), Privacy(1.0))
+        told = client.compare(voters, 3, Privacy(2.0, 0.01), n=60, subsample_size=6, replacement=False)
+    assert told["draw"]["reached"] == pytest.approx(0.3)
+    assert {row["name"] for row in told["rows"]} >= {"optimal_sequence", "saa", "dpbag"}
+
+
+def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    url = written(tmp_path, ".sqlite")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    tmp_path.chmod(0o500)
+    try:
+        with DarrmClient(url) as client:
+            assert client.gamma(PROBLEM).exact
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_row_that_was_altered_is_no_answer(tmp_path: Path) -> None:
+    record = solution_record(SOLUTIONS[PROBLEM])
+    record["gamma"] = [1.0] * 12
+    record["utility"] = record["upper_bound"] = 1.0
+    path = tmp_path / "table.jsonl"
+    path.write_text(json.dumps(record))
+    with DarrmClient(path.as_uri()) as client, pytest.raises(AnswerNotFound):
+        client.gamma(PROBLEM)
+    url = written(tmp_path, ".sqlite")
+    with sqlite3.connect(tmp_path / "a table.sqlite") as database:
+        database.execute("UPDATE darrm_solutions SET record = replace(record, '0.', '0.1')")
+    database.close()
+    with DarrmClient(url) as client, pytest.raises(AnswerNotFound):
+        client.gamma(PROBLEM)
+
+
+def test_a_line_that_is_no_record_is_left_out_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "table.jsonl"
+    good = json.dumps(solution_record(SOLUTIONS[PROBLEM]))
+    other: Any = {**solution_record(SOLUTIONS[PROBLEM]), "format": 99}
+    path.write_text(f'{{"votes": 3}}\n\n{good}\n[]\n{json.dumps(other)}\n')
+    with caplog.at_level(logging.WARNING), DarrmClient(path.as_uri()) as client:
+        assert client.gamma(PROBLEM).exact
+    assert [line for line in (1, 4, 5) if f"line {line}: this is no record" not in caplog.text] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "text"),
+    [
+        ("table.txt", b"", InvalidInput, r"ends in \.sqlite"),
+        ("gone.jsonl", None, InvalidInput, "a table file that exists"),
+        ("gone.sqlite", None, InvalidInput, "a table file that exists"),
+        ("cut.jsonl", b'{"format": 1, "prob', InvalidInput, r"Line 1: Unterminated"),
+        ("bytes.jsonl", b"\xff\xfe", InvalidInput, "in UTF-8"),
+        ("deep.jsonl", b"[" * 100_000, InvalidInput, "Line 1"),
+        ("text.sqlite", b"this is no database, and long enough to be read" * 9, CacheError, "not a database"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(
+    tmp_path: Path, name: str, content: bytes | None, error: type[Exception], text: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(error, match=text):
+        DarrmClient(path.as_uri())
+
+
+def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("")
+    with DarrmClient(path.as_uri()) as client:
+        with pytest.raises(ClientError):
+            client.gamma(PROBLEM)
+        assert list(client.jobs.list()) == []
+
+
+def test_every_format_has_its_reader() -> None:
+    assert set(READERS) == {".sqlite", ".sqlite3", ".db", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".csv"}

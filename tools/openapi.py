@@ -1,0 +1,19 @@
+"""The description of the API as the repository keeps it: ``python -m tools.openapi > docs/openapi.json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from api.app import create_app
+from api.settings import Settings
+
+
+def openapi_text() -> str:
+    """Return the description as JSON text; it depends on no setting and on no stored answer."""
+    described = create_app(Settings(cache_url="memory")).openapi()
+    return json.dumps(described, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(openapi_text())

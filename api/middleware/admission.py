@@ -41,7 +41,7 @@ class AdmissionMiddleware:
         settings: limits, keys and host names.
 
     Raises:
-        KeysUnusable: there is a keys file and it cannot be read.
+        KeysFileError: there is a keys file and it cannot be read.
     """
 
     def __init__(self, app: App, settings: Settings) -> None:

@@ -123,7 +123,7 @@ class PluralityLog(ReleaseLedger):
             raise LedgerUnreadable(
                 f"{self.path} is not a plurality log of format {FORMAT}, the one that this version reads and writes."
             )
-        self._mechanism = mechanism_from_record(header["mechanism"])
+        self._mechanism, self._fresh = mechanism_from_record(header["mechanism"]), False
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def permute_and_flip_table(cells: Histograms, rate: float) -> Array:
     """Return permute-and-flip's probabilities, shape (cells,)."""
     table = _flip_chances(cells, rate)
     # The integrand has degree C − 1 in s: Gauss–Legendre with that many nodes is exact.
-    s, ds = np.polynomial.legendre.leggauss(cells.classes // 2 + 1)
+    s, ds = _gauss_legendre(cells.classes // 2 + 1)
     s, ds = (s + 1) / 2, ds / 2
     misses = 1 - table[:, None] * s
     whole = np.multiply.reduceat(misses ** cells.multiplicities[:, None], cells.starts, axis=0)
@@ -206,6 +206,12 @@ def _largest_rate(problem: PluralityProblem, table: Callable[[float], Array], pr
     return low
 
 
+@lru_cache(maxsize=16)
+def _gauss_legendre(nodes: int) -> tuple[Array, Array]:
+    """Return nodes and weights on [−1, 1]."""
+    return np.polynomial.legendre.leggauss(nodes)
+
+
 def _flip_chances(cells: Histograms, rate: float) -> Array:
     """Return e^(rate·(count − largest count)), 0 for ⊥."""
     behind = cells.values[cells.starts][cells.owners] - cells.values
@@ -233,7 +239,7 @@ def _noisy_maximum(
             largest + np.arange(math.ceil(reach) + 1) * (reach / math.ceil(reach)),
         ]
     )
-    nodes, shares = np.polynomial.legendre.leggauss(NODES if rate >= 0.2 else 8)
+    nodes, shares = _gauss_legendre(NODES if rate >= 0.2 else 8)
     widths = np.diff(ends)
     z = (ends[:-1, None] + widths[:, None] * (nodes + 1) / 2).ravel()
     dz = (widths[:, None] * shares / 2).ravel()

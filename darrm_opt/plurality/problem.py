@@ -127,7 +127,8 @@ def partitions(K: int, classes: int) -> Iterator[Partition]:
             for rest in extend(left - first, parts - 1, first):
                 yield (first, *rest)
 
-    return extend(K, classes, K)
+    several = min(classes, K)  # the others are 0
+    return ((*each, *(0,) * (classes - several)) for each in extend(K, several, K))
 
 
 def changes(partition: Partition, affected: int) -> Iterator[Partition]:
@@ -140,7 +141,9 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
     Yields:
         The change of each count; they sum to 0, and those of one sign to at most ``affected``.
     """
-    last = len(partition) - 1
+    # Of the classes without votes no more than ``affected`` can gain one.
+    concerned = min(len(partition), sum(count > 0 for count in partition) + affected)
+    last = concerned - 1
 
     def extend(at: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
         largest = affected - gained
@@ -156,7 +159,8 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
             for rest in extend(at + 1, gained + max(change, 0), lost + max(-change, 0), change):
                 yield (change, *rest)
 
-    return (change for change in extend(0, 0, 0, affected) if any(change))
+    rest = (0,) * (len(partition) - concerned)
+    return ((*change, *rest) for change in extend(0, 0, 0, affected) if any(change))
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,6 +210,32 @@ def test_sizes_that_are_quoted() -> None:
     assert {each: partition_count(*each) for each in quoted} == quoted
 
 
+def test_many_classes_and_few_voters() -> None:
+    found = compare_mechanisms(PluralityProblem(3, 1000, Privacy(6.0, 1e-3)), Dirichlet(0.01))
+    assert found.solution.gap <= 1e-6
+    assert all(utility <= found.solution.utility + 1e-8 for utility in found.ways.values())
+    # A class without votes is one of at least 997: the same as with the few that can be told apart, and a rest.
+    assert found.solution.utility > 0.5
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        PluralityProblem(1, 2, Privacy(0.0, 0.0)),
+        PluralityProblem(4, 3, Privacy(0.0, 0.0), abstention=True),
+        PluralityProblem(4, 3, Privacy(500.0, 0.0), 4),
+        PluralityProblem(5, 3, Privacy(1e-9, 1e-13), 5, abstention=True),
+        PluralityProblem(5, 4, Privacy(40.0, 0.999), 2),
+    ],
+    ids=str,
+)
+def test_extremes_are_answered_with_a_proof(problem: PluralityProblem) -> None:
+    found = compare_mechanisms(problem, PluralityObjective(Dirichlet(1.0), "any", 1.0))
+    assert found.solution.certificate.margin >= 0
+    assert found.solution.gap <= 1e-6
+    assert all(utility <= found.solution.utility + 1e-7 for utility in found.ways.values())
+
+
 def test_what_is_too_large_is_refused_with_advice() -> None:
     with pytest.raises(InvalidInput, match=r"46,262.*noisy maximum"):
         solve_plurality(PluralityProblem(100, 5, Privacy(1.0)), "dirichlet(1)")

@@ -36,6 +36,12 @@ MAX_VOTERS = 1_000_000
 MAX_PARTITIONS = 20_000
 """Most partitions for which a table is made: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
 
+THREE_PARTS_TOO_MANY = 500
+"""From so many voters on three parts alone have more than `MAX_PARTITIONS` partitions: (K + 3)²/12, rounded."""
+
+MAX_EDGES = 500_000
+"""Most pairs of neighbouring vote counts that are looked at: some ten seconds."""
+
 ABSTENTION = -1
 """The value that stands for ⊥ where others are vote counts."""
 
@@ -104,7 +110,7 @@ class PluralityProblem:
 
 
 def partition_count(K: int, classes: int) -> int:
-    """Return the number of partitions of K into at most ``classes`` parts.
+    """Return the number of partitions of K into at most ``classes`` parts; time grows with K·min(K, classes).
 
     >>> partition_count(50, 4), partition_count(30, 6)
     (1154, 1206)
@@ -114,6 +120,17 @@ def partition_count(K: int, classes: int) -> int:
         for total in range(part, K + 1):
             ways[total] += ways[total - part]
     return ways[K]
+
+
+def has_table(K: int, classes: int, most: int = MAX_PARTITIONS) -> bool:
+    """Return whether K votes among the classes have at most ``most`` ≤ `MAX_PARTITIONS` partitions; at once for any K.
+
+    >>> has_table(40, 4), has_table(10**6, 1000)
+    (True, False)
+    """
+    if classes == 2:
+        return most >= K // 2 + 1
+    return K < THREE_PARTS_TOO_MANY and partition_count(K, classes) <= most
 
 
 def partitions(K: int, classes: int) -> Iterator[Partition]:
@@ -224,15 +241,15 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
     """Return the partitions, cells and edges of K votes among ``classes``.
 
     Raises:
-        InvalidInput: there are more than `MAX_PARTITIONS` partitions.
+        InvalidInput: there are more than `MAX_PARTITIONS` partitions, or more than `MAX_EDGES` edges.
     """
-    many = partition_count(K, classes)
-    if many > MAX_PARTITIONS:
+    if not has_table(K, classes):
+        count = f"{partition_count(K, classes):,}" if K < THREE_PARTS_TOO_MANY else "more"
         raise InvalidInput(
             "K",
             K,
-            f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {many:,}",
-            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.release.",
+            f"at most {MAX_PARTITIONS:,} partitions; {K} votes among {classes} classes have {count}",
+            "Use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
         )
     every = tuple(partitions(K, classes))
     starts: list[int] = []
@@ -257,6 +274,13 @@ def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histogr
             there = places[numbers[tuple(sorted(after, reverse=True))]]
             groups = Counter((places[number][v], there[w]) for v, w in zip(partition, after, strict=True))
             edge = [(v, w, size) for (v, w), size in groups.items()]
+            if len(edges) == MAX_EDGES:
+                raise InvalidInput(
+                    "affected",
+                    affected,
+                    f"at most {MAX_EDGES:,} pairs of neighbouring vote counts; here there are more",
+                    "Lower affected or K, or use a noisy maximum, which needs no table: see darrm_opt.plurality.noise_for.",
+                )
             edges.append([*edge, (places[number][ABSTENTION], there[ABSTENTION], 1)] if abstention else edge)
     width = max((len(edge) for edge in edges), default=1)
     packed = np.zeros((3, len(edges), width), dtype=np.intp)

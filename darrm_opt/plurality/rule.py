@@ -57,7 +57,7 @@ class PluralityRule:
         accepted = f"{many} numbers in [0, 1], one for each cell"
         try:
             table = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError) as err:
+        except (TypeError, ValueError, OverflowError) as err:
             raise InvalidInput("values", type(values).__name__, accepted) from err
         if table.shape != (many,):
             raise InvalidInput("values", f"an array of shape {table.shape}", accepted)

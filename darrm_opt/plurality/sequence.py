@@ -12,7 +12,7 @@ from darrm_opt.accounting import epsilon_each
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
-from darrm_opt.plurality.problem import PluralityProblem, partition_count
+from darrm_opt.plurality.problem import PluralityProblem, has_table
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
@@ -77,7 +77,7 @@ def plurality_plan(
     'optimal rule'
     """
     goal, found = as_objective(objective), []
-    few = partition_count(K, classes) <= MAX_RULE_PARTITIONS
+    few = has_table(K, classes, MAX_RULE_PARTITIONS)
     if few:
         problem = PluralityProblem(K, classes, release_target(total, queries), affected)
         solution = solve_plurality(problem, goal)

@@ -18,7 +18,10 @@ SAME = 1e-9
 
 
 def verify(
-    file: Annotated[str, Argument("FILE", "An answer of `darrm solve`, or a JSON list γ(0), …, γ(K); - is stdin.")],
+    file: Annotated[
+        str,
+        Argument("FILE", "An answer of `darrm solve` or `darrm plurality`, or a JSON list γ(0), …, γ(K); - is stdin."),
+    ],
     asked: ProblemOptions,
     arithmetic: Annotated[
         str,
@@ -41,7 +44,11 @@ def verify(
     from darrm_opt import verify as prove
     from darrm_opt.record import problem_record
 
-    problem, gamma = _question(file, _parsed(read_text(file), file), asked)
+    content = _parsed(read_text(file), file)
+    if isinstance(content, dict) and content.get("kind") == "darrm plurality rule":
+        _verify_plurality(file, content, json=json)
+        return
+    problem, gamma = _question(file, content, asked)
     proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
     try:
         certificate = prove(problem, gamma, arithmetic=arithmetic)  # type: ignore[arg-type]  # checked there
@@ -56,6 +63,31 @@ def verify(
         answer(as_json(proof | {"certificate": asdict(certificate)}))
     else:
         answer(f"{problem_text(problem)}\n\n{certificate_text(certificate)}")
+
+
+def _verify_plurality(source: str, content: dict[str, Any], *, json: bool) -> None:
+    """Prove a rule of `darrm plurality`, whatever its file says of it."""
+    from api.cli.report import as_json
+    from darrm_opt import NotPrivate
+    from darrm_opt.errors import DarrmError
+    from darrm_opt.plurality.record import problem_record, rule_from_record
+
+    try:
+        problem, _, certificate = rule_from_record(content)
+    except NotPrivate as err:
+        if json:
+            answer(as_json({"private": False, "message": str(err), "excess": err.excess}))
+        fail(str(err), ExitCode.NOT_PRIVATE)
+    except DarrmError as err:
+        fail(f"{source}: {err}", ExitCode.BAD_INPUT)
+    if json:
+        answer(as_json({"private": True, "problem": problem_record(problem), "certificate": asdict(certificate)}))
+        return
+    answer(
+        f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
+        f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP.\n"
+        f"private    proved for these very numbers over {certificate.edges:,} neighbouring vote counts"
+    )
 
 
 def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem, NoiseFunction]:

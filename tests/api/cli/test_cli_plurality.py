@@ -57,6 +57,25 @@ def test_a_rule_is_written_and_reads_back() -> None:
         assert certificate.margin >= 0
 
 
+def test_a_rule_is_verified_whatever_its_file_says() -> None:
+    answered(*SMALL, "--output", "rule.json")
+    told = answered("verify", "rule.json")
+    assert (told["private"], told["problem"]["classes"]) == (True, 3)
+    assert "proved for these very numbers" in run("verify", "rule.json").stdout
+    record = json.loads(Path("rule.json").read_text())
+    record["problem"]["target_epsilon"] = 0.5
+    Path("rule.json").write_text(json.dumps(record))
+    result = run("verify", "rule.json", "--json")
+    assert result.exit_code == ExitCode.NOT_PRIVATE
+    assert json.loads(result.stdout)["excess"] > 0
+    for values in ([], "text", [1e400], [[0.1]], None):
+        Path("rule.json").write_text(json.dumps(record | {"values": values}).replace("Infinity", "1e400"))
+        assert "values" in refused("verify", "rule.json")
+    record["problem"] |= {"K": 10**6, "classes": 1000}
+    Path("rule.json").write_text(json.dumps(record))
+    assert "20,000 partitions" in refused("verify", "rule.json")
+
+
 def test_queries_share_the_target() -> None:
     one, many = answered(*SMALL), answered(*SMALL, "--queries", "10")
     assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3

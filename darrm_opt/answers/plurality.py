@@ -7,7 +7,7 @@ from typing import Any
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
-from darrm_opt.plurality.problem import partition_count
+from darrm_opt.plurality.problem import has_table, partition_count
 from darrm_opt.plurality.record import plurality_record, problem_from_record
 
 CELLS_CUBED_SECONDS = 8e-10
@@ -19,6 +19,8 @@ MEAN_VALUES = 4.5
 
 def plurality_seconds(problem: PluralityProblem) -> float:
     """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
+    if not has_table(problem.K, problem.classes):
+        return 0.0  # refused at once, with the reason
     cells = partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES)
     return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
 

@@ -146,8 +146,15 @@ def solve_plurality(
             status = Status.OPTIMAL
             break
     bound = cuts.dual_bound(weights, multipliers)
-    candidates = [x, inside] if status is not Status.OPTIMAL else [x]
-    certified = [certify_rule(problem, PluralityRule.normalised(problem, each)) for each in candidates]
+    # Constant rules are private whatever the target is: where it leaves next to nothing, repair may cost more than that.
+    silent = cells.values == ABSTENTION
+    some_class = (1 - 2.0**-50) / cells.classes  # the same double in every cell: exactly constant
+    constants = [np.where(silent, 0.0, some_class), np.where(silent, 1.0, 0.0)]
+    candidates = [PluralityRule.normalised(problem, each) for each in (x, inside)][
+        : 1 if status is Status.OPTIMAL else 2
+    ]
+    candidates += [PluralityRule.of(problem, each) for each in constants]
+    certified = [certify_rule(problem, each) for each in candidates]
     rule, certificate = max(certified, key=lambda each: worth(each[0], weights))
     statistics = PluralityStatistics(len(cells.partitions), len(cuts), rounds, iterations, time.perf_counter() - begun)
     return PluralitySolution(

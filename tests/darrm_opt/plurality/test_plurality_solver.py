@@ -243,6 +243,16 @@ def test_what_is_too_large_is_refused_with_advice() -> None:
         solve_plurality(PluralityProblem(10**6, 1000, Privacy(1.0)), "dirichlet(1)")
 
 
+@pytest.mark.parametrize("delta", [0.0, 2.4e-12])
+@pytest.mark.parametrize("price", [0.0, 4.0])
+def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
+    # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
+    problem = PluralityProblem(6, 3, Privacy(0.0, delta), 3, abstention=True)
+    solution = solve_plurality(problem, PluralityObjective(Dirichlet(0.9), price=price))
+    assert solution.utility == pytest.approx(max(0.0, 1 / 3 - price * 2 / 3), abs=1e-9)
+    assert solution.gap <= 1e-7
+
+
 @pytest.mark.slow
 def test_too_many_neighbours_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"affected = 40.*500,000 pairs"):

@@ -19,6 +19,7 @@ from darrm_client.verification import (
     verify_comparison,
     verify_curves,
     verify_plan,
+    verify_plurality,
     verify_profile,
     verify_tradeoff,
 )
@@ -32,6 +33,8 @@ from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 
 if TYPE_CHECKING:
     import ssl
+
+    from darrm_opt.plurality.problem import PluralityProblem
 
 URL_VARIABLE = "DARRM_URL"
 """Environment variable of the place that is asked where no URL is given."""
@@ -340,6 +343,36 @@ class DarrmClient:
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
         told = self._ask("plan", body, timeout)
         return verify_plan(told, problem, trained_once=not fresh and queries > 1)
+
+    def plurality(
+        self,
+        problem: PluralityProblem,
+        prior: str = "dirichlet(1)",
+        *,
+        ties: str = "excluded",
+        price: float = 0.0,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the optimal rule for votes among classes, as the REST interface has it; its rule was proved, by this process.
+
+        Args:
+            problem: voters, classes and the target of one release.
+            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
+            ties: "excluded" or "any".
+            price: cost of a wrong label.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The answer; ``samplers.mechanism_from_record(answer["rule"])`` releases by it.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            AnswerNotFound: the client reads a table file, which has no such rules.
+        """
+        from darrm_opt.plurality.record import problem_record as as_record
+
+        body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
+        return verify_plurality(self._ask("plurality", body, timeout), problem)
 
     def estimate(
         self,

@@ -51,12 +51,19 @@ class TableBackend:
             "compare": self._compare,
             "plan": self._plan,
             "estimate": self._estimate,
+            "plurality": self._plurality,
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the answer to ``POST /v1/<verb>``."""
         deadline.check()
         return self._answers[verb](body)
+
+    @staticmethod
+    def _plurality(body: dict[str, Any]) -> Any:
+        raise AnswerNotFound(
+            f"A table has no rules for {body['classes']} classes: darrm_opt.plurality designs them here."
+        )
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the job of a design, which is done; raises AnswerNotFound where it is not."""

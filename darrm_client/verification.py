@@ -13,17 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from darrm_client.errors import VerificationFailed
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import DarrmError
+from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record
 from darrm_opt.reprove import ReproofFailed, read_solution, reprove
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality.problem import PluralityProblem
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,24 @@ def verify_plan(told: Any, problem: Problem, *, trained_once: bool) -> dict[str,
                 raise VerificationFailed("The plan has a γ for other voters than those that were asked.")
             verify_gamma(option["gamma"], wanted)
     member(told, "advice")
+    return dict(told)
+
+
+def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
+    """Return a plurality rule, private for the problem that was asked.
+
+    Raises:
+        VerificationFailed: it is for another problem, or no rule.
+        NotPrivate: it is not.
+    """
+    from darrm_opt.plurality.record import rule_from_record
+
+    try:
+        found, _, _ = rule_from_record(member(told, "rule"))
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
+    if found != problem:
+        raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
     return dict(told)
 
 

@@ -66,6 +66,10 @@ ACCEPTED = {
     "state": f"one of {', '.join(get_args(State))}",
     "limit": "a whole number of jobs, from 1 to 1000",
     "after": "the id of a job that is kept",
+    "classes": "a whole number of classes, 2 to 1000",
+    "ties": "'excluded' or 'any'",
+    "price": "a number at least 0",
+    "abstention": "True or False",
     "prior": "the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
 }
 """Accepted values by field."""

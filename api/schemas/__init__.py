@@ -24,6 +24,7 @@ from api.schemas.design import (
 )
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
 from api.schemas.plans import PlanAnswer, PlanRequest
+from api.schemas.plurality import PluralityAnswer, PluralityRequest
 
 __all__ = [
     "BatchAnswer",
@@ -42,6 +43,8 @@ __all__ = [
     "PendingAnswer",
     "PlanAnswer",
     "PlanRequest",
+    "PluralityAnswer",
+    "PluralityRequest",
     "ProblemAnswer",
     "ProblemRequest",
     "ProfileAnswer",

@@ -31,13 +31,14 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/compose": schemas.ComposeRequest,
     "/v1/compare": schemas.CompareRequest,
     "/v1/plan": schemas.PlanRequest,
+    "/v1/plurality": schemas.PluralityRequest,
 }
 """What comes both by query and by body."""
 
 TABLES = {"/v1/gamma", "/v1/gamma/{id}", "/v1/gamma/batch", "/v1/error-curve", "/v1/tradeoff", "/v1/profile"}
 """What comes as CSV and npz as well."""
 
-UNITS = ("[voters]", "[nats]", "[probability]", "[s]", "[points]", "[releases]", "[records]")
+UNITS = ("[voters]", "[nats]", "[probability]", "[s]", "[points]", "[votes]", "[classes]", "[labels]", "[releases]", "[records]")
 
 WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "method", "backend", "baselines"} | {
     "arithmetic",
@@ -45,6 +46,8 @@ WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "
     "fresh",
     "replacement",
     "sampling",
+    "ties",
+    "abstention",
 }
 
 

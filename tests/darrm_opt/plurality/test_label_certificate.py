@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from itertools import pairwise
-from pathlib import Path
+from support.paths import DATA
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from darrm_opt.plurality.accounting.three_cells import label_divergence
 flint = pytest.importorskip("flint")
 arb, acb = flint.arb, flint.acb
 
-CERTIFICATE = json.loads((Path(__file__).parent.parent / "data" / "label_certificate.json").read_text(encoding="utf-8"))
+CERTIFICATE = json.loads((DATA / "label_certificate.json").read_text(encoding="utf-8"))
 SIGMA, LEAST, MAX_SUM = (CERTIFICATE[name] for name in ("sigma", "least_mean", "max_sum"))
 ORDERS, BOUNDS = CERTIFICATE["orders"], CERTIFICATE["bounds"]
 RNG = np.random.default_rng(40)

@@ -1,0 +1,96 @@
+"""Plurality: the optimal release of votes among classes, as a request and an answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.errors.exceptions import FieldError
+from api.schemas.accounts import Queries, check_queries
+from api.schemas.fields import AnswerModel, RequestModel, Voters, described
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, release_target
+from darrm_opt.problem import Privacy
+
+
+class PluralityRequest(RequestModel):
+    """Voters that are not private, classes and a target: which release of the plurality is the best?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}]
+        }
+    )
+
+    K: Voters
+    classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)]
+    target_epsilon: Annotated[FiniteFloat, described("ε of all releases together [nats].", minimum=0, maximum=500)]
+    delta: Annotated[
+        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
+    ] = 0.0
+    queries: Queries = 1
+    affected: Annotated[int, described("How many votes one record can move [votes].", minimum=1)] = 1
+    prior: Annotated[
+        str,
+        Field(
+            max_length=20_000,
+            description="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen.",
+            examples=["favoured(0.4,0.6,0.8)", "dirichlet(0.5)", "histogram(3,1,1:5; 5,0,0:2)"],
+        ),
+    ] = "dirichlet(1)"
+    ties: Annotated[
+        Literal["excluded", "any"],
+        Field(description="Votes without a single leader: left out, or any leader is right."),
+    ] = "excluded"
+    price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
+    abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
+
+    def problem(self) -> PluralityProblem:
+        """Return the problem of one release.
+
+        Raises:
+            InvalidInput: a number is out of its range.
+            FieldError: the prior is none.
+        """
+        check_queries(self.queries)
+        try:
+            prior = parse_prior(self.prior)
+        except InvalidInput as err:
+            raise FieldError("prior", err) from err
+        PluralityObjective(prior, self.ties, self.price)
+        try:
+            total = Privacy(self.target_epsilon, self.delta)
+        except InvalidInput as err:
+            raise FieldError("target_epsilon" if err.argument == "epsilon" else "delta", err) from err
+        problem = PluralityProblem(self.K, self.classes, total, self.affected, abstention=self.abstention)
+        target = release_target(problem.target, self.queries)
+        return PluralityProblem(self.K, self.classes, target, self.affected, abstention=self.abstention)
+
+
+class PluralityProblemAnswer(AnswerModel):
+    """A problem of one release, in canonical numbers."""
+
+    K: int = Field(description="Number of voters [voters].")
+    classes: int = Field(description="Number of classes [classes].")
+    target_epsilon: FiniteFloat = Field(description="ε of one release [nats].")
+    delta: FiniteFloat = Field(description="δ of one release [probability].")
+    affected: int = Field(description="How many votes one record can move [votes].")
+    abstention: bool = Field(description="Whether no class may be released.")
+
+
+class PluralityAnswer(AnswerModel):
+    """The optimal rule with its certificate, and the mechanisms at the same privacy."""
+
+    problem: PluralityProblemAnswer
+    prior: str = Field(description="How votes fall.")
+    ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
+    price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
+    utility: FiniteFloat = Field(description="What the rule is worth: Pr[right] − price·Pr[wrong].")
+    upper_bound: FiniteFloat = Field(description="No private rule is worth more; proved.")
+    gap: FiniteFloat = Field(description="upper_bound − utility.")
+    status: str = Field(description="How the solve ended.")
+    margin: FiniteFloat = Field(description="δ that is left at the worst pair of vote counts [probability].")
+    ways: dict[str, FiniteFloat] = Field(description="What each mechanism is worth at the same privacy of its label.")
+    rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; for gnmax 1/σ [1/votes].")
+    rule: dict[str, Any] = Field(description="The rule as `darrm plurality --output` writes it: for `darrm label`.")

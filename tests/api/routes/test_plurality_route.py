@@ -1,0 +1,85 @@
+"""`/v1/plurality`: the optimal rule over HTTP, by query and by body, what is refused, and the client that proves it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+from darrm_client.errors import VerificationFailed
+from darrm_client.verification import verify_plurality
+from darrm_opt import NotPrivate, Privacy
+from darrm_opt.plurality import PluralityProblem, solve_plurality
+from darrm_opt.plurality.record import rule_from_record
+
+ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1))) as opened:
+        yield opened
+
+
+def test_the_answer_is_that_of_the_core_and_its_rule_is_proved(client: TestClient) -> None:
+    told = client.post("/v1/plurality", json=ASKED).json()
+    expected = solve_plurality(PluralityProblem(5, 3, Privacy(1.0, 1e-3)), "favoured(0.5,0.9)")
+    problem, rule, certificate = rule_from_record(told["rule"])
+    assert (problem, rule, certificate) == (expected.problem, expected.rule, expected.certificate)
+    assert told["utility"] == expected.utility
+    assert set(told["ways"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
+    assert client.get("/v1/plurality", params=ASKED).json() == told
+    assert verify_plurality(told, problem) == told
+
+
+def test_many_releases_and_abstention(client: TestClient) -> None:
+    told = client.post("/v1/plurality", json=ASKED | {"queries": 10, "abstention": True, "price": 1.0}).json()
+    assert told["problem"]["target_epsilon"] < 0.4
+    assert told["problem"]["abstention"]
+    assert "confident_gnmax" in told["ways"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"K": 0}, "K"),
+        ({"classes": 1}, "classes"),
+        ({"target_epsilon": -1.0}, "target_epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"affected": 6}, "affected"),
+        ({"prior": "nothing"}, "prior"),
+        ({"prior": "favoured(0.1)"}, "prior"),
+        ({"prior": "histogram(1,1,0:3)"}, "prior"),
+        ({"price": -1.0}, "price"),
+        ({"queries": 0}, "queries"),
+        ({"K": 100, "classes": 5}, "K"),
+    ],
+)
+def test_what_is_refused_names_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:
+    told = client.post("/v1/plurality", json=ASKED | change)
+    assert told.status_code == 422, told.text
+    assert field in told.text
+
+
+def test_too_much_work_is_refused_before_it(client: TestClient) -> None:
+    told = client.post("/v1/plurality", json=ASKED | {"K": 60, "classes": 5})
+    assert told.status_code == 422
+    assert "expected solving time" in told.text
+
+
+def test_a_service_that_lies_is_found_out(client: TestClient) -> None:
+    told = client.post("/v1/plurality", json=ASKED).json()
+    problem = PluralityProblem(5, 3, Privacy(1.0, 1e-3))
+    with pytest.raises(VerificationFailed, match="another problem"):
+        verify_plurality(told, PluralityProblem(5, 3, Privacy(0.5, 1e-3)))
+    with pytest.raises(VerificationFailed, match="where a rule should be"):
+        verify_plurality({**told, "rule": {}}, problem)
+    values = [0.0] * len(told["rule"]["values"])
+    values[-2] = 1.0
+    values[-1] = 0.0
+    with pytest.raises(NotPrivate):
+        verify_plurality({**told, "rule": {**told["rule"], "values": values}}, problem)

@@ -71,7 +71,7 @@ def create_key(path: Path, name: str) -> tuple[Key, str]:
 
     Raises:
         InvalidInput: no name.
-        KeysUnusable: the file cannot be read or written.
+        KeysFileError: the file cannot be read or written.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
@@ -90,7 +90,7 @@ def revoke_key(path: Path, identity: str) -> Key:
 
     Raises:
         InvalidInput: no key has that id.
-        KeysUnusable: the file cannot be read or written.
+        KeysFileError: the file cannot be read or written.
     """
     with _lock(path):
         keys = _read(path)
@@ -105,7 +105,7 @@ def list_keys(path: Path) -> tuple[Key, ...]:
     """Return the keys in the file, oldest first.
 
     Raises:
-        KeysUnusable: the file cannot be read.
+        KeysFileError: the file cannot be read.
     """
     return _read(path)
 
@@ -121,7 +121,7 @@ class KeyRing:
         clock: seconds that never go backwards.
 
     Raises:
-        KeysUnusable: the file cannot be read at the start.
+        KeysFileError: the file cannot be read at the start.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:

@@ -41,66 +41,66 @@ class AdmissionMiddleware:
         settings: limits, keys and host names.
 
     Raises:
-        KeysUnusable: there is a keys file and it cannot be read.
+        KeysFileError: there is a keys file and it cannot be read.
     """
 
     def __init__(self, app: App, settings: Settings) -> None:
         self._app = app
         self._settings = settings
         self._ring = None if settings.keys is None else KeyRing(settings.keys)
-        self._rates = RateLimiter(shared_table(settings.run_folder))
-        self._inside = 0
+        self._limiter = RateLimiter(shared_table(settings.run_folder))
+        self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        denial = self._denial(scope)
-        if denial is None and _has_body(scope["headers"]):
-            taken = await self._body(scope["headers"], receive)
-            if taken is None:  # the client is gone
+        rejection = self._check(scope)
+        if rejection is None and _has_body(scope["headers"]):
+            received = await self._read_body(scope["headers"], receive)
+            if received is None:  # the client is gone
                 return
-            if isinstance(taken, Rejection):
-                denial = taken
+            if isinstance(received, Rejection):
+                rejection = received
             else:
-                receive = _replay(taken, receive)
+                receive = _replay(received, receive)
         if (
-            denial is None
-            and self._inside >= self._settings.max_concurrent_requests
+            rejection is None
+            and self._in_flight >= self._settings.max_concurrent_requests
             and scope["path"] not in UNLIMITED_PATHS
         ):
-            denial = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
-        if denial is not None:
-            await send_rejection(denial, scope, send)
+            rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
+        if rejection is not None:
+            await send_rejection(rejection, scope, send)
             return
-        self._inside += 1
+        self._in_flight += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._inside -= 1
+            self._in_flight -= 1
 
-    def _denial(self, scope: Scope) -> Rejection | None:
+    def _check(self, scope: Scope) -> Rejection | None:
         settings, headers, path = self._settings, scope["headers"], scope["path"]
         server, origin = scope.get("server"), scope.get("client")
-        denial = check_host(headers, server[0] if server else None, settings.hosts)
-        if denial is not None or path in UNLIMITED_PATHS:
-            return denial
-        asked = self._ring if needs_key(path, settings.metrics) else None
-        client, denial = identify_client(headers, origin[0] if origin else None, asked)
+        rejection = check_host(headers, server[0] if server else None, settings.hosts)
+        if rejection is not None or path in UNLIMITED_PATHS:
+            return rejection
+        ring = self._ring if needs_key(path, settings.metrics) else None
+        client, rejection = identify_client(headers, origin[0] if origin else None, ring)
         scope["darrm.client"] = client
         set_current_client(client)
         rate = settings.rate
         if rate is None:
             rate = 0.0 if client.local else DEFAULT_RATE
         if rate > 0:
-            wait = self._rates.take(client.name, rate, settings.burst)
+            wait = self._limiter.take(client.name, rate, settings.burst)
             if wait > 0:
                 detail = f"One client may send {rate:g} requests a second in the long run, {settings.burst} at once."
                 return Rejection("too-many-requests", detail, (retry_after(wait),))
-        return denial
+        return rejection
 
-    async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
+    async def _read_body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:
         """Return the body, or a rejection; None if the client disconnected."""
         settings = self._settings
         largest = f"The body of a request may have {settings.max_body_bytes} bytes."
@@ -130,10 +130,10 @@ class AdmissionMiddleware:
         return too_large if length > settings.max_body_bytes else b"".join(pieces)
 
 
-async def send_rejection(denial: Rejection, scope: Scope, send: Send) -> None:
+async def send_rejection(rejection: Rejection, scope: Scope, send: Send) -> None:
     """Send a rejection as the response."""
-    body = denial.body(scope.get("darrm.request_id"))
-    await send({"type": "http.response.start", "status": denial.status, "headers": denial.all_headers(body)})
+    body = rejection.body(scope.get("darrm.request_id"))
+    await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.all_headers(body)})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -129,8 +129,8 @@ class ProcessPool:
 
         Raises:
             ProcessLost: the process was lost once too often.
-            Overdue: the limit passed.
-            TooMuchMemory: the process grew beyond its bound.
+            TaskTimeout: the limit passed.
+            MemoryExceeded: the process grew beyond its bound.
             PoolClosed: the pool is closed.
             Exception: whatever the task raised.
         """

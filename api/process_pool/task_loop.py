@@ -1,7 +1,7 @@
 """Task loop of a process of the pool: one task after another, received through a pipe.
 
 A task is a function at the top of a module, ``task(argument, report)``: plain data in, plain data out, and
-``report(plain data)`` whenever there is something to tell. `report` is also where a task is stopped: it raises `Stopped`
+``report(plain data)`` whenever there is something to tell. `report` is also where a task is stopped: it raises `TaskCancelled`
 once the parent has asked for it. A second thread listens to the pipe all the while, so that the process ends at once when its
 parent is gone, whatever it is doing.
 

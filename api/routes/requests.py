@@ -181,7 +181,7 @@ async def compute(request: Request, service: DesignService, task: Task, argument
     A page drops its previous request when its user asks for something else, and its next request waits behind that one.
 
     Raises:
-        ClientGone: it went away first.
+        ClientDisconnected: it went away first.
         Exception: as `DesignService.perform`.
     """
     work, going = (

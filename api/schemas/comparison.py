@@ -85,7 +85,7 @@ class CompareRequest(RequestModel):
 
         Raises:
             InvalidInput: naming the field.
-            InField: the text of the prior is none.
+            FieldError: the prior is not valid.
         """
         check_queries(self.queries)
         if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:
@@ -101,7 +101,7 @@ class CompareRequest(RequestModel):
 
         Raises:
             InvalidInput: a number is out of its range.
-            InField: an objective is none for this K.
+            FieldError: an objective is not valid for this K.
         """
         design = DesignRequest(
             K=self.K,

@@ -145,7 +145,7 @@ class TradeoffRequest(RequestModel):
 
         Raises:
             InvalidInput: a number is out of its range, or more than one way of saying which allowances is used.
-            InField: the text of the objective is none, or none for this K.
+            FieldError: the objective is not valid, or not for this K.
         """
         chosen = self._targets() if self.target_epsilons is not None else self._allowances()
         return [

@@ -82,8 +82,8 @@ class DesignRequest(ProblemRequest):
 
         Raises:
             InvalidInput: a number is out of its range.
-            InField: the text of the objective is none, or none for this K.
-            TooMuchAsked: more scenarios than can be drawn while others wait.
+            FieldError: the objective is not valid, or not for this K.
+            WorkLimitExceeded: more scenarios than can be drawn while others wait.
         """
         problem, chosen = self.problem(), objective_of(self.objective)
         _check_scenarios(chosen, problem.K)
@@ -124,7 +124,7 @@ def objective_of(text: str, field: str = "objective") -> AnyObjective:
     """Return the objective that a field's text names.
 
     Raises:
-        InField: it names none.
+        FieldError: the text names no objective.
     """
     try:
         return as_objective(text)

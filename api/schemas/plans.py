@@ -75,7 +75,7 @@ class PlanRequest(RequestModel):
 
         Raises:
             InvalidInput: a number is out of its range.
-            InField: the prior is none for this K.
+            FieldError: the prior is not valid for this K.
         """
         check_queries(self.queries)
         if not 0 < self.total_epsilon <= LARGEST_TARGET_EPSILON:

@@ -51,24 +51,24 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, config: Any, *arguments: Any, **more: Any) -> None:
         super().__init__(config, *arguments, **more)
         self._limits: ConnectionLimits = config.limits
-        self._waiting: asyncio.TimerHandle | None = None  # for the rest of a request
-        self._unread: asyncio.TimerHandle | None = None  # for a client to read on
+        self._request_timer: asyncio.TimerHandle | None = None  # for the rest of a request
+        self._unread_timer: asyncio.TimerHandle | None = None  # for a client to read on
         self._in_head = self._in_message = False
         self._head = 0  # bytes since the request began, while its head is not complete
         self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
-        self._denial: Rejection | None = None
+        self._rejection: Rejection | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Accept a connection, or reject one too many."""
         super().connection_made(transport)
         if len(self.connections) > self._limits.connections:
-            self._deny(Rejection("busy", "Too many connections; try again later.", (retry_after(1),)))
+            self._reject(Rejection("busy", "Too many connections; try again later.", (retry_after(1),)))
         else:
-            self._waiting = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
+            self._request_timer = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
-        self._stop_waiting()
+        self._cancel_request_timer()
         self.resume_writing()
         for cycle in self._open:
             _disconnect(cycle)
@@ -78,17 +78,17 @@ class GuardedProtocol(HttpToolsProtocol):
         """Read data, and bound the time until the request is complete."""
         if self._is_over():
             return
-        if self._waiting is not None and not self._in_message:  # the first byte of a connection's first request
-            self._stop_waiting()
+        if self._request_timer is not None and not self._in_message:  # the first byte of a connection's first request
+            self._cancel_request_timer()
         self._head += len(data)
         super().data_received(data)
         if self._is_over() or not self._in_message:
             return
         if self._in_head and self._head > self._limits.head_bytes:
-            self._deny(self._too_large())
-        elif self._waiting is None:
+            self._reject(self._too_large())
+        elif self._request_timer is None:
             seconds = self._limits.head_seconds if self._in_head else self._limits.body_seconds + BODY_GRACE_SECONDS
-            self._waiting = self.loop.call_later(seconds, self._too_slow)
+            self._request_timer = self.loop.call_later(seconds, self._too_slow)
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -100,13 +100,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head > self._limits.head_bytes:  # with other requests, or a body, in the same piece: count exactly
             exact = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if exact > self._limits.head_bytes:
-                self._denial = self._too_large()
+                self._rejection = self._too_large()
                 raise _RejectedError
         if len(self.url) > MAX_TARGET_BYTES:
-            self._denial = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
+            self._rejection = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
             raise _RejectedError
         self._in_head = False
-        self._stop_waiting()
+        self._cancel_request_timer()
         super().on_headers_complete()
         self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
@@ -114,23 +114,23 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_message = False
         self._head = 0
-        self._stop_waiting()
+        self._cancel_request_timer()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that cannot be parsed, or was rejected during parsing."""
-        self._deny(self._denial or Rejection("bad-request", msg, closing=True))
+        self._reject(self._rejection or Rejection("bad-request", msg, closing=True))
 
     def pause_writing(self) -> None:
         """Wait for a client to read, for a limited time."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
+        self._unread_timer = self.loop.call_later(self._limits.body_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Resume writing."""
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -142,7 +142,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Answer as HTTP/1.1 without a warning: anyone may ask for another protocol, and no package would change that."""
 
     def _is_over(self) -> bool:
-        return self._denial is not None or self.transport.is_closing()
+        return self._rejection is not None or self.transport.is_closing()
 
     def _too_large(self) -> Rejection:
         detail = f"Request line and headers may have {self._limits.head_bytes} bytes together. {_USE_POST}"
@@ -154,30 +154,30 @@ class GuardedProtocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         if self._in_head:
             detail = f"The head of a request must arrive within {self._limits.head_seconds:g} s."
-            self._deny(Rejection("too-slow", detail, closing=True))
+            self._reject(Rejection("too-slow", detail, closing=True))
         else:  # the application has said so in its own words, to no effect
             self.transport.abort()
 
-    def _deny(self, denial: Rejection) -> None:
+    def _reject(self, rejection: Rejection) -> None:
         """Reject and close, unless an answer to another request is under way; nothing more is read."""
-        self._denial = denial
-        self._stop_waiting()
+        self._rejection = rejection
+        self._cancel_request_timer()
         before = [cycle for cycle in self._open if not cycle.response_complete]
         if self._in_message and not self._in_head and not self.cycle.response_started:  # its body is what is refused
             before.remove(self.cycle)
             _disconnect(self.cycle)
         if not before:
-            self.transport.write(denial._replace(closing=True).raw())
+            self.transport.write(rejection._replace(closing=True).raw())
         self.transport.close()
         self._cut_later()
 
     def _cut_later(self) -> None:
         self.loop.call_later(self._limits.body_seconds, self.transport.abort)
 
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
 
 def _disconnect(cycle: RequestResponseCycle) -> None:

@@ -34,7 +34,7 @@ def listen(host: str, port: Any) -> socket.socket:
 
     Raises:
         InvalidInput: not a port.
-        CannotListen: the port is taken, or the address cannot be had.
+        ListenError: the port is taken, or the address cannot be had.
     """
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
@@ -60,7 +60,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
 
     Raises:
         InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an opt-out.
-        KeysUnusable: the keys file cannot be read.
+        KeysFileError: the keys file cannot be read.
         CacheError: the cache cannot be used.
     """
     from api.access.keys import list_keys
@@ -96,7 +96,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     Requests that are open then have `Settings.stop_seconds` to end.
 
     Raises:
-        CannotListen: the app did not start; the log says why.
+        ListenError: the app did not start; the log says why.
     """
     from api.observability import logs
 

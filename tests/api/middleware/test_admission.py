@@ -1,4 +1,4 @@
-"""The gate in front of the routes: names, keys, rates, bodies, and how many at once."""
+"""Admission of requests: host names, keys, rates, bodies, and how many at once."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_names_that_are_listed_are_ours_and_no_others() -> None:
     ],
 )
 def test_without_keys_a_client_is_its_address(address: str | None, name: str, local: bool) -> None:
-    client, denial = identify_client([], address, None)
-    assert (client.name, client.local, denial) == (name, local, None)
+    client, rejection = identify_client([], address, None)
+    assert (client.name, client.local, rejection) == (name, local, None)
 
 
 def test_with_keys_a_client_is_its_key(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_with_keys_a_client_is_its_key(tmp_path: Path) -> None:
         [(b"x-api-key", text.encode()), (b"authorization", f"Bearer {text}".encode())],
     ]
     for headers in good:
-        client, denial = identify_client(headers, "127.0.0.1", ring)
-        assert (client.name, client.local, denial) == (f"key {key.id}", False, None)
+        client, rejection = identify_client(headers, "127.0.0.1", ring)
+        assert (client.name, client.local, rejection) == (f"key {key.id}", False, None)
     bad: list[tuple[list[tuple[bytes, bytes]], bytes]] = [
         ([], b'Bearer realm="darrm-opt"'),
         ([(b"authorization", b"Basic YTpi")], b'Bearer realm="darrm-opt"'),
@@ -156,11 +156,11 @@ def test_with_keys_a_client_is_its_key(tmp_path: Path) -> None:
         ),
     ]
     for headers, challenge in bad:
-        client, denial = identify_client(headers, "10.0.0.7", ring)
+        client, rejection = identify_client(headers, "10.0.0.7", ring)
         assert client.name == "address 10.0.0.7"
-        assert denial is not None
-        assert (denial.status, dict(denial.headers)) == (401, {b"www-authenticate": challenge})
-        assert text not in denial.detail
+        assert rejection is not None
+        assert (rejection.status, dict(rejection.headers)) == (401, {b"www-authenticate": challenge})
+        assert text not in rejection.detail
 
 
 def test_everything_needs_a_key_but_what_is_listed() -> None:
@@ -171,7 +171,7 @@ def test_everything_needs_a_key_but_what_is_listed() -> None:
     assert not needs_key("/metrics", "open")
 
 
-# -------------------------------------------------------------------------------------------------------- the gate
+# -------------------------------------------------------------------------------------------------------- the middleware
 
 Messages = list[dict[str, Any]]
 Inner = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
@@ -195,9 +195,9 @@ async def pieces_of(pieces: list[bytes | float]) -> AsyncIterator[dict[str, Any]
 
 
 def passed(
-    gate: AdmissionMiddleware, path: str = "/v1/gamma", pieces: list[bytes | float] | None = None, **headers: str
+    middleware: AdmissionMiddleware, path: str = "/v1/gamma", pieces: list[bytes | float] | None = None, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
-    """Send one request through the gate; return status, headers and body of the answer."""
+    """Send one request through the middleware; return status, headers and body of the answer."""
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {
         "type": "http",
@@ -212,7 +212,7 @@ def passed(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(gate(scope, source.__anext__, send))
+    asyncio.run(middleware(scope, source.__anext__, send))
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
     told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], told, sent[1]["body"]
@@ -232,10 +232,10 @@ def detail_of(answer: tuple[int, dict[str, str], bytes]) -> str:
 
 
 def test_a_body_within_its_limit_arrives_whole() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS)
-    assert passed(gate, pieces=[b"a" * 1000, b"b" * 24], content_length="1024")[2] == b"a" * 1000 + b"b" * 24
-    assert passed(gate, pieces=[b"a", b"b", b""], transfer_encoding="chunked")[2] == b"ab"
-    assert passed(gate)[0] == 200
+    middleware = AdmissionMiddleware(echo, SETTINGS)
+    assert passed(middleware, pieces=[b"a" * 1000, b"b" * 24], content_length="1024")[2] == b"a" * 1000 + b"b" * 24
+    assert passed(middleware, pieces=[b"a", b"b", b""], transfer_encoding="chunked")[2] == b"ab"
+    assert passed(middleware)[0] == 200
 
 
 @pytest.mark.parametrize("how", [{"content_length": "2000"}, {"transfer_encoding": "chunked"}])
@@ -257,17 +257,19 @@ def test_a_body_that_is_announced_as_far_too_large_is_not_read_at_all(how: dict[
 
 
 def test_a_slow_body_is_not_waited_for() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"body_seconds": 0.05}))
-    answer = passed(gate, pieces=[b"x", 3600.0, b"x"], content_length="2")
+    middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"body_seconds": 0.05}))
+    answer = passed(middleware, pieces=[b"x", 3600.0, b"x"], content_length="2")
     assert answer[0] == 408
     assert detail_of(answer) == "The body of a request must arrive within 0.05 s."
 
 
 def test_a_slow_body_takes_no_place_among_those_that_are_answered() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
-    slow = threading.Thread(target=passed, args=(gate, "/v1/gamma", [b"x", 0.5, b"x"]), kwargs={"content_length": "2"})
+    middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
+    slow = threading.Thread(
+        target=passed, args=(middleware, "/v1/gamma", [b"x", 0.5, b"x"]), kwargs={"content_length": "2"}
+    )
     slow.start()
-    assert passed(gate)[0] == 200
+    assert passed(middleware)[0] == 200
     slow.join()
 
 
@@ -277,49 +279,49 @@ def test_more_at_once_than_may_be_are_told_to_come_back() -> None:
     async def nested(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["path"] == "/v1/gamma":
             for path in ("/v1/other", "/healthz", "/readyz"):
-                thread = threading.Thread(target=lambda path=path: inner.append(passed(gate, path)))
+                thread = threading.Thread(target=lambda path=path: inner.append(passed(middleware, path)))
                 thread.start()
                 thread.join()
         await echo(scope, receive, send)
 
-    gate = AdmissionMiddleware(nested, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
-    assert passed(gate)[0] == 200
+    middleware = AdmissionMiddleware(nested, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
+    assert passed(middleware)[0] == 200
     assert [answer[0] for answer in inner] == [503, 200, 200]  # whoever watches the server must see it, busy or not
     assert inner[0][1]["retry-after"] == "1"
     assert detail_of(inner[0]) == "The server is answering as many requests as it can."
-    assert passed(gate, "/v1/other")[0] == 200  # and the place is free again
+    assert passed(middleware, "/v1/other")[0] == 200  # and the place is free again
 
 
 def test_a_place_is_free_again_after_a_failure() -> None:
     async def broken(_: dict[str, Any], __: Any, ___: Any) -> None:
         raise ZeroDivisionError
 
-    gate = AdmissionMiddleware(broken, SETTINGS)
+    middleware = AdmissionMiddleware(broken, SETTINGS)
     with pytest.raises(ZeroDivisionError):
-        passed(gate)
-    assert gate._inside == 0
+        passed(middleware)
+    assert middleware._in_flight == 0
 
 
 def test_who_asks_too_often_is_told_when_to_come_back() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 2}))
-    answers = [passed(gate) for _ in range(3)]
+    middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 2}))
+    answers = [passed(middleware) for _ in range(3)]
     assert [answer[0] for answer in answers] == [200, 200, 429]
     assert 9 <= int(answers[2][1]["retry-after"]) <= 10
-    assert detail_of(answers[2]) == "0.1 requests a second are answered in the long run, 2 at once."
-    assert passed(gate, "/healthz")[0] == 200
+    assert detail_of(answers[2]) == "One client may send 0.1 requests a second in the long run, 2 at once."
+    assert passed(middleware, "/healthz")[0] == 200
 
 
 def test_keys_have_a_rate_each_and_wrong_ones_share_that_of_their_address(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     texts = [create_key(path, name)[1] for name in ("alice", "bob")]
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 1, "keys": path}))
-    assert [passed(gate, x_api_key=text)[0] for text in (*texts, *texts)] == [200, 200, 429, 429]
-    assert [passed(gate, x_api_key=f"guess {number}")[0] for number in range(3)] == [401, 429, 429]
+    middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": 0.1, "burst": 1, "keys": path}))
+    assert [passed(middleware, x_api_key=text)[0] for text in (*texts, *texts)] == [200, 200, 429, 429]
+    assert [passed(middleware, x_api_key=f"guess {number}")[0] for number in range(3)] == [401, 429, 429]
 
 
 def test_a_rate_unless_set_is_for_others_than_this_machine() -> None:
-    gate = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": None, "burst": 1}))
-    gate._rates = RateLimiter(clock=Clock())
-    assert [passed(gate)[0] for _ in range(2)] == [200, 429]
+    middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": None, "burst": 1}))
+    middleware._limiter = RateLimiter(clock=Clock())
+    assert [passed(middleware)[0] for _ in range(2)] == [200, 429]
     scope = {"type": "http", "path": "/", "headers": [], "server": ("10.0.0.1", 80), "client": ("127.0.0.1", 1)}
-    assert [gate._denial(scope) for _ in range(3)] == [None] * 3
+    assert [middleware._check(scope) for _ in range(3)] == [None] * 3

@@ -305,7 +305,7 @@ def test_a_method_that_is_not_there(client: TestClient, method: str) -> None:
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Exception) -> None:
-    """Have every desk answer with this, or fail with it."""
+    """Have every service answer with this, or fail with it."""
 
     async def gamma(*_: object) -> dict[str, Any]:
         if isinstance(outcome, Exception):
@@ -403,7 +403,7 @@ def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
-        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the most voters that a request"),
+        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the most voters of a request"),
         ("DARRM_MAX_VOTERS", "many", r"DARRM_MAX_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
         ("DARRM_TIME_LIMIT", "inf", r"DARRM_TIME_LIMIT = 'inf' is not valid: expected the longest solve \[s\]"),
         ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256\."),

@@ -57,7 +57,7 @@ def test_what_is_told_of_faults_is_not_many_times_the_request(client: TestClient
     many = client.post("/v1/gamma", json={f"f{number}": 1 for number in range(5000)})
     details = problem_of(many, 422)
     assert [error["field"] for error in details["errors"]] == ["K", "epsilon", *(f"f{number}" for number in range(18))]
-    assert details["detail"].endswith("f17 is not a field of this request. And 4982 more faults.")
+    assert details["detail"].endswith("f17 is not a field of this request. And 4982 more errors.")
     for answer in (
         client.post("/v1/gamma", json={"x" * 500_000: 1, "K": 11, "m": 3, "epsilon": 0.1}),
         client.get(f"/v1/gamma?K=11&m=3&epsilon=0.1&{'x' * 5000}=1"),
@@ -99,7 +99,7 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 
         class Slow:
-            async def perform(self, task: Any, argument: Any) -> Any:
+            async def compute(self, task: Any, argument: Any) -> Any:
                 assert task is no_op
                 begun.set()
                 try:
@@ -111,13 +111,13 @@ def test_work_that_nobody_waits_for_is_stopped() -> None:
             await begun.wait()
             return next(messages)
 
-        desk: Any = Slow()
+        service: Any = Slow()
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
         with pytest.raises(ClientDisconnected):
-            await compute(Request({"type": "http"}, receive), desk, no_op, "slow")
+            await compute(Request({"type": "http"}, receive), service, no_op, "slow")
         assert stopped.is_set()
         begun.clear()
-        assert await compute(Request({"type": "http"}, forever), desk, no_op, "quick") == "done"
+        assert await compute(Request({"type": "http"}, forever), service, no_op, "quick") == "done"
 
     async def forever() -> dict[str, Any]:
         await asyncio.Event().wait()

@@ -103,7 +103,7 @@ def test_two_hundred_who_ask_at_once_cause_one_solve() -> None:
     run(test)
 
 
-def test_two_desks_over_one_store_share_each_solve(url: str) -> None:
+def test_two_services_over_one_store_share_each_solve(url: str) -> None:
     async def test() -> None:
         async with service(settings(url)) as one, service(settings(url)) as two:
             for asked in (ASKED, OTHER):

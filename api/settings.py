@@ -251,7 +251,7 @@ class SettingRow(NamedTuple):
 def list_settings(settings: Settings) -> list[SettingRow]:
     """Return every setting in the order of its definition; no secret is among them.
 
-    >>> [setting.value for setting in shown(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
+    >>> [setting.value for setting in list_settings(Settings(cache_url="postgresql+psycopg://me:secret@db/darrm"))][0]
     'postgresql+psycopg://me:***@db/darrm'
     """
     plain = settings.model_dump(mode="json")
@@ -269,7 +269,7 @@ def list_settings(settings: Settings) -> list[SettingRow]:
 def mask_password(url: str) -> str:
     """Return a database URL without its password, wherever it stands.
 
-    >>> masked("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")
+    >>> mask_password("postgresql+psycopg://me@db/darrm?user=me&password=secret&sslmode=require")
     'postgresql+psycopg://me@db/darrm?user=me&password=***&sslmode=require'
     """
     return re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", re.sub(r"(://[^:/@?#]*:)[^?#]*@", r"\1***@", url))

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from darrm_opt import Privacy
-from darrm_opt.ensembles.gnmax import gnmax_sigma
+from darrm_opt.aggregators.gnmax import gnmax_sigma
 from darrm_opt.plurality import PrivatePlurality, noise_for
 
 TEACHERS, QUERIES = 120, 150

@@ -16,11 +16,11 @@ from darrm_opt.randomness.coins import ExactCoins, SeededWordsForTestsOnly, Syst
 __all__ = [
     "BudgetSpent",
     "ExactCoins",
-    "ReleaseLogDamaged",
     "PrivateMajority",
     "Quota",
     "ReleaseIdTaken",
     "ReleaseLog",
+    "ReleaseLogDamaged",
     "SeededWordsForTestsOnly",
     "SystemWords",
     "Words",

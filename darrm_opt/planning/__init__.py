@@ -12,4 +12,4 @@ from darrm_opt.planning.options import WAYS, Option, Plan, Suggestion, Way
 from darrm_opt.planning.planner import MIN_ACCURACY, plan
 from darrm_opt.planning.request import PlanRequest
 
-__all__ = ["MIN_ACCURACY", "WAYS", "Option", "Plan", "Suggestion", "PlanRequest", "Way", "plan"]
+__all__ = ["MIN_ACCURACY", "WAYS", "Option", "Plan", "PlanRequest", "Suggestion", "Way", "plan"]

@@ -1,6 +1,6 @@
 """Durable log of plurality releases: the budget of one mechanism on a file, charged once and never free.
 
-The file, its protocol and its promises are those of `darrm_opt.mechanism.ledger.ReleaseLedger`; what is stored of a
+The file, its protocol and its promises are those of `darrm_opt.mechanism.release_log.ReleaseLog`; what is stored of a
 mechanism is its record, and of a release its classes, two bytes each.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt._version import __version__
-from darrm_opt.accounting.refusals import LedgerUnreadable
+from darrm_opt.accounting.errors import BudgetUnreadable
+from darrm_opt.budgeting.quota import Quota
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanism.errors import ReleaseLogDamaged
 from darrm_opt.mechanism.journal import create
-from darrm_opt.mechanism.ledger import ReleaseLedger
-from darrm_opt.mechanism.quota import Quota
-from darrm_opt.mechanism.refusals import LedgerDamaged
+from darrm_opt.mechanism.release_log import ReleaseLog
 from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy, whole_number
 
@@ -36,19 +36,19 @@ KIND = "darrm plurality log"
 _COUNT = "a whole number of releases, at least 0"
 
 
-class PluralityLog(ReleaseLedger):
+class PluralityLog(ReleaseLog):
     """How many releases of one mechanism were made, how many there may be, and the classes of those that have an id.
 
     Args:
         path: a file made by `begin`.
 
     Guarantees:
-        As `ReleaseLedger`: however many processes use the file, and however they end, no more releases leave than are
+        As `ReleaseLog`: however many processes use the file, and however they end, no more releases leave than are
         charged, no more are charged than the budget allows, and releases under one id are charged once.
 
     Raises:
         LedgerUnreadable: no such file, or not a log of this format.
-        LedgerDamaged: its lines are not as they were written.
+        ReleaseLogDamaged: its lines are not as they were written.
         NotPrivate: its rule is not private for its problem.
     """
 
@@ -93,7 +93,7 @@ class PluralityLog(ReleaseLedger):
         except FileExistsError as err:
             raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
         except OSError as err:
-            raise LedgerUnreadable(f"the log {path} cannot be written: {err.strerror}") from err
+            raise BudgetUnreadable(f"the log {path} cannot be written: {err.strerror}") from err
         return cls(path)
 
     @property
@@ -102,7 +102,7 @@ class PluralityLog(ReleaseLedger):
         return self._mechanism
 
     def once_labels(self, count: int, draw: Callable[[], Labels], release_id: str | None = None) -> Labels:
-        """Release ``count`` classes, or return those that were released under this id; as `ReleaseLedger.once`."""
+        """Release ``count`` classes, or return those that were released under this id; as `ReleaseLog.once`."""
         return cast("Labels", self.once(count, cast("Any", draw), release_id))
 
     def _written(self, bits: Any) -> str:
@@ -112,15 +112,15 @@ class PluralityLog(ReleaseLedger):
         try:
             labels = np.frombuffer(base64.b64decode(text, validate=True), dtype="<i2")
         except (binascii.Error, ValueError) as err:
-            raise LedgerDamaged("the classes of a release cannot be read") from err
+            raise ReleaseLogDamaged("the classes of a release cannot be read") from err
         if labels.size != count:
-            raise LedgerDamaged(f"a release has {labels.size} classes, not {count}")
+            raise ReleaseLogDamaged(f"a release has {labels.size} classes, not {count}")
         return labels.astype(np.int16)
 
     def _read_header(self) -> None:
         header = self._header
         if header.get("kind") != KIND or header.get("format") != FORMAT:
-            raise LedgerUnreadable(
+            raise BudgetUnreadable(
                 f"{self.path} is not a plurality log of format {FORMAT}, the one that this version reads and writes."
             )
         self._mechanism, self._fresh = mechanism_from_record(header["mechanism"]), False
@@ -130,7 +130,7 @@ class PluralityLog(ReleaseLedger):
         if self._budget is not None and header["version"] != __version__:
             again, _ = self._mechanism.most_releases(self._budget)
             if again < self.limit:
-                raise LedgerUnreadable(
+                raise BudgetUnreadable(
                     f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "
                     f"version, {__version__}, cannot prove it: refusing to go on."
                 )

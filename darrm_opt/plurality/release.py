@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting import Ledger
-from darrm_opt.ensembles.randomness import Bits, SystemBits
+from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.log import Labels, PluralityLog
 from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.samplers import RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution
 from darrm_opt.plurality.votes import VoteTable, count_votes
+from darrm_opt.randomness.samplers import Bits, SystemBits
 
 
 class PrivatePlurality:
@@ -26,7 +26,7 @@ class PrivatePlurality:
     Args:
         mechanism: a `PluralitySolution`, a `RuleMechanism`, or a `NoisyMaximum`.
         budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule also a
-            `Ledger` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
+            `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
         bits: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:
@@ -63,11 +63,11 @@ class PrivatePlurality:
                     "the log of this mechanism",
                     "A log's limit is proved for one mechanism: give another one a log and a part of the total of its own.",
                 )
-        elif isinstance(budget, Ledger):
+        elif isinstance(budget, PrivacyBudget):
             if not isinstance(mechanism, RuleMechanism):
-                raise InvalidInput("budget", "a Ledger", "a PluralityLog or None for a noisy maximum")
+                raise InvalidInput("budget", "a PrivacyBudget", "a PluralityLog or None for a noisy maximum")
         elif budget is not None:
-            raise InvalidInput("budget", budget, "a PluralityLog, a Ledger, or None")
+            raise InvalidInput("budget", budget, "a PluralityLog, a PrivacyBudget, or None")
         self._mechanism = mechanism
         self._budget = budget
         self._bits = SystemBits() if bits is None else bits
@@ -114,7 +114,7 @@ class PrivatePlurality:
             return self._budget.once_labels(len(counts), lambda: self._draw(counts), release_id)
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a PluralityLog knows releases by name.")
-        if isinstance(self._budget, Ledger) and isinstance(self._mechanism, RuleMechanism):
+        if isinstance(self._budget, PrivacyBudget) and isinstance(self._mechanism, RuleMechanism):
             self._budget.charge(self._mechanism.problem.target, len(counts))
         return self._draw(counts)
 

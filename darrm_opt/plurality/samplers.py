@@ -15,14 +15,14 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any
 
-from darrm_opt.accounting import Ledger
-from darrm_opt.ensembles.randomness import Bits, discrete_gaussian
+from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
 from darrm_opt.plurality.record import rule_from_record, rule_record
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.randomness.samplers import Bits, discrete_gaussian
 
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
@@ -94,7 +94,7 @@ class RuleMechanism(VoteMechanism):
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
         """Return how many releases fit by optimal composition of (ε, δ)-DP releases."""
-        return min(Ledger(budget).affordable(self.problem.target), MAX_RELEASES), "optimal"
+        return min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES), "optimal"
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""

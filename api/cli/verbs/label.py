@@ -202,14 +202,14 @@ def budget(
 
 def _begun(
     path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool
-) -> ReleaseLedger:
-    from darrm_opt.mechanism import ReleaseLedger
+) -> ReleaseLog:
+    from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.log import PluralityLog
     from darrm_opt.plurality.samplers import VoteMechanism
 
     if isinstance(release, VoteMechanism):
         return PluralityLog.begin(path, release, budget=total, queries=queries)
-    return ReleaseLedger.create(path, release, budget=total, queries=queries, fresh=fresh)
+    return ReleaseLog.create(path, release, budget=total, queries=queries, fresh=fresh)
 
 
 def _total(total_epsilon: str, total_delta: str | None) -> Privacy:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from api.cli.parser import Option
-from api.cli.parameters import AsJson, number
 from api.cli.output import ExitCode, answer, end
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Option
 
 
 def plurality(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from api.cli.parser import Option
-from api.cli.parameters import AsJson, number
 from api.cli.output import answer
+from api.cli.parameters import AsJson, number
+from api.cli.parser import Option
 
 if TYPE_CHECKING:
     from darrm_opt.plurality.accounting import VoteCost, VoteReleases

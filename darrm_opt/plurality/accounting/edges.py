@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm_opt.accounting.oracle import growth
+from darrm_opt.accounting.composition.enumeration import growth
 from darrm_opt.noise import Array
 from darrm_opt.problem import whole_number
 

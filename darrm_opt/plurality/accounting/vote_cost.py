@@ -48,7 +48,7 @@ class VoteReleases:
         sigma: standard deviation of the Gaussian noise on each count, or on the largest one, > 0 [votes].
         count: how many there may be at most, ≥ 0.
         noise: "gaussian": N(0, σ²), as published; "discrete": the discrete Gaussian of parameter σ on whole numbers, as drawn
-            by `darrm_opt.ensembles.voting`, ties broken at random or in a fixed order.
+            by `darrm_opt.aggregators.noisy_votes`, ties broken at random or in a fixed order.
 
     Raises:
         InvalidInput: a value is outside its range.

@@ -38,7 +38,18 @@ REQUESTS: dict[str, type[BaseModel]] = {
 TABLES = {"/v1/gamma", "/v1/gamma/{id}", "/v1/gamma/batch", "/v1/error-curve", "/v1/tradeoff", "/v1/profile"}
 """What comes as CSV and npz as well."""
 
-UNITS = ("[voters]", "[nats]", "[probability]", "[s]", "[points]", "[votes]", "[classes]", "[labels]", "[releases]", "[records]")
+UNITS = (
+    "[voters]",
+    "[nats]",
+    "[probability]",
+    "[s]",
+    "[points]",
+    "[votes]",
+    "[classes]",
+    "[labels]",
+    "[releases]",
+    "[records]",
+)
 
 WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "method", "backend", "baselines"} | {
     "arithmetic",

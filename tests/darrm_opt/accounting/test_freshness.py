@@ -210,7 +210,9 @@ def test_models_with_a_Delta_together() -> None:
         total = total_privacy(solution, 50, delta).best
         assert total.delta == delta
         assert optimal_delta(0.3, 1e-4, 2, total.epsilon) <= delta
-    everything = total_privacy(solution, 50, 1e-4)  # two models may leak 2e-4, and γ for them shows nearly all if they do
+    everything = total_privacy(
+        solution, 50, 1e-4
+    )  # two models may leak 2e-4, and γ for them shows nearly all if they do
     assert everything.method == "bits"
     assert everything.best.epsilon > 500
 

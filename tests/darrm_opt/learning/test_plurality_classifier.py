@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 from darrm_opt import Privacy
-from darrm_opt.accounting import Ledger
+from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning import PrivatePluralityClassifier
 from darrm_opt.mechanism import BudgetSpent
@@ -101,7 +101,7 @@ def test_a_plan_is_within_its_total() -> None:
     total = Privacy(3.0, 1e-5)
     plan = plurality_plan(8, 3, total, 3)
     if isinstance(plan.mechanism, RuleMechanism):
-        assert Ledger(total).fits(plan.mechanism.problem.target, 3)
+        assert PrivacyBudget(total).fits(plan.mechanism.problem.target, 3)
     else:
         assert isinstance(plan.mechanism, NoisyMaximum)
         assert plan.mechanism.epsilon(3, 1e-5) <= 3.0

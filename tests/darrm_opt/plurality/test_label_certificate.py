@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from itertools import pairwise
-from support.paths import DATA
 from typing import Any
 
 import numpy as np
 import pytest
+from support.paths import DATA
 
 from darrm_opt.plurality.accounting.three_cells import label_divergence
 

@@ -14,11 +14,10 @@ from scipy import stats
 from support.auditor import Auditor
 
 from darrm_opt import NotPrivate, Privacy
-from darrm_opt.accounting import BudgetExceeded, Ledger
-from darrm_opt.accounting.refusals import LedgerUnreadable
-from darrm_opt.ensembles.randomness import Bits, SeededBitsForTestsOnly
+from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
+from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import BudgetSpent, LedgerDamaged, ReleaseIdTaken, ReleaseLedger
+from darrm_opt.mechanism import BudgetSpent, ReleaseIdTaken, ReleaseLog, ReleaseLogDamaged
 from darrm_opt.plurality import (
     ABSTENTION,
     NoisyMaximum,
@@ -33,6 +32,7 @@ from darrm_opt.plurality import (
     solve_plurality,
 )
 from darrm_opt.plurality.samplers import mechanism_from_record
+from darrm_opt.randomness.samplers import Bits, SeededBitsForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
 SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")
@@ -178,8 +178,8 @@ def test_targets_of_many_releases_add_up() -> None:
     total = Privacy(2.0, 1e-5)
     assert release_target(total, 1) == total
     each = release_target(total, 50)
-    assert Ledger(total).fits(each, 50)
-    assert not Ledger(total).fits(Privacy(each.epsilon * 1.01, each.delta), 50)
+    assert PrivacyBudget(total).fits(each, 50)
+    assert not PrivacyBudget(total).fits(Privacy(each.epsilon * 1.01, each.delta), 50)
 
 
 def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_log_charges_once_and_survives(tmp_path: Path) -> None:
 def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
     log = PluralityLog.begin(tmp_path / "log", RuleMechanism(PROBLEM, SOLUTION.rule), budget=total)
-    assert log.limit == Ledger(total).affordable(PROBLEM.target) >= 4
+    assert log.limit == PrivacyBudget(total).affordable(PROBLEM.target) >= 4
     assert (log.account, log.budget) == ("optimal", total)
     noisy = NoisyMaximum(7, 3, 20.0)
     assert PluralityLog.begin(tmp_path / "noisy", noisy, budget=Privacy(1.0, 1e-6)).limit >= 1
@@ -224,15 +224,15 @@ def test_logs_that_are_refused(tmp_path: Path) -> None:
     log = PluralityLog.begin(path, mechanism, queries=2)
     with pytest.raises(InvalidInput, match="Open it instead"):
         PluralityLog.begin(path, mechanism, queries=2)
-    with pytest.raises(LedgerUnreadable):
-        ReleaseLedger(path)
+    with pytest.raises(BudgetUnreadable):
+        ReleaseLog(path)
     with pytest.raises(InvalidInput, match="the log of this mechanism"):
         PrivatePlurality(NoisyMaximum(7, 3, 5.0), log)
     release = PrivatePlurality(SOLUTION, log)
     release.release_many([[0] * 7], "x")
     content = path.read_bytes()
     path.write_bytes(content.replace(b'"id":"x"', b'"id":"y"'))
-    with pytest.raises(LedgerDamaged):
+    with pytest.raises(ReleaseLogDamaged):
         PluralityLog(path)
     # A header that was written by hand is proved like any other.
     values = np.zeros(SOLUTION.rule.values.size)
@@ -243,7 +243,7 @@ def test_logs_that_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_ledger_in_memory_is_charged_the_target() -> None:
-    ledger = Ledger(Privacy(2.0, 0.01))
+    ledger = PrivacyBudget(Privacy(2.0, 0.01))
     release = PrivatePlurality(SOLUTION, ledger)
     release.release([1] * 7)
     assert ledger.events == {PROBLEM.target: 1}

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy
+from darrm_opt.accounting.composition.optimal import optimal_delta
 from darrm_opt.accounting.gaussian import gaussian_delta
-from darrm_opt.accounting.optimal import optimal_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.noise import Array
 from darrm_opt.plurality.accounting import (

@@ -195,8 +195,12 @@ def _vertices(epsilons: list[float], total: float) -> list[list[float]]:
 
 
 def _leaking(
-    name: str, counts: Counter[Privacy], total: float, claimed: float, acknowledge_unsound: bool
-) -> PrintedTheorem:  # noqa: FBT001 (private: the public functions take it by name)
+    name: str,
+    counts: Counter[Privacy],
+    total: float,
+    claimed: float,
+    acknowledge_unsound: bool,  # noqa: FBT001 - passed through
+) -> PrintedTheorem:
     exact = optimal_delta_of_sequence(counts, total)
     here = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
     printed = PrintedTheorem(name, total, claimed, exact, here if claimed < exact * (1 - 1e-9) else LEAK)

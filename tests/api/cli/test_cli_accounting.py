@@ -83,7 +83,9 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
 def test_voters_that_were_trained_once_have_another_account() -> None:
     table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
-    assert table["simple"]["epsilon"] is None  # 100·(mε, δ) is false, and γ shows all to voters that are not private
+    assert (
+        table["simple"]["epsilon"] > 1000
+    )  # 100·(mε, δ) is false, and γ shows (nearly) all to voters that are not private
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
     text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout

@@ -119,7 +119,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
     import sqlite3
 
     from darrm_opt.answers.cost_model import solve_seconds
-    from solver_cache import open_store
+    from solver_cache import CORE, open_store
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan
 
@@ -136,8 +136,8 @@ def kept(many: int, folder: Path) -> dict[str, float]:
         }
     )
     with closing(sqlite3.connect(folder / f"kept-{many}.sqlite")) as file:
-        insert = "INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES (?, 1, '{}', '', '')"
-        file.executemany(insert, ((spec.key,) for spec in grid.specs()))
+        insert = "INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES (?, ?, '{}', '', '')"
+        file.executemany(insert, ((spec.key, CORE) for spec in grid.specs()))
         file.commit()
     with closing(open_store(url)) as store:
         began = time.perf_counter()

@@ -29,6 +29,7 @@ from darrm_opt.design.solver import solve
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import solution_record
 from solver_cache import (
+    CORE,
     CachedSolution,
     CacheError,
     DesignSpec,
@@ -126,7 +127,7 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
         DesignSpec(Problem(11, voter, target), shape="monotone"),
     ]
     keys = {request.key for request in requests}
-    monkeypatch.setattr(darrm_opt.design_spec, "CORE", 2)
+    monkeypatch.setattr(darrm_opt.design_spec, "CORE", solver_cache.CORE + 1)
     keys.add(requests[0].key)
     monkeypatch.setattr(darrm_opt.design_spec, "FORMAT", 2)
     keys.add(requests[0].key)
@@ -272,8 +273,8 @@ def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
     [
         (edited(setter("format", to=0)), "its record has format 0, this reads 1"),
         (edited(without("format")), "its record has format None, this reads 1"),
-        (replace(GOOD, core=0), "it was written for version 0 of the answers, this is 1"),
-        (replace(GOOD, core=2), "it was written for version 2 of the answers, this is 1"),
+        (replace(GOOD, core=0), f"it was written for version 0 of the answers, this is {CORE}"),
+        (replace(GOOD, core=CORE + 1), f"it was written for version {CORE + 1} of the answers, this is {CORE}"),
     ],
 )
 def test_another_version_is_stale(row: Row, reason: str) -> None:

@@ -12,6 +12,7 @@ import sqlite3
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,29 @@ def records() -> dict[str, str]:
         return dict(plain.execute("SELECT key, record FROM darrm_solutions").fetchall())
 
 
+@pytest.fixture
+def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This program as if the answers had not changed since those stores were written, only their schema."""
+    for module in (
+        "darrm_opt.design_spec",
+        "solver_cache.model",
+        "solver_cache.validate",
+        "solver_cache.database.store",
+    ):
+        monkeypatch.setattr(import_module(module), "CORE", 1)  # validate is also a function
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_answers_of_another_version_are_kept_but_not_served(name: str, tmp_path: Path) -> None:
+    with closing(open_store(OLD[name](tmp_path))) as store:
+        assert {row.key for row in store.rows()} == set(records())
+        assert {finding.key for finding in check(store)} == set(records())
+        for request in ASKED:
+            assert recall(request, store) is None
+            assert nearest(request, store) is None
+
+
+@pytest.mark.usefixtures("answers_of_version_1")
 @pytest.mark.parametrize("name", OLD)
 def test_every_answer_of_an_earlier_release_is_read(name: str, tmp_path: Path) -> None:
     before = records()
@@ -92,6 +116,7 @@ def test_what_an_earlier_release_wrote_can_be_added_to(name: str, tmp_path: Path
         assert len(list(store.rows())) == len(ASKED) + 1
 
 
+@pytest.mark.usefixtures("answers_of_version_1")
 def test_rows_that_say_nothing_survive_the_migration(tmp_path: Path) -> None:
     url = sqlite_of_schema_1(tmp_path)
     bad = {"a": "", "b": "null", "c": '{"problem": {"K": -1}}', "d": "[" * 5000}

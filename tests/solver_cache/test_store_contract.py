@@ -12,7 +12,7 @@ import pytest
 from support import postgres
 
 from darrm_opt.design_spec import digest
-from solver_cache import CacheError, MemoryStore, NoStore, Row, Store, open_store
+from solver_cache import CORE, CacheError, MemoryStore, NoStore, Row, Store, open_store
 from solver_cache.model import Completion
 
 
@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def row(key: str, record: str = "{}", core: int = 1) -> Row:
+def row(key: str, record: str = "{}", core: int = CORE) -> Row:
     return Row(key, core, record, digest(record))
 
 

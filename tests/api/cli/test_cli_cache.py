@@ -18,7 +18,7 @@ from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.design_spec import digest
-from solver_cache import DesignSpec, MemoryStore, Row, Store, cached_solve, open_store
+from solver_cache import CORE, DesignSpec, MemoryStore, Row, Store, cached_solve, open_store
 from solver_cache.database.schema import MIGRATIONS
 
 PROBLEMS = [
@@ -26,7 +26,7 @@ PROBLEMS = [
     Problem(7, Privacy(math.inf), Privacy(0.5, 1e-3), affected=1),
     Problem(9, Privacy(0.1, 1e-5), Privacy(0.25, 1e-4)),
 ]
-BAD = Row("0" * 64, 1, "{}", digest("{}"))
+BAD = Row("0" * 64, CORE, "{}", digest("{}"))
 STALE = Row("1" * 64, 0, "{}", digest("{}"))
 
 
@@ -74,7 +74,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
     by_voters = {each["K"]: each for each in found}
     assert by_voters[7] == {
         "id": DesignSpec(PROBLEMS[1]).key,
-        "core": 1,
+        "core": CORE,
         "K": 7,
         "epsilon": "inf",
         "Delta": 0.0,
@@ -115,11 +115,11 @@ def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
     put(url, BAD, STALE)
     assert told("check", "--url", url, exit_code=4) == [
         {"key": BAD.key, "trouble": "stale: its record has format None, this reads 1"},
-        {"key": STALE.key, "trouble": "stale: it was written for version 0 of the answers, this is 1"},
+        {"key": STALE.key, "trouble": f"stale: it was written for version 0 of the answers, this is {CORE}"},
     ]
     result = run("cache", "check", "--url", url)
     assert result.exit_code == 4
-    assert f"{STALE.key}: stale: it was written for version 0 of the answers, this is 1" in result.stdout
+    assert f"{STALE.key}: stale: it was written for version 0 of the answers, this is {CORE}" in result.stdout
 
 
 def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:

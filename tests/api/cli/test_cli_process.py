@@ -235,7 +235,7 @@ def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
     code, stdout, log = stopped(process)
     assert (code, stdout) == (0, "")
     [line] = [line for line in log.splitlines() if "[api.requests]" in line]
-    assert {"method=GET", 'path="/v1/gamma"', "status=200"} <= {*line.split()}
+    assert {"method=GET", "path=/v1/gamma", "status=200"} <= {*line.split()}
     assert "epsilon" not in log
 
 

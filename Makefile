@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness plurality faults fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness totals plurality faults fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,6 +71,9 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/plurality_soundness.md $(ARGS)
+
+totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: hours)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)
 
 faults: $(READY) ## kill writers, servers, solvers, clients, label runs at random moments (an hour; docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)

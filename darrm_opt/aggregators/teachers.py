@@ -77,7 +77,7 @@ def train_teachers(
     class_numbers(y, classes, "y")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
     return [
-        [_train(estimator, X, y, partition.members(j, i), classes, (seed, j, i)) for i in range(partition.n_chunks)]
+        [train_one(estimator, X, y, partition.members(j, i), classes, (seed, j, i)) for i in range(partition.n_chunks)]
         for j in range(partition.n_partitions)
     ]
 
@@ -122,7 +122,7 @@ def train_student(
     if numbers.ndim != 1 or not 0 < numbers.size <= np.shape(pool)[0]:
         raise InvalidInput("labels", numbers.shape, f"between 1 and {np.shape(pool)[0]} labels, one for each point")
     X, y = np.asarray(pool)[: numbers.size], np.asarray(classes)[numbers]
-    return _train(estimator, X, y, np.arange(numbers.size), classes, (0, 0, 0))
+    return train_one(estimator, X, y, np.arange(numbers.size), classes, (0, 0, 0))
 
 
 def checked_classes(classes: Sequence[Any]) -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str)
         ) from err
 
 
-def _train(
+def train_one(
     estimator: Estimator | Callable[[], Estimator],
     X: NDArray[Any],
     y: NDArray[Any],
@@ -165,6 +165,16 @@ def _train(
     classes: tuple[Any, ...],
     place: tuple[int, int, int],
 ) -> Any:
+    """Return one model, trained on the records ``members`` alone; constant where these are of one class or none.
+
+    Args:
+        estimator: an untrained estimator, or a function that makes one.
+        X: all records.
+        y: their labels, shape (n_records,).
+        members: numbers of the records that it sees; one may be there twice.
+        classes: all classes.
+        place: public whole numbers from which its own randomness is seeded.
+    """
     if members.size == 0:
         return ConstantVote(classes[0])
     own = y[members]

@@ -29,6 +29,7 @@ from scipy.optimize import linprog
 from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.strategies import SIZES, Asked, asked
 
+from campaigns.pages import write_part
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -234,7 +235,7 @@ def main(arguments: Sequence[str]) -> int:
     page = report(tally, f"make soundness ARGS='--problems {chosen.problems} --seed {chosen.seed}'")
     sys.stdout.write(page)
     if chosen.write:
-        chosen.write.write_text(page, encoding="utf-8")
+        write_part(chosen.write, _HEAD[0], page)
     return 1 if tally.broken else 0
 
 

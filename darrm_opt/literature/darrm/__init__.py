@@ -1,7 +1,7 @@
 """The figures and tables of the paper, computed again: `reproduce` makes one, `REPRODUCTIONS` says what there is.
 
     result       what a reproduction is
-    printed      the paper's own numbers, as far as they are at hand
+    printed      the paper's own numbers
     setting      the setting of the paper's experiments
     shapes       Figures 2, 6, 7, 8: γ and the error that it leaves
     beliefs      Figure 9: voters that are not as the design believed

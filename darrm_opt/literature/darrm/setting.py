@@ -25,7 +25,7 @@ ACCURACY_TABLES = {1: 3, 6: 1, 8: 5, 10: 7}
 """Number of the table → m."""
 
 COST_TABLES = {2: 3, 5: 1, 7: 5, 9: 7}
-"""Number of the table → m. Table 2 belongs to Table 1; Tables 5, 7 and 9 are taken to belong to 6, 8 and 10 in the same way."""
+"""Number of the table → m. Table 2 belongs to Table 1; Tables 5, 7 and 9 to Tables 6, 8 and 10."""
 
 
 def voter(dataset: str) -> Privacy:

@@ -6,7 +6,9 @@ They were copied as formulas and not verified here; some carry preconditions tha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from darrm_opt.accounting.composition.optimal import Events, counted
 from darrm_opt.problem import Privacy
 
 
@@ -23,6 +25,34 @@ def nissim_stemmer_failure(privacy: Privacy) -> float:
 def dwork_failure(privacy: Privacy) -> float:
     """Return 8δ^ε, the failure probability of R − R̂ < 4ε (Dwork et al. 2015)."""
     return 8 * math.pow(privacy.delta, privacy.epsilon)
+
+
+def dwork_roth_composition(events: Events, slack: float) -> tuple[float, float]:
+    """Return (Σε(e^ε − 1) + √(2Σε² ln(1/s)), s + Σδ): advanced composition (Dwork, Rothblum, Vadhan 2010; Dwork, Roth 2014).
+
+    True, looser than `closed`, and not rounded outward.
+    """
+    counts = counted(events)
+    mean = math.fsum(n * each.epsilon * math.expm1(each.epsilon) for each, n in counts.items())
+    squares = math.fsum(n * each.epsilon**2 for each, n in counts.items())
+    leak = math.fsum(n * each.delta for each, n in counts.items())
+    return mean + math.sqrt(2 * squares * -math.log(slack)), slack + leak
+
+
+def dwork_roth_kl(epsilon: float) -> float:
+    """Return ε(e^ε − 1), a bound on the divergence that `generalisation.kl_divergence` bounds exactly (2014)."""
+    return epsilon * math.expm1(epsilon)
+
+
+def exponential_selection(scores: Sequence[float], epsilon: float, sensitivity: float = 1.0) -> list[float]:
+    """Return the law of the exponential mechanism, Pr[i] ∝ e^(ε·q_i/(2Δq)), ε-DP in exact arithmetic (McSherry, Talwar 2007).
+
+    The proof of Theorem 1 selects a database by it. For majorities: `baselines.exponential_mechanism`.
+    """
+    best = max(scores)
+    weights = [math.exp(epsilon * (score - best) / (2 * sensitivity)) for score in scores]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
 
 
 def dwork_rothblum_kl(epsilon: float) -> float:

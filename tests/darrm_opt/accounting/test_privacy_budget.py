@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,27 @@ def test_extremes() -> None:
     nothing = PrivacyBudget(Privacy(0.0))
     assert nothing.affordable(Privacy(1e-9)) == 0
     assert nothing.affordable(Privacy(0.0)) == 10**9
+
+
+def test_what_remains_is_counted_by_the_best_accountant() -> None:
+    ledger, simple = PrivacyBudget(Privacy(5.0, 1e-3)), PrivacyBudget(Privacy(5.0, 1e-3), "simple")
+    for each in (ledger, simple):
+        each.charge(Privacy(0.1), 50)
+    assert simple.remaining == Privacy(0.0, 1e-3)  # by sums nothing is left of ε
+    assert 1.5 < ledger.remaining.epsilon < 5.0
+    ledger.charge(ledger.remaining)
+
+
+def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed, flush = list[bool](), os.fsync
+
+    def recorded(descriptor: int) -> None:
+        flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger.json")
+    assert flushed == [False, True]  # what it says, then that it is there
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The paper's own numbers, as far as they are at hand (README.md beside this file says which)."""
+"""The paper's own numbers, and where they come from (README.md beside this file)."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def accounts(table: str) -> tuple[PrintedNumber, ...]:
             float(row["expected"].removeprefix("sigma=")),
             int(row["printed_decimals"]),
         )
-        for row in _rows("accounts.csv")
+        for row in [*_rows("accounts.csv"), *_rows("agreeing.csv")]
         if row["table"] == table
     )
 
 
 def printed(table: str, quantity: str, **inputs: float) -> float | None:
-    """Return one such number; None if the paper's is not at hand.
+    """Return one such number; None if there is none.
 
-    >>> printed("Table 2", "general_composition_total", epsilon=0.2676, Q=50), printed("Table 5", "anything")
+    >>> printed("Table 2", "general_composition_total", epsilon=0.2676, Q=50), printed("Table 10", "anything")
     (9.901, None)
     """
     for row in accounts(table):

@@ -15,6 +15,7 @@ from darrm_opt.literature.he_wang_tao.printed.composition import (
     loss_tail_printed,
 )
 from darrm_opt.literature.he_wang_tao.printed.learning import (
+    federated_printed,
     federated_step_printed,
     high_probability_printed,
     sgld_last_term_printed,
@@ -30,6 +31,7 @@ __all__ = [
     "composition_ii_printed",
     "composition_iii_printed",
     "composition_v_printed",
+    "federated_printed",
     "federated_step_printed",
     "high_probability_printed",
     "loss_tail_printed",

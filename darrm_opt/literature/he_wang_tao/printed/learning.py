@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from darrm_opt.accounting.composition.closed_forms import slack_in_range
 from darrm_opt.accounting.errors import Counterexample
@@ -21,6 +22,18 @@ SGLD_RUN = Counterexample(
     truth=3.25e-05,
 )
 """The canonical refutation of Theorem 7, by an optimistic PLD of the realisable pair; the tests recompute it."""
+
+FEDERATED_RUN = Counterexample(
+    "100 rounds of federated learning with 1 of 1000 clients each, noise multiplier 1, delta = slack = 1e-6, all other updates "
+    "equal and the replaced one opposite",
+    epsilon=0.5633,
+    claimed=1.0998e-06,
+    truth=4.06e-04,
+)
+"""The canonical refutation of Theorem 8's totals, by an optimistic PLD of the realisable pair; the tests recompute it."""
+
+Radical = Literal["fraction", "logarithm"]
+"""How far the radical of Theorem 8 extends: over its whole fraction, as it is typeset, or over ln(1/δ), as the units suggest."""
 
 IMPOSSIBLE = Counterexample(
     "any algorithm at all at epsilon = 2.5, delta = 1e-6: the printed failure probability is negative",
@@ -125,16 +138,18 @@ def sgld_last_term_printed(
 
 
 def federated_step_printed(
-    cohort: int, sigma: float, delta: float, *, acknowledge_unsound: bool = False
+    cohort: int, sigma: float, delta: float, *, radical: Radical = "logarithm", acknowledge_unsound: bool = False
 ) -> PrintedTheorem:
-    """Return the per-round ε of Theorem 8 as printed: false for replacing a client, true for silencing one.
+    """Return the per-round ε of Theorem 8 as printed: false for replacing a client.
 
-    ε = [4σ(1/τ)√ln(1/δ) + 1/τ²]/(2σ²); the radical is read over the logarithm only.
+    ε = [4σ(1/τ)√ln(1/δ) + 1/τ²]/(2σ²) if the radical is read over the logarithm only: true for silencing a client. Over the whole
+    fraction, numerator and denominator, as it is typeset: ε = √([4σ(1/τ)ln(1/δ) + 1/τ²]/(2σ²)).
 
     Args:
         cohort: τ ≥ 1.
         sigma: σ > 0, noise multiplier.
         delta: of one round, in (0, 1).
+        radical: ``logarithm`` or ``fraction``.
         acknowledge_unsound: must be True.
 
     Raises:
@@ -142,9 +157,53 @@ def federated_step_printed(
 
     Counterexample: replacing one client, by the Gaussian's exact profile at shift 2/(τσ).
     """
-    cohort, shift = _shift(cohort, 0.5, sigma)  # 1/(τσ)
-    epsilon = 2 * shift * math.sqrt(-math.log(positive_delta(delta))) + shift**2 / 2
+    _, shift = _shift(cohort, 0.5, sigma)  # 1/(τσ)
+    logarithm = -math.log(positive_delta(delta))
+    if radical == "fraction":
+        epsilon = math.sqrt(2 * shift * logarithm + shift**2 / 2)
+    elif radical == "logarithm":
+        epsilon = 2 * shift * math.sqrt(logarithm) + shift**2 / 2
+    else:
+        raise InvalidInput("radical", radical, "'fraction' or 'logarithm'")
     return _gaussian("Theorem 8's per-round epsilon", 2 * shift, epsilon, delta, acknowledge_unsound)
+
+
+def federated_printed(
+    clients: int,
+    cohort: int,
+    sigma: float,
+    rounds: int,
+    delta: float,
+    slack: float,
+    *,
+    radical: Radical = "fraction",
+    acknowledge_unsound: bool = False,
+) -> PrintedTheorem:
+    """Return the totals of Theorem 8 (agnostic federated learning) as printed, its last term omitted: false.
+
+    E = √(8q²Te² ln(1/s)) + 2Tqe·tanh(qe) with e of `federated_step_printed`, q = τ/N, and D as in theorem II for 2qe and qδ.
+
+    Args:
+        clients: N ≥ cohort.
+        cohort: τ ≥ 1 clients a round.
+        sigma: σ > 0, noise multiplier.
+        rounds: T ≥ 1.
+        delta: of one round, in (0, 1).
+        slack: s, in (0, 1].
+        radical: how far the radical of e extends; ``fraction`` as it is typeset.
+        acknowledge_unsound: must be True.
+
+    Raises:
+        UnsoundBound: always, unless acknowledged.
+
+    Counterexample: `FEDERATED_RUN`.
+    """
+    rounds = whole_number(rounds, "rounds", "a whole number of rounds, at least 1")
+    step = federated_step_printed(cohort, sigma, delta, radical=radical, acknowledge_unsound=True).epsilon
+    rate, total = _sampled_total(clients, "clients", cohort, "cohort", rounds, step, slack)
+    claimed = second_delta(2 * rate * step, rate * delta, rounds, total)
+    printed = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
+    return require_acknowledgement(printed, "federated()", acknowledge_unsound=acknowledge_unsound)
 
 
 def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -166,15 +225,22 @@ def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsoun
 def _sgld_total(
     records: int, batch: int, lipschitz: float, sigma: float, steps: int, delta: float, slack: float
 ) -> tuple[float, float, float]:
-    batch, _ = _shift(batch, lipschitz, sigma)
-    records = whole_number(records, "records", "a whole number of records, at least 1")
-    steps = whole_number(steps, "steps", "a whole number of steps, at least 1")
-    if batch > records:
-        raise InvalidInput("batch", batch, f"at most the number of records, {records}")
-    rate = batch / records
     step = sgld_step_printed(batch, lipschitz, sigma, delta, acknowledge_unsound=True).epsilon
+    rate, total = _sampled_total(records, "records", batch, "batch", steps, step, slack)
+    return rate, step, total
+
+
+def _sampled_total(
+    everyone: int, all_name: str, drawn: int, drawn_name: str, steps: int, step: float, slack: float
+) -> tuple[float, float]:
+    """Return (q, E): the share that is drawn in a step, and the total ε that both theorems print."""
+    everyone = whole_number(everyone, all_name, f"a whole number of {all_name}, at least 1")
+    steps = whole_number(steps, "steps", "a whole number of steps, at least 1")
+    if drawn > everyone:
+        raise InvalidInput(drawn_name, drawn, f"at most the number of {all_name}, {everyone}")
+    rate = drawn / everyone
     mean = 2 * steps * rate * step * math.tanh(rate * step)
-    return rate, step, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(slack_in_range(slack))) + mean
+    return rate, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(slack_in_range(slack))) + mean
 
 
 def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:

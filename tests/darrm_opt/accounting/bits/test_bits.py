@@ -240,6 +240,9 @@ def test_refusals() -> None:
         compose_bits_any_order([(region, 1000), (region, 1000)])
     with pytest.raises(DeltaTooSmall, match="probability of an infinite loss"):
         compose_bits([(region, 10)]).epsilon(1e-3)
+    for delta in (1.0, -0.1, math.nan):
+        with pytest.raises(InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability in \[0, 1\)"):
+            compose_bits([(region, 10)]).epsilon(delta)
     with pytest.raises(InvalidInput, match="count = -1"):
         compose_bits([(region, -1)])
     with pytest.raises(InvalidInput, match="points = 2"):

@@ -128,6 +128,7 @@ def test_nothing_is_promised_of_voters_without_privacy() -> None:
         ((0.1, 0.0, 2.0, 0.1), r"k = 2.0 is not valid"),
         ((0.1, 0.0, 2, 1.0), r"slack = 1.0 is not valid: expected a probability in \[0, 1\)"),
         ((0.1, 0.0, 2, math.nan), r"slack = nan is not valid"),
+        ((0.1, 0.0, 2, "much"), r"slack = 'much' is not valid: expected a probability in \[0, 1\)"),
     ],
 )
 def test_refusals(arguments: tuple[Any, ...], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from darrm_opt.literature.he_wang_tao.printed import (
     composition_ii_printed,
     composition_iii_printed,
     composition_v_printed,
+    federated_printed,
     federated_step_printed,
     high_probability_printed,
     loss_tail_printed,
@@ -29,7 +31,7 @@ from darrm_opt.literature.he_wang_tao.printed import (
     sgld_step_printed,
 )
 from darrm_opt.literature.he_wang_tao.printed.composition import LEAK, RESPONSE
-from darrm_opt.literature.he_wang_tao.printed.learning import IMPOSSIBLE, SGLD_RUN
+from darrm_opt.literature.he_wang_tao.printed.learning import FEDERATED_RUN, IMPOSSIBLE, SGLD_RUN, Radical
 from darrm_opt.problem import Privacy
 
 EACH = {Privacy(1.0, 1e-5): 1000}
@@ -45,6 +47,11 @@ PRINTED: list[tuple[Callable[..., PrintedTheorem], tuple[Any, ...], str]] = [
     (sgld_printed, RUN, r"Theorem 7 \(SGLD\) is false.*100 steps of SGLD.*Use sgld\(\)"),
     (sgld_last_term_printed, (1000, 50, 1.0, 0.2, 200, 1e-4, 1e-4), "Theorem 7's last term is false"),
     (federated_step_printed, (1, 5.0, 1e-8), "Theorem 8's per-round epsilon is false"),
+    (
+        federated_printed,
+        (1000, 1, 1.0, 100, 1e-6, 1e-6),
+        r"Theorem 8 \(federated.*1 of 1000 clients.*Use federated\(\)",
+    ),
     (high_probability_printed, (2.5, 1e-6), r"Theorem 1 is false.*Use high_probability\(\)"),
 ]
 
@@ -118,13 +125,11 @@ def test_randomised_response_refutes_iii_and_the_sign_is_what_is_wrong() -> None
         loss_tail_printed(1.0, 50, 1e-6, acknowledge_unsound=True)
 
 
-def test_a_realisable_run_refutes_theorem_7() -> None:
-    """(1−q)N(0,1) + qN(μ,1) against N(0,1), composed optimistically by the library: a true lower bound on δ."""
+@cache
+def realisable_run() -> Any:
+    """Return 100 steps that take 1 of 1000 records, which moves the mean by 2 deviations; optimistic."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    claim = sgld_printed(*RUN, acknowledge_unsound=True)
-    assert claim.epsilon == pytest.approx(SGLD_RUN.epsilon, abs=1e-4)
-    assert claim.delta + 1e-6 == pytest.approx(SGLD_RUN.claimed, rel=1e-3)  # with the slack that sets its ε
     step = privacy_loss_distribution.from_mixture_gaussian_mechanism(
         standard_deviation=1.0,
         sensitivities=[0.0, 2.0],
@@ -132,7 +137,15 @@ def test_a_realisable_run_refutes_theorem_7() -> None:
         pessimistic_estimate=False,
         value_discretization_interval=1e-3,
     )
-    truth = step.self_compose(100).get_delta_for_epsilon(claim.epsilon)
+    return step.self_compose(100)
+
+
+def test_a_realisable_run_refutes_theorem_7() -> None:
+    """(1−q)N(0,1) + qN(μ,1) against N(0,1), composed optimistically by the library: a true lower bound on δ."""
+    claim = sgld_printed(*RUN, acknowledge_unsound=True)
+    assert claim.epsilon == pytest.approx(SGLD_RUN.epsilon, abs=1e-4)
+    assert claim.delta + 1e-6 == pytest.approx(SGLD_RUN.claimed, rel=1e-3)  # with the slack that sets its ε
+    truth = realisable_run().get_delta_for_epsilon(claim.epsilon)
     assert truth >= SGLD_RUN.truth > 10 * SGLD_RUN.claimed
 
 
@@ -147,6 +160,34 @@ def test_the_per_step_epsilons_lose_their_factor() -> None:
         assert federated.exact_delta == pytest.approx(times * delta, rel=0.01)
         # For silencing a client the same number is sound.
         assert gaussian_delta(1 / scale, federated.epsilon) <= delta
+
+
+def test_the_totals_of_theorem_8_are_those_of_a_hand() -> None:
+    # Everybody in one round, tau = sigma = 1: e = sqrt((4x + 1)/2) = 2 at x = ln(1/delta) = 1.75, or (4 sqrt(x) + 1)/2 = 3 at x = 1.5625.
+    whole = federated_printed(1, 1, 1.0, 1, math.exp(-1.75), math.exp(-2), acknowledge_unsound=True)
+    assert whole.epsilon == pytest.approx(8.0 + 4 * 0.964027580075817, rel=1e-12)  # sqrt(8·4·2) + 2·2·tanh 2
+    assert whole.delta == pytest.approx(0.173773943450445, rel=1e-12)  # delta itself: one step, which takes all of it
+    part = federated_printed(
+        2, 1, 1.0, 1, math.exp(-1.5625), math.exp(-2), radical="logarithm", acknowledge_unsound=True
+    )
+    assert part.epsilon == pytest.approx(6.0 + 3 * 0.905148253644866, rel=1e-12)  # sqrt(8/4·9·2) + 2·3/2·tanh 1.5
+    assert part.delta == pytest.approx(0.209611387151098 / 2, rel=1e-12)
+    with pytest.raises(InvalidInput, match=r"^cohort = 3 is not valid: expected at most the number of clients, 2"):
+        federated_printed(2, 3, 1.0, 1, 0.1, 0.1, acknowledge_unsound=True)
+    with pytest.raises(InvalidInput, match=r"^radical = 'all' is not valid: expected 'fraction' or 'logarithm'"):
+        federated_printed(2, 1, 1.0, 1, 0.1, 0.1, radical="all", acknowledge_unsound=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("radical", "times"), [("fraction", 360), ("logarithm", 150)])
+def test_a_realisable_run_refutes_theorem_8(radical: Radical, times: float) -> None:
+    """The pair that refutes Theorem 7: a replaced client moves the mean of a round by 2/(τσ) = 2 deviations."""
+    claim = federated_printed(1000, 1, 1.0, 100, 1e-6, 1e-6, radical=radical, acknowledge_unsound=True)
+    truth = realisable_run().get_delta_for_epsilon(claim.epsilon)
+    assert truth > times * (claim.delta + 1e-6)
+    if radical == "fraction":
+        assert claim.epsilon == pytest.approx(FEDERATED_RUN.epsilon, abs=1e-4)
+        assert claim.delta + 1e-6 == pytest.approx(FEDERATED_RUN.claimed, rel=1e-4)
+        assert truth > 0.99 * FEDERATED_RUN.truth
 
 
 def test_theorem_1_claims_the_impossible() -> None:

@@ -1,0 +1,378 @@
+"""Is any total of several releases below what an adversary really attains?
+
+Random sequences of up to six releases (`support.transcripts` is the oracle); for each
+
+- every account of `total_privacy_of_sequence` is held against the exact δ at its ε, and so are `exact_epsilon` and a budget that was charged with the
+  releases (`PrivacyBudget`);
+- one in `--every` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as they say, has
+  to be within the total that they were asked for.
+
+    PYTHONPATH=tests python -m campaigns.totals --sequences 10000 --write docs/soundness.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from support.transcripts import Fresh, Once, least_epsilon
+
+from campaigns.pages import write_part
+from darrm_opt import InvalidInput, NoiseFunction, NotPrivate, Privacy, Problem, __version__, solve
+from darrm_opt.accounting import (
+    BudgetExceeded,
+    DeltaTooSmall,
+    PrivacyBudget,
+    Release,
+    TooMuchWork,
+    exact_epsilon,
+    total_privacy_of_sequence,
+)
+from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.baselines import (
+    double_subsampling,
+    exponential_mechanism,
+    permute_and_flip,
+    subsampling,
+    subsampling_mixture,
+)
+from darrm_opt.budgeting import best_target
+from darrm_opt.comparison.compare import compare
+from darrm_opt.design.profile import privacy_profile
+from darrm_opt.mechanism import most_releases
+
+PART = "## Totals of several releases"
+"""Heading of this campaign's part of the page."""
+
+MAX_RELEASES = 6
+MAX_K = 7
+
+Oracle = Fresh | Once
+
+
+def optimal(rng: np.random.Generator, voters: Problem) -> NoiseFunction:
+    """Return γ_opt of a random target."""
+    epsilon = float(rng.choice([0.1, 0.3, 0.7, 1.5])) * (
+        1 if math.isinf(voters.voter.epsilon) else voters.voter.epsilon
+    )
+    target = Privacy(epsilon * float(rng.choice([1.0, 2.0])), float(rng.choice([0.0, 1e-6, 1e-3, 0.03])))
+    return solve(Problem(voters.K, voters.voter, target, voters.affected)).noise
+
+
+def _rate(rng: np.random.Generator) -> float:
+    return float(np.exp(rng.uniform(math.log(0.05), math.log(2.0))))
+
+
+WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
+    "gamma_opt": optimal,
+    "subsampling": lambda rng, voters: subsampling(voters.K, int(rng.integers(1, voters.K + 1))),
+    "subsampling_mixture": lambda rng, voters: subsampling_mixture(voters.K, float(rng.uniform(0.1, 1.0))),
+    "double_subsampling": lambda rng, voters: double_subsampling(
+        voters.K, int(rng.integers(1, (voters.K + 1) // 2 + 1))
+    ),
+    "randomized_response": lambda rng, voters: NoiseFunction(np.full(voters.K + 1, rng.uniform(0.01, 0.9)), voters.K),
+    "gnmax": lambda rng, voters: noise_function(voters.K, GaussianNoise.of_sigma(1 / _rate(rng))),
+    "saa": lambda rng, voters: noise_function(voters.K, LaplaceNoise(1 / _rate(rng))),
+    "permute_and_flip": lambda rng, voters: permute_and_flip(voters.K, _rate(rng)),
+    "exponential_mechanism": lambda rng, voters: exponential_mechanism(voters.K, _rate(rng)),
+}
+"""Every way of releasing a majority, with a knob at random."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Releases one after the other, and what is asked of them.
+
+    Attributes:
+        releases: in their order, each with its proof.
+        ways: by name, likewise.
+        fresh: whether the voters are.
+        total_delta: at which the total is asked [probability].
+    """
+
+    releases: tuple[Release, ...]
+    ways: tuple[str, ...]
+    fresh: bool
+    total_delta: float
+
+    @property
+    def voters(self) -> Problem:
+        """K, the voters' privacy, and how many a record reaches."""
+        return self.releases[0].problem
+
+    @property
+    def parts(self) -> list[tuple[Release, int]]:
+        """The releases, counted."""
+        return [*Counter(self.releases).items()]
+
+    def __str__(self) -> str:
+        voters = self.voters
+        return (
+            f"K={voters.K} {voters.voter} affected={voters.affected} fresh={self.fresh} total delta={self.total_delta:g}: "
+            + ", ".join(self.ways)
+        )
+
+
+def drawn(rng: np.random.Generator) -> Asked:
+    """Return a random sequence."""
+    K = int(rng.integers(1, MAX_K + 1))
+    epsilon = math.inf if rng.random() < 0.2 else float(np.exp(rng.uniform(math.log(0.02), math.log(2.0))))
+    Delta = 0.0 if math.isinf(epsilon) or rng.random() < 0.6 else float(10 ** rng.uniform(-6, -1.5))
+    affected = int(rng.integers(1, K + 1)) if rng.random() < 0.5 else K
+    voters = Problem(K, Privacy(epsilon, Delta), Privacy(1.0, 0.5), affected)
+    names = [str(name) for name in rng.choice([*WAYS], size=int(rng.choice([1, 1, 2, 2, 3])))]
+    kinds = [
+        (name, proved(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0])))) for name in names
+    ]
+    order = [kinds[int(place)] for place in rng.integers(0, len(kinds), size=int(rng.integers(1, MAX_RELEASES + 1)))]
+    total_delta = float(rng.choice([1e-9, 1e-6, 1e-4, 1e-2, 0.1]))
+    return Asked(
+        tuple(release for _, release in order), tuple(name for name, _ in order), bool(rng.random() < 0.5), total_delta
+    )
+
+
+def proved(noise: NoiseFunction, voters: Problem, epsilon: float) -> Release:
+    """Return a γ as a release of (ε, its own δ at ε), proved like any other."""
+    delta = float(privacy_profile(noise, voters, [epsilon]).deltas[0])
+    if delta > 0.999:  # the plain majority of voters that are not private shows all, and is no release
+        noise = NoiseFunction(0.9 * noise.values, voters.K)
+        delta = float(privacy_profile(noise, voters, [epsilon]).deltas[0])
+    for slack in (1e-9, 1e-6, 1e-3):
+        target = Privacy(epsilon, min(delta * (1 + slack) + slack * 1e-3, 1 - 1e-9))
+        try:
+            return Release(noise, Problem(voters.K, voters.voter, target, voters.affected))
+        except NotPrivate:
+            continue
+    raise AssertionError(f"not private by its own profile: {noise}, {voters}, {epsilon}")
+
+
+def oracle_of(noises: Sequence[NoiseFunction], voters: Problem, *, fresh: bool) -> Oracle:
+    """Return what an adversary attains with these releases in this order."""
+    pairs = [(noise, voters) for noise in noises]
+    if fresh or math.isinf(voters.voter.epsilon) or len(pairs) == 1:
+        return Fresh.of(pairs)
+    return Once.of(pairs)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of one sequence.
+
+    Attributes:
+        asked: the sequence.
+        totals: (claimed ε, claimed δ, exact δ at that ε) by the name of what claimed it.
+        truth: the ε that is attained at the total δ [nats].
+        claimed: the least total ε [nats]; inf where none is proved.
+        method: the account that proves it.
+        complete: whether the oracle went through all pairs.
+    """
+
+    asked: Asked
+    totals: dict[str, tuple[float, float, Fraction]]
+    truth: float
+    claimed: float
+    method: str
+    complete: bool
+
+    @property
+    def broken(self) -> dict[str, tuple[float, float, Fraction]]:
+        """The claims that are below the truth."""
+        return {name: claim for name, claim in self.totals.items() if claim[2] > Fraction(claim[1])}
+
+
+def examine(asked: Asked, *, designs: bool = False) -> Finding:
+    """Hold everything that is claimed of a sequence against the oracle; ``designs``: and what is designed within a total."""
+    voters, n = asked.voters, len(asked.releases)
+    oracle = oracle_of([release.noise for release in asked.releases], voters, fresh=asked.fresh)
+    claims: dict[str, Privacy] = {}
+    against: dict[str, Oracle] = {}
+    found = total_privacy_of_sequence(asked.parts, asked.total_delta, fresh=asked.fresh)
+    claims |= {f"best: {name}": total for name, total in found.totals.items()}
+    try:
+        claimed, method = found.best.epsilon, found.method
+    except (DeltaTooSmall, TooMuchWork):
+        claimed, method = math.inf, "none"
+    if len(set(asked.releases)) == 1:
+        noise, budget = asked.releases[0].noise, Privacy(2.0, asked.total_delta)
+        try:
+            exact = exact_epsilon(noise, voters, n, asked.total_delta, fresh=asked.fresh, points=4001)
+            claims["exact_epsilon"] = Privacy(exact, asked.total_delta)
+        except (DeltaTooSmall, TooMuchWork):
+            pass
+        allowed = min(n, most_releases(asked.releases[0], budget, fresh=asked.fresh).queries) if designs else 0
+        if allowed:
+            claims["most_releases"] = budget
+            against["most_releases"] = oracle_of([noise] * allowed, voters, fresh=asked.fresh)
+    claims |= _charged(asked)
+    if designs:
+        budget = Privacy(float(min(2.0, 0.2 * n)), 1e-3)
+        for name, noise in _designed(voters, n, budget, fresh=asked.fresh):
+            claims[name], against[name] = budget, oracle_of([noise] * n, voters, fresh=asked.fresh)
+    totals = {}
+    for name, claim in claims.items():
+        if claim.epsilon < math.inf:
+            totals[name] = (claim.epsilon, claim.delta, against.get(name, oracle).delta(claim.epsilon))
+    return Finding(asked, totals, least_epsilon(oracle, asked.total_delta), claimed, method, oracle.complete)
+
+
+def _charged(asked: Asked) -> dict[str, Privacy]:
+    """Return what budgets say that was spent: the releases one by one, or, for models that were trained once, the models."""
+    voters, found = asked.voters, dict[str, Privacy]()
+    once = not (asked.fresh or math.isinf(voters.voter.epsilon) or len(asked.releases) == 1)
+    events = [voters.voter] * voters.affected if once else [release.privacy for release in asked.releases]
+    for accounting in ("best", "simple"):
+        ledger = PrivacyBudget(Privacy(60.0, 0.9), accounting)
+        try:
+            for event in events:
+                ledger.charge(event)
+        except BudgetExceeded:
+            continue
+        found[f"budget, {accounting}"] = ledger.spent
+    return found
+
+
+def _designed(voters: Problem, queries: int, budget: Privacy, *, fresh: bool) -> Iterator[tuple[str, NoiseFunction]]:
+    """Yield γ that are claimed to fit a budget when they are released that often, by who claims it."""
+    try:
+        allowance = best_target(voters.K, voters.voter, queries, budget, voters.affected, fresh=fresh)
+        if allowance.account != "models":  # else any γ of these very models is post-processing
+            yield "largest_allowance", allowance.solution.noise
+        table = compare(voters, queries, budget, fresh=fresh)
+    except (DeltaTooSmall, TooMuchWork, InvalidInput):
+        return
+    for row in table.rows:
+        if row.noise is not None:
+            yield f"compare: {row.name}", row.noise
+
+
+def campaign(sequences: int, seed: int = 0, *, every: int = 25, first: int = 0) -> Iterator[Finding]:
+    """Yield the findings of that many sequences; each has its own generator, so that one can be looked at alone."""
+    for number in range(first, first + sequences):
+        rng = np.random.default_rng((seed, number))
+        yield examine(drawn(rng), designs=number % every == 0)
+
+
+@dataclass
+class Tally:
+    """Findings, counted."""
+
+    sequences: int = 0
+    claims: Counter[str] = field(default_factory=Counter)
+    broken: list[Finding] = field(default_factory=list)
+    ways: Counter[str] = field(default_factory=Counter)
+    methods: Counter[str] = field(default_factory=Counter)
+    none: int = 0
+    excess: dict[tuple[str, bool], list[tuple[float, float]]] = field(default_factory=dict)
+
+    def add(self, finding: Finding) -> None:
+        """Count one finding."""
+        self.sequences += 1
+        self.claims.update(name.partition(":")[0] if name.startswith("compare") else name for name in finding.totals)
+        self.ways.update(finding.asked.ways)
+        self.methods[finding.method] += 1
+        self.broken += [finding] if finding.broken else []
+        if math.isinf(finding.claimed):
+            self.none += 1
+            return
+        voters = finding.asked.voters.voter.epsilon
+        kind = "not private" if math.isinf(voters) else "fresh" if finding.asked.fresh else "trained once"
+        if len(finding.asked.releases) == 1:
+            kind = "one release"
+        pair = (finding.truth, finding.claimed)
+        self.excess.setdefault((kind, finding.complete), []).append(pair)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the tables, as Markdown."""
+        yield "| what claims it | claims | below the truth |"
+        yield "|---|--:|--:|"
+        below = Counter(
+            name.partition(":")[0] if name.startswith("compare") else name for f in self.broken for name in f.broken
+        )
+        for name, many in sorted(self.claims.items()):
+            yield f"| {name} | {many} | {below[name]} |"
+        yield ""
+        yield "| voters | oracle | sequences | ε claimed − ε attained: median | 90 % | 99 % | largest | median ratio |"
+        yield "|---|---|--:|--:|--:|--:|--:|--:|"
+        for (kind, complete), pairs in sorted(self.excess.items()):
+            over = np.array([claimed - truth for truth, claimed in pairs])
+            ratios = [claimed / truth for truth, claimed in pairs if truth > 1e-3]
+            ratio = f"{np.median(ratios):.4f}" if ratios else "–"
+            spread = " | ".join(f"{value:.2g}" for value in (*np.quantile(over, [0.5, 0.9, 0.99]), over.max()))
+            yield f"| {kind} | {'all pairs' if complete else 'a lower end'} | {len(pairs)} | {spread} | {ratio} |"
+        yield ""
+        yield f"Nothing finite is proved, nor claimed, for {self.none} sequences. Releases by way: " + _counted(
+            self.ways
+        )
+        yield "Sequences by the account that is least: " + _counted(self.methods)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {many}" for name, many in counts.most_common()) + "."
+
+
+def report(tally: Tally, command: str) -> str:
+    """Return the part of the page that says what was run and what came of it."""
+    when = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
+    return "\n".join([PART, "", *_HEAD, *tally.lines(), "", f"`{command}`, {when}; darrm-opt {__version__}.", ""])
+
+
+_HEAD = (
+    f"Random sequences of 1 to {MAX_RELEASES} releases of majorities of K ≤ {MAX_K} voters: γ_opt, subsampling, its mixtures, double subsampling,",
+    "randomised response, GNMax, SAA, permute-and-flip and the exponential mechanism with knobs at random, up to three different γ mixed; ε from",
+    "0.02 to 2 and inf, Δ = 0 and 1e-6 to 0.03, records that reach 1 to K voters, voters fresh or trained once, total δ from 1e-9 to 0.1. Every total",
+    "that any account gives is held against what an adversary attains, computed in fractions:",
+    "",
+    "- voters that are fresh, or not private: the best of all adaptive strategies that place every voter at any corner of F before each bit. Where",
+    "  there are too many (*a lower end*) some pairs are left out;",
+    "- voters that were trained once: models with one secret bit each, asked in view of the bits before. Real models may hold more, so this is a lower end.",
+    "",
+    "One sequence in `--every` is also put to `most_releases`, `largest_allowance` and every row of `compare`, whose γ have to fit the total when released.",
+    "",
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the campaign; 1 if any total is below the truth."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.totals", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sequences", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first sequence")
+    parser.add_argument("--every", type=int, default=25, help="one sequence in so many is put to the designs as well")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="stop after so many [s]; the page tells the true number"
+    )
+    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
+    chosen = parser.parse_args(arguments)
+    tally, start = Tally(), time.monotonic()
+    for finding in campaign(chosen.sequences, chosen.seed, every=chosen.every, first=chosen.first):
+        tally.add(finding)
+        for name, (epsilon, delta, exact) in finding.broken.items():
+            sys.stdout.write(
+                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: {finding.asked}\n"
+            )
+        if tally.sequences % 100 == 0:
+            sys.stderr.write(f"{tally.sequences} of {chosen.sequences}\n")
+        if time.monotonic() - start > chosen.seconds:
+            break
+    ran = f"--sequences {tally.sequences} --seed {chosen.seed} --every {chosen.every}"
+    ran += f" --first {chosen.first}" if chosen.first else ""
+    page = report(tally, f"make totals ARGS='{ran}'")
+    if tally.sequences < chosen.sequences:
+        page += f"\nThis run was stopped by the clock: {chosen.sequences:,} sequences were asked for.\n"
+    sys.stdout.write(page)
+    if chosen.write:
+        write_part(chosen.write, PART, page)
+    return 1 if tally.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""Totals of random sequences against every transcript, in fractions; the long form is `campaigns.totals`."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from campaigns import totals
+from campaigns.pages import write_part
+from support.transcripts import Fresh, Once, chances, corner_pairs, least_epsilon, shown_pairs
+
+from darrm_opt import NoiseFunction, Privacy, Problem
+from darrm_opt.accounting import Release, optimal_delta
+from darrm_opt.accounting.composition.enumeration import adaptive_bits_delta, growth
+
+SEEDS = range(1000, 1012)
+
+
+@pytest.mark.parametrize("number", SEEDS)
+def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
+    asked = totals.drawn(np.random.default_rng((0, number)))
+    finding = totals.examine(asked)
+    assert finding.broken == {}
+    assert len(finding.totals) >= 1
+    assert finding.claimed >= finding.truth - 1e-6
+    if asked.fresh and finding.complete:
+        assert finding.claimed <= finding.truth * 1.01 + 1e-3  # the least total is the truth, nearly
+
+
+def test_what_is_designed_within_a_total_fits_it() -> None:
+    """Every row of a comparison, and the best target, of voters that are not private: the exact optimum is known."""
+    problem = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
+    release = totals.proved(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
+    finding = totals.examine(totals.Asked((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
+    assert finding.broken == {}
+    assert {
+        "most_releases",
+        "largest_allowance",
+        "compare: optimal_sequence",
+        "compare: gnmax",
+    } <= finding.totals.keys()
+
+
+def test_the_oracle_is_full_enumeration_in_fractions() -> None:
+    voters = Problem(3, Privacy(0.7, 0.01), Privacy(0.5, 0.05), 2)
+    noises = [NoiseFunction(np.array([0.5, 0.2, 0.2, 0.5])), NoiseFunction(np.full(4, 0.4))]
+    oracle = Fresh.of([(noise, voters) for noise in noises])
+    assert oracle.complete
+    regions = [
+        [*pairs, *((1 - p, 1 - q) for p, q in pairs)] for pairs in (shown_pairs(each, voters) for each in noises)
+    ]
+    for epsilon in (0.0, 0.2, 0.6):
+        assert oracle.delta(epsilon) == adaptive_bits_delta(regions, epsilon)
+        assert float(oracle.delta(epsilon)) == pytest.approx(oracle.rough(epsilon)[0], rel=1e-9, abs=1e-12)
+
+
+def test_the_oracle_of_one_voter_is_optimal_composition() -> None:
+    """One voter whose answer is released as it is: randomised response, whose composition is known."""
+    voters = Problem(1, Privacy(0.4), Privacy(0.4))
+    oracle = Fresh.of([(NoiseFunction(np.ones(2)), voters)] * 4)
+    for epsilon in (0.0, 0.5, 1.3):
+        assert float(oracle.delta(epsilon)) == pytest.approx(optimal_delta(0.4, 0.0, 4, epsilon), rel=1e-9)
+    assert least_epsilon(oracle, 1e-12) == pytest.approx(1.6, rel=1e-6)
+    # Trained once, the voter says the same four times, which costs 0.4.
+    assert least_epsilon(Once.of([(NoiseFunction(np.ones(2)), voters)] * 4), 1e-12) == pytest.approx(0.4, rel=1e-6)
+
+
+def test_pairs_of_the_oracle_are_possible() -> None:
+    for voter in (Privacy(0.3), Privacy(1.1, 1e-3), Privacy(0.0, 0.02), Privacy(math.inf)):
+        odds = growth(voter.epsilon) if voter.epsilon < math.inf else Fraction(10**30)
+        pairs = corner_pairs(Problem(3, voter, Privacy(1.0, 0.5)))
+        assert len(pairs) == (8 if voter.delta else 4)
+        for p, q in pairs:
+            for a, b in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
+                assert a <= odds * b + Fraction(voter.delta) or voter.epsilon == math.inf
+    assert chances(NoiseFunction(np.array([0.5, 0.25, 0.5]))) == [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
+
+
+def test_a_total_that_is_too_small_is_seen() -> None:
+    voters = Problem(3, Privacy(0.5), Privacy(0.5), 3)
+    release = totals.proved(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
+    finding = totals.examine(totals.Asked((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
+    assert finding.broken == {}
+    oracle = totals.oracle_of([release.noise] * 4, voters, fresh=False)
+    assert isinstance(oracle, Once)
+    assert oracle.delta(0.9 * finding.truth) > Fraction(1, 1000) > oracle.delta(1.1 * finding.truth)
+
+
+def test_the_campaign_writes_its_part_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "soundness.md"
+    page.write_text("# Soundness\n\nCertificates.\n\n## Other\n\nText.\n", encoding="utf-8")
+    for _ in range(2):  # the second time it takes its own place
+        assert totals.main(["--sequences", "2", "--seed", "7", "--first", "1", "--write", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Soundness\n\nCertificates.\n\n## Other\n\nText.\n\n## Totals of several releases\n")
+    assert text.count(totals.PART) == 1
+    assert "| best: bits |" in text
+    assert "`make totals ARGS='--sequences 2 --seed 7 --every 25 --first 1'`" in text
+    assert text.partition(totals.PART)[2] in capsys.readouterr().out
+    write_part(page, "# Soundness", "# Soundness\n\nAnew.")
+    again = page.read_text(encoding="utf-8")
+    assert again.startswith("# Soundness\n\nAnew.\n\n## Other\n")
+    assert again.partition("## Other")[2] == text.partition("## Other")[2]
+
+
+def test_a_release_of_the_campaign_is_proved() -> None:
+    release = totals.proved(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
+    assert isinstance(release, Release)
+    assert release.noise.values.tolist() == [0.9, 0.9]

@@ -1,0 +1,144 @@
+"""The table of guarantees: it names every public function that promises something, and what it names exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from support import docstrings
+from support.paths import ROOT
+
+from darrm_opt.aggregators.confident_gnmax import ConfidentLabels
+from darrm_opt.aggregators.gnmax import GnmaxNoise
+from darrm_opt.aggregators.guarantee import Guarantee, PerInstanceLoss, UnsoundClaim
+from darrm_opt.aggregators.labelling import Labels
+from darrm_opt.literature.dpbag.historical import LeakingStop
+from darrm_opt.literature.he_wang_tao.printed import PrintedTheorem
+from darrm_opt.literature.pate.gnmax_data_dependent import SensitiveEpsilon, SensitiveRdp
+from darrm_opt.literature.pate.laplace_moments import DataDependentMoment
+from darrm_opt.noise import NoiseFunction
+
+PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+
+PUBLIC = (
+    "darrm_opt",
+    "darrm_opt.accounting",
+    "darrm_opt.literature.he_wang_tao.printed",
+    "darrm_opt.learning",
+    "darrm_opt.mechanism",
+    "darrm_opt.planning",
+)
+"""Packages whose ``__all__`` is a promise."""
+
+PROMISES = (
+    *(ConfidentLabels, DataDependentMoment, GnmaxNoise, Guarantee, Labels, LeakingStop, NoiseFunction),
+    *(PerInstanceLoss, PrintedTheorem, SensitiveEpsilon, SensitiveRdp, UnsoundClaim),
+)
+"""Types that only something with a privacy claim returns, wherever in the package it is."""
+
+NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
+"""Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
+
+NUMBERS = ("darrm_opt.ensembles", "darrm_opt.literature.he_wang_tao.earlier_bounds")
+"""Rooms whose functions are looked through by name as well."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table."""
+
+    name: str
+    proof: str
+    test: str
+    status: str
+
+
+def entries() -> list[Entry]:
+    rows = re.findall(r"^\| `([\w.]+)` \| [^|]+ \| ([^|]+) \| `([^|`]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    return [Entry(*row) for row in rows]
+
+
+def listed() -> list[str]:
+    """Return the names that the last section says to promise nothing of the kind."""
+    return re.findall(r"`([\w.]+)`", PAGE.partition("\n## Names that promise no privacy\n")[2])
+
+
+@cache
+def found(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def shown() -> Iterator[str]:
+    """Yield what the reference shows, and what packages export, of the core and of the cache."""
+    for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
+        if path.startswith(("darrm_opt.", "solver_cache.")):
+            yield path
+    for package in PUBLIC:
+        for name in importlib.import_module(package).__all__:
+            if not name.startswith("__"):
+                yield f"{package}.{name}"
+
+
+def claiming() -> Iterator[str]:
+    """Yield the functions anywhere in the core that return a type of claim, or numbers by the name of one."""
+    types = {kind.__name__ for kind in PROMISES}
+    for module in docstrings.modules("darrm_opt"):
+        for name, thing in vars(module).items():
+            if name.startswith("_") or not inspect.isfunction(thing) or thing.__module__ != module.__name__:
+                continue
+            returned = set(re.findall(r"\w+", str(thing.__annotations__.get("return", ""))))
+            by_name = module.__name__.startswith(NUMBERS) and NAMED.search(name) and returned & {"float", "int"}
+            if returned & types or by_name:
+                yield f"{module.__name__}.{name}"
+
+
+def test_every_public_name_has_a_row_or_promises_nothing() -> None:
+    rows, nothing = {id(found(e.name)) for e in entries()}, {id(found(name)) for name in listed()}
+    wanted = {*shown(), *claiming()}
+    assert len(wanted) > 150
+    missing = sorted(path for path in wanted if id(found(path)) not in rows | nothing)
+    assert missing == [], "add a row to docs/guarantees.md: proof, oracle test, status"
+
+
+def test_a_name_is_in_the_table_or_in_the_list_and_once() -> None:
+    names = [e.name for e in entries()] + listed()
+    assert len(names) > 150
+    assert sorted(names) == sorted(set(names))
+    assert len({id(found(name)) for name in names}) == len(names)
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(entries()), "a row that cannot be read"
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.name)
+def test_a_row_leads_to_a_proof_and_a_test(entry: Entry) -> None:
+    if entry.status != "proved":
+        assert entry.status.startswith("not a guarantee: ")
+    else:
+        assert entry.proof != "–"
+    if entry.proof == "docstring":
+        told = (inspect.getdoc(found(entry.name)) or "") + (inspect.getmodule(found(entry.name)).__doc__ or "")
+        assert re.search(r"Source:|Guarantees:|Theorem|proof", told), "a docstring that names no proof"
+    else:
+        assert entry.proof == "–" or "](" in entry.proof, "a proof that is no link"  # test_docs.py follows it
+    path, _, name = entry.test.partition("::")
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, entry.test
+    assert name.startswith("test_")
+
+
+def test_what_is_kept_to_reproduce_errors_is_no_guarantee() -> None:
+    status = {id(found(e.name)): e.status for e in entries()}
+    package = importlib.import_module("darrm_opt.literature.he_wang_tao.printed")
+    functions = [getattr(package, name) for name in package.__all__ if name.islower()]
+    assert len(functions) >= 10
+    for function in functions:
+        assert status[id(function)].startswith("not a guarantee: "), function

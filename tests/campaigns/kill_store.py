@@ -221,33 +221,36 @@ def report(kind: str, tally: Tally) -> Iterator[str]:
 
 PAGE = """# Faults
 
-Writers of a store, killed by `kill -9` at random moments: `PYTHONPATH=tests {command}`,
-{date}, Python {python}, {cores} cores. How far a writer comes before it is killed depends on what else the machine does.
-What each column counts stands in `tests/campaigns/kill_store.py`.
+This campaign kills writers of a store by `kill -9` at random moments:
+`PYTHONPATH=tests {command}`, {date}, Python {python}, {cores} cores.
+The progress of a writer before the kill depends on the load of the machine. `tests/campaigns/kill_store.py`
+defines the columns.
 
-| store | killed | before it was open | answers kept | jobs done | jobs taken over | lost or wrong |
+| store | killed | before opening | answers stored | jobs done | jobs taken over | lost or wrong |
 |---|---|---|---|---|---|---|
 {rows}
 
-After every kill the store is opened by another process: the file is whole by SQLite's own check, each answer that
-was acknowledged is there and is proved private again, each job that was acknowledged as done is done with its
-result, and each that was only submitted is taken over and finished. A quarter of the rounds begin with a new
-place or one of an earlier release, so that making and migrating is cut short too.
+After every kill another process opens the store and checks four conditions: the file passes SQLite's
+integrity check; every acknowledged answer is present and is verified again; every job acknowledged as done
+has its result; every submitted job is taken over and finished. A quarter of the rounds begin with a new
+store or one of an earlier release, so that kills also interrupt creation and migration.
 
-Other faults, each in the tests of the store:
+Tests of the store cover other faults:
 
-| fault | what is shown | test |
+| fault | expected behaviour | test |
 |---|---|---|
-| a disk that is full: a limit on file sizes, a small file system | answers are given and not kept, with the reason; \
-what was kept is read; all is well once there is room | `test_cache_faults.py` |
-| bytes overwritten anywhere, files cut anywhere | an answer that is proved again, a miss, or a message that says \
-that the file is damaged | `test_cache_faults.py`, `test_cache_database.py` |
-| processes that make or migrate one place at once | all succeed | `test_cache_database.py`, `test_postgresql.py` |
-| PostgreSQL stopped, killed and started under load | every refusal is a `CacheError`; what was acknowledged is there; \
-the program needs no restart | `test_postgresql.py` |
-| clocks that jump, ahead or back | a job may be done twice; none waits for more than an hour, none is lost | \
+| a full disk: a limit on file sizes, a small file system | answers are returned but not stored, with the \
+reason; stored answers remain readable; normal operation resumes when space is free | `test_cache_faults.py` \
+|
+| bytes overwritten anywhere, files cut anywhere | a verified answer, a miss, or an error that reports a \
+damaged file | `test_cache_faults.py`, `test_cache_database.py` |
+| processes that create or migrate one store concurrently | all succeed | `test_cache_database.py`, \
+`test_postgresql.py` |
+| PostgreSQL stopped, killed and started under load | every error is a `CacheError`; acknowledged data is \
+present; the program needs no restart | `test_postgresql.py` |
+| clocks that jump, ahead or back | a job may run twice; none waits for more than an hour, none is lost | \
 `test_jobs.py` |
-| a file system, or an owner, that lets nobody write | `?mode=ro` reads and leaves no trace | \
+| a file system or owner without write permission | `?mode=ro` reads and writes nothing | \
 `test_cache_read_only.py` |
 """
 

@@ -123,22 +123,23 @@ def page(report: Report, command: str) -> str:
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     return f"""# The API under fuzzing
 
-Schemathesis reads the service's own description and sends what fits it, what lies on its edges and what breaks it, with
-all of its checks on: no 5xx, no status, header or media type that is not described, every answer as its schema says, every
-invalid request refused. `tests/campaigns/schema_fuzz.py` does it, against `darrm serve` with small bounds; a short form is
-in the test suite (`tests/api/routes/test_schema_fuzz.py`). Two things are configured (`tests/campaigns/schemathesis.toml`): a request
-that fits the schema may be refused with 422, since relations between fields (`affected` at most `K`, `m` or
-`target_epsilon`, a `gamma` of K + 1 entries) and the server's own bounds are beyond a schema; and what is too long to be
-read may be refused with 413 or 431.
+Schemathesis reads the service's OpenAPI description and sends valid, boundary and invalid requests, with
+all checks enabled: no 5xx; no undocumented status, header or media type; every response matches its schema;
+every invalid request is rejected. `tests/campaigns/schema_fuzz.py` runs it against `darrm serve` with small
+limits; the test suite contains a short run (`tests/api/routes/test_schema_fuzz.py`). The configuration
+(`tests/campaigns/schemathesis.toml`) allows two exceptions. The service may reject a request that matches
+the schema with 422, because a schema cannot express relations between fields (`affected` at most `K`, `m`
+or `target_epsilon`, a `gamma` of K + 1 entries) or the server's own limits. It may reject a request that is
+too long with 413 or 431.
 
-| date | command | operations | cases | found |
+| date | command | operations | cases | faults |
 |---|---|---|---|---|
-| {day} | `{command}` | {report.operations} | {report.cases:,} | {"nothing" if report.passed else "failures"} |
+| {day} | `{command}` | {report.operations} | {report.cases:,} | {"none" if report.passed else "failures"} |
 
 Python {platform.python_version()}, Schemathesis {version("schemathesis")}, FastAPI {version("fastapi")}.
 
-What it found while the API was being built, and is mended: an `Allow` header that named the methods of one route alone; a
-query value without a text of its own for what is accepted, which ended as a 500; errors that took seconds to be logged.
+Faults found during development, all fixed: an `Allow` header that listed the methods of one route only; a
+500 for a query value whose error message lacked the accepted values; errors that took seconds to log.
 """
 
 

@@ -17,6 +17,7 @@ import argparse
 import datetime as dt
 import math
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -197,21 +198,36 @@ def report(tally: Tally, command: str) -> str:
     """Return the page that says what was run and what came of it."""
     versions = ", ".join(f"{package} {version(package)}" for package in ("highspy", "scipy", "numpy", "python-flint"))
     when = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
-    return "\n".join([*_HEAD, *tally.lines(), "", f"`{command}`, {when}; darrm-opt {__version__}, {versions}.", ""])
+    return "\n".join(
+        [
+            *_HEAD,
+            *map(_wrapped, tally.lines()),
+            "",
+            _wrapped(f"`{command}`, {when}; darrm-opt {__version__}, {versions}."),
+            "",
+        ]
+    )
+
+
+def _wrapped(line: str) -> str:
+    """Return a line of prose as lines of at most 108 characters; table rows stay whole."""
+    return line if line.startswith("|") else textwrap.fill(line, 108, break_on_hyphens=False)
 
 
 _HEAD = (
     "# Soundness campaign",
     "",
-    "A certificate claims that a noise function is private for the doubles that it is stored in. This page holds that claim",
-    "against exact arithmetic on random problems: K from 1 to 31, even and odd; Δ = 0 and 1e-12 to 0.3; ε from 1e-4 to 4, inf",
-    "and 0; targets from 0 to 20 nats; records that reach 1 to K voters.",
+    "A certificate claims that a noise function is private for the doubles as stored. This campaign tests the",
+    "claim in exact arithmetic on random problems: K from 1 to 31, even and odd; Δ = 0 and 1e-12 to 0.3; ε from",
+    "1e-4 to 4, inf and 0; targets from 0 to 20 nats; records that reach 1 to K voters.",
     "",
-    f"Each certified γ is evaluated at its worst multisets of corners (up to {WORST + 2}) and at {RANDOM} random ones, in ball arithmetic of",
-    "256 bits at the strictest reading of the problem, and in decimals of 70 digits, straight from Lemma 3.4 of the paper, at the",
-    f"numbers as they were asked. Beside it, where the whole constraint set has at most {WHOLE:,} rows, stand the answers that HiGHS",
-    "gives to that program, clipped to [0, 1] and otherwise untouched: a float solver keeps a constraint up to its tolerance, which is",
-    "not privacy. That share is a lower bound, as only the worst multisets known are looked at.",
+    f"The campaign evaluates each certified γ at its worst multisets of corners (up to {WORST + 2}) and at {RANDOM} random ones,",
+    "in two ways: in ball arithmetic of 256 bits, at the strictest reading of the problem; and in decimals of",
+    "70 digits, directly from Lemma 3.4 of the paper, at the stated numbers. If the whole constraint set has at",
+    f"most {WHOLE:,} rows, the campaign also evaluates HiGHS's solution of that program, clipped to [0, 1] and",
+    "otherwise unchanged. A floating-point solver satisfies constraints only up to its tolerance, so its",
+    "solution may not be private. That share is a lower bound, because the campaign checks only the worst known",
+    "multisets.",
     "",
 )
 

@@ -47,7 +47,7 @@ PROMISES = (
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
-NUMBERS = ("darrm_opt.ensembles", "darrm_opt.literature.he_wang_tao.earlier_bounds")
+NUMBERS = ("darrm_opt.aggregators", "darrm_opt.literature.he_wang_tao.earlier_bounds")
 """Rooms whose functions are looked through by name as well."""
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.design.solver import ENUMERABLE_ROWS
+from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 from solver_cache.key import Request
@@ -78,8 +78,10 @@ def estimate(request: Request, method: str = "auto") -> Estimate:
         raise InvalidInput("K", problem.K, f"at most {MAX_K} voters")
     rows = constraints(problem)
     if method == "enumerate":
-        if rows > ENUMERABLE_ROWS:
-            raise InvalidInput("method", method, f"'cuts' or 'auto': the {rows} rows are more than {ENUMERABLE_ROWS}")
+        if rows > MAX_ENUMERATED_ROWS:
+            raise InvalidInput(
+                "method", method, f"'cuts' or 'auto': the {rows} rows are more than {MAX_ENUMERATED_ROWS}"
+            )
         return Estimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
     return Estimate(rows, "cuts", _by_cuts(problem) + _for_scenarios(request))
 

@@ -25,9 +25,9 @@ from darrm_opt.aggregators.noisy_votes import GaussianNoise, noisy_argmax, posit
 from darrm_opt.aggregators.per_instance import checked_votes
 from darrm_opt.aggregators.teacher_layout import Partition, check_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import whole_number
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.rounding import GUARD
 
 ABSTAIN = -1
 """The label of a query that is not answered."""

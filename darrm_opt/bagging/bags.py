@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.bagging.guarantee import Draws, Sampling
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import one_minus_power
 from darrm_opt.problem import Problem, whole_number
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
-from darrm_opt.rounding import float_above
+from darrm_opt.rounding import float_above, one_minus_power
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The objective: how much each margin of the vote is worth.
+"""Objectives: how much each margin of the vote is worth.
 
 The design maximises Σ_{l>K/2} w_l·γ(l). The weights are normalised to sum to 1, so the value reads
 "share of the noiseless utility kept". They come from a prior over the voters' answers and from one of
@@ -46,23 +46,26 @@ _VOTERS = "a whole number of voters, at least 1"
 
 @dataclass(frozen=True)
 class _Kind:
-    """One family of objectives: its prior, parameters (with defaults where there are any) and usual measure."""
+    """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
     parameters: tuple[str, ...]
     defaults: tuple[float, ...]
     measure: Measure
+    description: str
 
 
 _KINDS: dict[str, _Kind] = {
-    "rectangular": _Kind(IndependentVoters, ("lower", "tau"), (0.5, 50), "tv"),
-    "uniform": _Kind(IndependentVoters, ("lower",), (0.5,), "tv"),
-    "shared": _Kind(SharedBeta, ("a", "b"), (), "agreement"),
-    "histogram": _Kind(lambda *counts: Histogram(counts), (), (), "agreement"),
+    "rectangular": _Kind(
+        IndependentVoters, ("lower", "tau"), (0.5, 50), "tv", "Voters independent, on the paper's grid of [lower, 1)."
+    ),
+    "uniform": _Kind(IndependentVoters, ("lower",), (0.5,), "tv", "Voters independent, uniform on [lower, 1)."),
+    "shared": _Kind(SharedBeta, ("a", "b"), (), "agreement", "All voters share one p ~ Beta(a, b)."),
+    "histogram": _Kind(lambda *counts: Histogram(counts), (), (), "agreement", "Counts of past or public votes."),
 }
 
-OBJECTIVES = tuple(_KINDS)
-"""Names of the objectives."""
+OBJECTIVES: dict[str, str] = {name: kind.description for name, kind in _KINDS.items()}
+"""Objectives with weights by name, each with a sentence for the reader who chooses."""
 
 
 def _form(name: str, kind: _Kind) -> str:
@@ -76,7 +79,7 @@ def _form(name: str, kind: _Kind) -> str:
 _EACH = [_form(name, kind) for name, kind in _KINDS.items()]
 
 FORMS = f"{', '.join(_EACH[:-1])} or {_EACH[-1]}"
-"""How each is written, in words."""
+"""How each is written, for messages."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,7 @@ def as_objective(objective: AnyObjective | str) -> AnyObjective:
     """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
     if isinstance(objective, Objective | ScenarioObjective):
         return objective
-    given: Any = objective  # a stranger may pass anything
+    given: Any = objective  # callers without a type checker may pass anything
     return (parse_scenarios(given) if isinstance(given, str) else None) or parse_objective(given)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Certificate, repair
@@ -36,23 +36,30 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, a_problem, real_number
 
+MAX_ENUMERATED_ROWS = 2_000_000
+"""Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
+
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
 
-SHAPES: tuple[Shape, ...] = get_args(Shape)
-"""Names of the shapes that γ may be asked to have."""
+SHAPES: dict[Shape, str] = {
+    "free": "Any γ: the largest utility.",
+    "monotone": "γ does not decrease with the majority: a little less utility, and easier to explain.",
+}
+"""Shapes that γ may be asked to have, each with a sentence for the reader who chooses."""
 
-METHODS: tuple[Method, ...] = get_args(Method)
-"""Names of the ways to solve; "auto" is "cuts"."""
+METHODS: dict[Method, str] = {
+    "auto": "The program chooses; today always cuts.",
+    "enumerate": f"The whole reduced constraint set as rows: for small K, at most {MAX_ENUMERATED_ROWS:,} rows.",
+    "cuts": "Rows are added where the answer violates the constraint, until none is left.",
+}
+"""Ways to solve, each with a sentence; all give the same answer."""
 
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
 OPTIMAL_GAP = 1e-6
 """Largest gap that is called optimal whatever the tolerance is: small problems are solved until no cut is left."""
-
-ENUMERABLE_ROWS = 2_000_000
-"""Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
 
 ROWS_BETWEEN_CHECKS = 50
 """Rows made before the clock is looked at."""
@@ -76,7 +83,7 @@ def solve(
         objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
-        backend: "highs", "gurobi" or "cvxpy".
+        backend: name of the LP solver, one of `BACKENDS`.
         tolerance: gap at which to stop where solving further is expensive (`schedule.is_expensive`), in (0, 1).
         time_limit: seconds after which the best certified γ so far is returned; None: no limit.
         progress: called after every round.
@@ -141,11 +148,11 @@ def check_choices(
     seconds = "None, or seconds above 0"
     if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
         raise InvalidInput("time_limit", time_limit, seconds)
-    if method == "enumerate" and ConstraintGenerator(problem).size > ENUMERABLE_ROWS:
+    if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         raise InvalidInput(
             "method",
             method,
-            f"a constraint set of at most {ENUMERABLE_ROWS:,} vectors",
+            f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors",
             f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer.",
         )
 

@@ -12,7 +12,7 @@ from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
 from darrm_opt.noise import Array, NoiseFunction
 
-SMALL_ROW = 2.0**-20
+MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
 
 
@@ -139,7 +139,7 @@ class MasterProgram:
 
 
 def _scales(rows: Array) -> Array:
-    """Return powers of two that bring the largest entry of a `SMALL_ROW` to [1/2, 1); 1 for other rows."""
+    """Return powers of two that bring the largest entry of a `MAX_SMALL_ENTRY` to [1/2, 1); 1 for other rows."""
     largest = np.abs(rows).max(axis=1)
-    scales: Array = np.where((largest > 0) & (largest < SMALL_ROW), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
+    scales: Array = np.where((largest > 0) & (largest < MAX_SMALL_ENTRY), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
     return scales

@@ -14,7 +14,7 @@ import numpy as np
 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
-from darrm_opt.design.separation.pruned import EVALUATION_REACH
+from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN
 from darrm_opt.problem import Problem
 
 LARGE_K = 400
@@ -78,7 +78,7 @@ def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...
         return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
         return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
-    if problem.affected * problem.voter.delta > EVALUATION_REACH:
+    if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN:
         return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     return (
         _spread_stage(problem, tolerance, complete=False, step=0.5),

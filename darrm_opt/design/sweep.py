@@ -17,7 +17,7 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem, real_number
 
-ALLOWANCE_DIGITS = 1e-9
+M_TOLERANCE = 1e-9
 """Relative width at which the bisection for an allowance stops."""
 
 UTILITY_SLACK = 1e-12
@@ -137,7 +137,7 @@ def least_m(
                 f"a utility that a target ε of {MAX_SWEEP_EPSILON:g} nats reaches",
                 "Ask for less.",
             )
-    while high - low > ALLOWANCE_DIGITS * high:
+    while high - low > M_TOLERANCE * high:
         middle = (low + high) / 2
         solution = at(middle)
         if solution.utility >= wanted:

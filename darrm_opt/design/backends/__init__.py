@@ -40,7 +40,7 @@ BACKENDS: dict[str, BackendEntry] = {
 }
 """The backends by name: the one list of the product."""
 
-SHARP_COLUMNS = 200
+MAX_SCALED_COLUMNS = 200
 """Largest number of variables for which a program is solved to more than a solver's own tolerance."""
 
 
@@ -50,7 +50,7 @@ def row_scale(columns: int) -> float:
     A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13 and
     1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
     """
-    return 2.0**10 if columns <= SHARP_COLUMNS else 1.0
+    return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
 class Backend(Protocol):

@@ -1,4 +1,4 @@
-"""Noise functions in closed form: what there was before γ_opt, and what it is compared with.
+"""Baselines: noise functions in closed form, older than γ_opt and compared with it.
 
     subsampling          γ_Sub(l) = |2q(l) − 1|, the majority of m voters drawn without replacement
     double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters, private at the price of m

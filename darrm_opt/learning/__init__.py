@@ -1,8 +1,8 @@
-"""Learning with a private majority: estimators for scikit-learn, which this room needs (the extra ``sklearn``).
+"""Learning with a private majority: estimators for scikit-learn (the extra ``sklearn``).
 
-voting      which release fits K voters, a total budget and a number of queries, and why
-logistic    `PrivateLogisticRegression`: a voter that is private itself, with its proof
-classifier  `PrivateMajorityClassifier`: split, train, vote, release within a budget
+release_plan         which release fits K voters, a total budget and a number of queries, and why
+logistic_regression  `PrivateLogisticRegression`: a voter that is private itself, with its proof
+classifier           `PrivateMajorityClassifier`: split, train, vote, release within a budget
 """
 
 from darrm_opt.learning.classifier import PrivateMajorityClassifier

@@ -84,7 +84,7 @@ class PrivateMajority:
             if fresh and not budget.fresh:
                 raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
         elif budget is not None and not isinstance(budget, PrivacyBudget):
-            raise InvalidInput("budget", budget, "a ReleaseLedger, a Ledger, or None")
+            raise InvalidInput("budget", budget, "a ReleaseLog, a PrivacyBudget, or None")
         self._budget = budget
         self._source = SystemRandomness() if source is None else source
         K = given.problem.K
@@ -147,7 +147,7 @@ class PrivateMajority:
         if isinstance(self._budget, ReleaseLog):
             return self._budget.once(len(table), lambda: self._draw(table), release_id)
         if release_id is not None:
-            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLedger knows releases by name.")
+            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if self._budget is not None:
             self._charge(self._budget, len(table))
         return self._draw(table)

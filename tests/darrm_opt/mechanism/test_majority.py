@@ -325,11 +325,11 @@ def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> N
 
 
 def test_names_need_a_ledger_that_keeps_them() -> None:
-    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLedger knows releases by name\.$"
+    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLog knows releases by name\.$"
     with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")
     with pytest.raises(
-        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLedger, a Ledger, or None\.$"
+        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLog, a PrivacyBudget, or None\.$"
     ):
         PrivateMajority(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
 

@@ -105,7 +105,7 @@ class ReleaseLog:
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
             NotPrivate: the γ is not private for its problem.
-            LedgerUnreadable: the file cannot be written.
+            BudgetUnreadable: the file cannot be written.
         """
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")

@@ -67,17 +67,17 @@ __all__ = [
     "verify",
 ]
 
-_LATER = {"PrivateMajority": "darrm_opt.mechanism.majority", "plan": "darrm_opt.planning.planner"}
-"""Names whose rooms are loaded when they are first used: a design does without them."""
+_LAZY = {"PrivateMajority": "darrm_opt.mechanism.majority", "plan": "darrm_opt.planning.planner"}
+"""Names whose modules are loaded on first use: a design does without them."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    found = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
-    return found
+    value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

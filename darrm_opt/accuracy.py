@@ -1,4 +1,4 @@
-"""How far the released bit is from the majority, exactly.
+"""Accuracy of a release: how far the released bit is from the majority, exactly.
 
 With α_l = Pr[L = l] the release of DaRRM_γ errs by
 

@@ -1,4 +1,4 @@
-"""Noise functions in closed form: what there was before γ_opt, and what it is compared with.
+"""Baselines: noise functions in closed form, older than γ_opt and compared with it.
 
     subsampling          γ_Sub(l) = |2q(l) − 1|, the majority of m voters drawn without replacement
     double_subsampling   γ_DSub: γ_Sub with 2m − 1 voters, private at the price of m
@@ -23,7 +23,7 @@ import numpy as np
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import down, multiple_up, quotient_down
+from darrm_opt.rounding import down, multiple_up, ratio_below
 
 Composition = Callable[[float, float, int], Privacy]
 """(ε, δ) of one mechanism and their number → privacy of all together."""
@@ -69,7 +69,7 @@ def subsampling(K: int, m: int) -> NoiseFunction:
     # draws that hold it beside t−1 ones and t−1 zeros: score(l+1) = score(l) + 2·C(l, t−1)·C(K−l−1, t−1).
     turned = (2 * math.comb(l, t - 1) * math.comb(K - l - 1, t - 1) for l in range(K))
     scores = list(itertools.accumulate(turned, initial=-samples))
-    upper = [quotient_down(score, samples) for score in scores[K // 2 + 1 :]]
+    upper = [ratio_below(score, samples) for score in scores[K // 2 + 1 :]]
     return NoiseFunction.from_upper_half(np.array(upper), K)
 
 

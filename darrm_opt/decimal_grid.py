@@ -1,4 +1,4 @@
-"""The decimal grid on which a problem's numbers lie: 3·0.1 and 0.3 are one number.
+"""Decimal grid on which a problem's numbers lie: 3·0.1 and 0.3 are one number.
 
 A value within floating noise of a grid point *is* that point; any other moves to its neighbour on the side that is asked for.
 """

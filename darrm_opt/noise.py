@@ -1,4 +1,4 @@
-"""The noise function γ, the one thing that this product designs.
+"""Noise function γ: what this product designs.
 
 DaRRM (Algorithm 1 of the paper): with L ones among K votes, release the majority 1{L ≥ K/2} with
 probability γ(L), otherwise a fair coin. γ(l) = γ(K−l). For even K a tie is a fair coin whatever

@@ -1,4 +1,4 @@
-"""Packages that only some users have installed: imported where they are needed, and missed in words."""
+"""Optional packages: imported on use, with a helpful error if missing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EXTRAS = {
 
 
 def require(module: str, wanted: str) -> Any:
-    """Return a module of a package that may not be there.
+    """Return a module of an optional package.
 
     Args:
         module: its full name, such as ``sklearn.datasets``.
-        wanted: what needs it, as the message begins.
+        wanted: the feature that needs it; the message begins with it.
 
     Raises:
         BackendUnavailable: it is not installed; the message says what to install.

@@ -1,4 +1,4 @@
-"""How many of the K votes are ones, and which answer leads.
+"""Priors: the law of how many of the K votes are ones, and of which answer leads.
 
 With voter i answering 1 with probability p_i, let α_l = Pr[L = l], L ~ PoissonBinomial(p). For
 l = ⌊K/2⌋+1..K, both error measures and the objective's weights are built from two masses:

@@ -1,4 +1,4 @@
-"""What is asked: K voters, how private each is, and how private their majority must be.
+"""Problem of a design: K voters, how private each is, and how private their majority must be.
 
 Notation: ``K`` voters; each is (ε, Δ)-DP (``voter``); the release must be (mε, δ)-DP (``target``);
 one record can influence at most ``affected`` voters.
@@ -190,7 +190,7 @@ class Problem:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the person who asked should reconsider, in sentences; usually empty."""
+        """Sentences about what the user should reconsider; usually empty."""
         if self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon):
             said = (
                 f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}: the release is asked to fail less "

@@ -1,4 +1,4 @@
-"""The identity of a process: what an account in memory remembers, so that a copy made by ``fork`` has nothing left."""
+"""Identity of a process: an account in memory remembers it, so that a copy made by ``fork`` has nothing left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A solution as plain data: the one form used in files, the cache, REST and the command line.
+"""Record: a solution as plain data, the one form used in files, the cache, REST and the command line.
 
 Floats survive exactly (JSON keeps 17 digits); infinity is the text "inf", since JSON has none. Reading checks the
 shape of the data and rebuilds every noun through its own validation; it does not prove privacy again: call `verify`.

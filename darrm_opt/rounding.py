@@ -1,12 +1,23 @@
-"""Rounding in a chosen direction, so that what is stored errs on the private side."""
+"""Directed rounding: doubles and fractions that are never below (or never above) the value they stand for."""
 
 from __future__ import annotations
 
 import math
+import sys
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 ULP = 2.0**-52
 """Relative spacing of doubles: one unit in the last place is at most this share of a number."""
+
+MAX_EXACT_BITS = 1 << 20
+"""Largest power, in bits, that is computed in whole numbers; beyond it, decimals with a margin."""
+
+DECIMAL_MARGIN = Fraction(1, 10**30)
+"""Relative margin added to a decimal result; its own error is below 1e-35 (see `_digits`)."""
+
+GUARD = 1.0 + 2.0**-46
+"""Factor that covers the rounding of a double computed by fewer than 60 operations on positive numbers."""
 
 
 def up(value: float, ulps: int) -> float:
@@ -19,22 +30,19 @@ def down(value: float, ulps: int) -> float:
     return max(math.nextafter(value * (1.0 - ulps * ULP), -math.inf), 0.0)
 
 
-def multiple_up(count: int, value: float) -> float:
-    """Return the least double ≥ ``count``·``value``, for finite ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
-    numerator, denominator = value.as_integer_ratio()
+def ratio_above(numerator: int, denominator: int) -> float:
+    """Return the least double that is at least ``numerator``/``denominator``, the second > 0; ``inf`` beyond their range."""
     try:
-        product = count * numerator / denominator  # whole numbers divide correctly rounded
+        nearest = numerator / denominator  # whole numbers divide correctly rounded
     except OverflowError:
-        return math.inf
-    above, below = product.as_integer_ratio()
-    return product if above * denominator >= count * numerator * below else math.nextafter(product, math.inf)
-
-
-def quotient_down(numerator: int, denominator: int) -> float:
-    """Return the largest double that is at most ``numerator``/``denominator``, whole numbers, the second > 0."""
-    nearest = numerator / denominator  # whole numbers divide correctly rounded
+        return math.inf if numerator > 0 else -sys.float_info.max
     over, under = nearest.as_integer_ratio()
-    return nearest if over * denominator <= numerator * under else math.nextafter(nearest, -math.inf)
+    return nearest if over * denominator >= numerator * under else math.nextafter(nearest, math.inf)
+
+
+def ratio_below(numerator: int, denominator: int) -> float:
+    """Return the largest double that is at most ``numerator``/``denominator``, the second > 0; ``-inf`` beyond their range."""
+    return 0.0 - ratio_above(-numerator, denominator)
 
 
 def float_above(value: Fraction) -> float:
@@ -43,10 +51,37 @@ def float_above(value: Fraction) -> float:
     >>> float_above(Fraction(18, 100)) >= Fraction(18, 100)
     True
     """
-    nearest = value.numerator / value.denominator  # whole numbers divide correctly rounded
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+    return ratio_above(value.numerator, value.denominator)
+
+
+def multiple_up(count: int, value: float) -> float:
+    """Return the least double ≥ ``count``·``value``, for finite ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
+    numerator, denominator = value.as_integer_ratio()
+    return ratio_above(count * numerator, denominator)
 
 
 def as_written(value: float) -> Fraction:
     """Return the decimal number that ``value`` prints as: 0.18 is 18/100, not the double beside it."""
     return Fraction(repr(value))
+
+
+def one_minus_power(base: Fraction, exponent: int) -> Fraction:
+    """Return 1 − base^exponent for base in [0, 1]: exact, or above the exact value by 1e-30 of it at most."""
+    if exponent * base.denominator.bit_length() <= MAX_EXACT_BITS:
+        return 1 - base**exponent
+    if (1 - base) * exponent > 100:
+        return Fraction(1)  # base^exponent ≤ e^−100: no double lies between
+    with localcontext(Context(prec=_digits(base, exponent))):
+        power = (exponent * (Decimal(base.numerator) / Decimal(base.denominator)).ln()).exp()
+        return min(Fraction(1), Fraction(1 - power) * (1 + DECIMAL_MARGIN))
+
+
+def log_above(ratio: Fraction, times: int = 1) -> Fraction:
+    """Return ``times``·ln(ratio) for ratio ≥ 1, above the exact value by 1e-30 of it at most."""
+    with localcontext(Context(prec=_digits(ratio, times))):
+        return times * Fraction((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()) * (1 + DECIMAL_MARGIN)
+
+
+def _digits(base: Fraction, exponent: int) -> int:
+    """Return a precision that leaves 40 digits after the cancellation in 1 − base^exponent and in ln near 1."""
+    return 40 + 2 * len(str(base.denominator)) + 2 * len(str(base.numerator)) + len(str(exponent))

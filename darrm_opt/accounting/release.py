@@ -33,7 +33,7 @@ from darrm_opt.accounting.composition.optimal import epsilon_above_floor
 from darrm_opt.accounting.freshness import counted_voters
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.design.certificate import Certificate, verify
-from darrm_opt.design.profile import WORTH, ProfileSearch
+from darrm_opt.design.profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
@@ -239,7 +239,7 @@ def _gap(known: _Known, low: float, high: float, tolerance: float) -> tuple[floa
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
     # Never less than twice what `design.profile` leaves open at that slope.
-    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * WORTH * c)
+    gap = (above - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
     return (-gap, low, epsilon, high) if gap > 1 else None
 
 
@@ -265,7 +265,7 @@ def _further(known: _Known) -> float | None:
     last = max(known)
     _, p, q = known[last]
     c = math.exp(last)
-    if last >= FURTHEST or c * q <= CLOSE * p or p - c * q <= 16 * WORTH * c:
+    if last >= FURTHEST or c * q <= CLOSE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
     return min(max(math.log(p / q), last + 0.25) + CLOSE, FURTHEST)
 

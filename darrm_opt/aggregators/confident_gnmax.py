@@ -25,9 +25,9 @@ from darrm_opt.aggregators.noisy_votes import GaussianNoise, noisy_argmax, posit
 from darrm_opt.aggregators.per_instance import checked_votes
 from darrm_opt.aggregators.teacher_layout import Partition, check_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.rounding import GUARD
 
 ABSTAIN = -1
 """The label of a query that is not answered."""
@@ -107,7 +107,7 @@ class ConfidentLabels:
 
 
 def confident_labels(
-    votes: Any, partition: Partition, plan: ConfidentPlan, *, bits: Bits | None = None
+    votes: Any, partition: Partition, plan: ConfidentPlan, *, source: RandomSource | None = None
 ) -> ConfidentLabels:
     """Release labels where the noisy largest count reaches the threshold.
 
@@ -115,7 +115,7 @@ def confident_labels(
         votes: shape (n_partitions, n_chunks, n_queries), n_queries ≥ plan.n_queries.
         partition: who taught whom; must match the plan.
         plan: noise, threshold, caps and cost.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
 
     Raises:
         InvalidInput: votes, partition and plan that disagree, or too few queries.
@@ -124,15 +124,15 @@ def confident_labels(
     partition.check_plan(plan)
     if array.shape[2] < plan.n_queries:
         raise InvalidInput("votes", array.shape, f"at least plan.n_queries = {plan.n_queries} queries")
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     check, noise = GaussianNoise.of_sigma(plan.sigma_threshold), GaussianNoise.of_sigma(plan.sigma)
     labels: list[int] = []
     left = plan.n_answers
     for counts in vote_counts(array[:, :, : plan.n_queries], plan.n_classes):
         if not left:
             break
-        if int(counts.max()) + check.draw(bits) >= plan.threshold:
-            labels.append(noisy_argmax(counts, noise, bits))
+        if int(counts.max()) + check.draw(source) >= plan.threshold:
+            labels.append(noisy_argmax(counts, noise, source))
             left -= 1
         else:
             labels.append(ABSTAIN)

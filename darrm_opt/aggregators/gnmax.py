@@ -28,8 +28,8 @@ from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, positive_frac
 from darrm_opt.aggregators.teacher_layout import check_teachers
 from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, TwoClassVote
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.rounding import GUARD
 
 GRID_END = 500.0
 """Largest λ of the paper's grid."""

@@ -19,7 +19,7 @@ from darrm_opt.aggregators.per_instance import checked_votes
 from darrm_opt.aggregators.teacher_layout import Partition, TeacherLayout
 from darrm_opt.aggregators.teachers import Estimator, collect_votes, train_teachers
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 
 class VotePlan(TeacherLayout, Protocol):
@@ -51,14 +51,14 @@ class Labels:
     guarantee: Guarantee
 
 
-def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, bits: Bits | None = None) -> Labels:
+def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, source: RandomSource | None = None) -> Labels:
     """Release noisy majority labels of the first ``plan.n_labels`` queries.
 
     Args:
         votes: shape (n_partitions, n_chunks, n_queries), from `collect_votes`; n_queries ≥ plan.n_labels.
         partition: who taught whom; must match the plan.
         plan: noise, number of labels and cost.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
 
     Guarantees:
         ``guarantee`` holds for the labels, for neighbours as ``plan.adjacency`` says, as long as the pool and its
@@ -73,10 +73,10 @@ def label_pool(votes: Any, partition: Partition, plan: VotePlan, *, bits: Bits |
         raise InvalidInput(
             "votes", votes.shape, f"at least plan.n_labels = {plan.n_labels} queries", "Plan fewer labels: n_labels=…."
         )
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     noise = plan.noise
     counts = vote_counts(votes[:, :, : plan.n_labels], plan.n_classes)
-    labels = np.array([noisy_argmax(count, noise, bits) for count in counts], dtype=np.int64)
+    labels = np.array([noisy_argmax(count, noise, source) for count in counts], dtype=np.int64)
     return Labels(labels, plan.guarantee)
 
 
@@ -89,7 +89,7 @@ def label_with_teachers(
     plan: VotePlan,
     *,
     classes: Sequence[Any] = (0, 1),
-    bits: Bits | None = None,
+    source: RandomSource | None = None,
 ) -> Labels:
     """Train a teacher per chunk of private data and release their noisy majority labels of a public pool.
 
@@ -101,7 +101,7 @@ def label_with_teachers(
         partition: who teaches whom.
         plan: noise, number of labels and cost.
         classes: all classes, a public list of plan.n_classes.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
 
     Raises:
         InvalidInput: arguments that disagree or are out of range.
@@ -118,7 +118,7 @@ def label_with_teachers(
     if not len(points):
         return Labels(np.empty(0, dtype=np.int64), plan.guarantee)
     teachers = train_teachers(estimator, X, y, partition, classes=classes)
-    return label_pool(collect_votes(teachers, points, classes=classes), partition, plan, bits=bits)
+    return label_pool(collect_votes(teachers, points, classes=classes), partition, plan, source=source)
 
 
 def vote_counts(votes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:

@@ -25,9 +25,8 @@ from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.aggregators.noisy_votes import positive_fraction
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.rounding import multiple_up
+from darrm_opt.rounding import GUARD, multiple_up
 
 Array = NDArray[np.float64]
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.randomness.samplers import Bits, SystemBits, discrete_gaussian, discrete_laplace
+from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 Kind = Literal["discrete", "continuous"]
 
@@ -65,9 +66,9 @@ class LaplaceNoise(_Symmetric):
     def __init__(self, scale: Fraction | float) -> None:
         object.__setattr__(self, "scale", positive_fraction(scale, "scale"))
 
-    def draw(self, bits: Bits) -> int:
+    def draw(self, source: RandomSource) -> int:
         """Return one exact sample [votes]."""
-        return discrete_laplace(self.scale, bits)
+        return discrete_laplace(self.scale, source)
 
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
@@ -117,9 +118,9 @@ class GaussianNoise(_Symmetric):
         """σ [votes]."""
         return math.sqrt(self.variance)
 
-    def draw(self, bits: Bits) -> int:
+    def draw(self, source: RandomSource) -> int:
         """Return one exact sample [votes]."""
-        return discrete_gaussian(self.variance, bits)
+        return discrete_gaussian(self.variance, source)
 
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` ≥ 0 votes loses: `wins` without cancellation.
@@ -165,13 +166,13 @@ _MAX_VOTES = 100.0
 VoteNoise = LaplaceNoise | GaussianNoise
 
 
-def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, bits: Bits | None = None) -> int:
+def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source: RandomSource | None = None) -> int:
     """Return the class whose noisy count is largest.
 
     Args:
         counts: votes per class, whole numbers ≥ 0, at least two classes [votes].
         noise: independent noise added to each count.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
 
     Guarantees:
         As many noise samples as classes, whatever the counts; ties broken uniformly.
@@ -182,12 +183,12 @@ def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, bits: B
     >>> noisy_argmax([0, 1000], LaplaceNoise(1))
     1
     """
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     votes = checked_counts(counts)
-    noisy = [count + noise.draw(bits) for count in votes]
+    noisy = [count + noise.draw(source) for count in votes]
     best = max(noisy)
     winners = [label for label, count in enumerate(noisy) if count == best]
-    return winners[bits.below(len(winners))]
+    return winners[source.below(len(winners))]
 
 
 def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFunction:

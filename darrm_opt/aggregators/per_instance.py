@@ -30,9 +30,8 @@ from darrm_opt.aggregators.guarantee import PerInstanceLoss
 from darrm_opt.aggregators.moments_accountant import ORDERS, checked_lam, checked_orders, log_one_over, moments_epsilon
 from darrm_opt.aggregators.teacher_layout import Partition, checked_chunks
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import whole_number
-from darrm_opt.rounding import float_above
+from darrm_opt.rounding import GUARD, float_above
 
 StarRule = Literal["adversarial", "last_chunk"]
 IntArray = NDArray[np.int64]

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.samplers import Bits, SystemBits, shuffled
+from darrm_opt.randomness.samplers import shuffled
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 Neighbours = Literal["replace", "add_remove"]
 """Neighbouring data: one record's content replaced, or one record added or removed."""
@@ -116,14 +117,16 @@ def _check_adjacency(adjacency: str) -> None:
         raise InvalidInput("adjacency", adjacency, "'replace' or 'add_remove'")
 
 
-def slot_partition(n_records: int, n_chunks: int, n_partitions: int = 1, *, bits: Bits | None = None) -> Partition:
+def slot_partition(
+    n_records: int, n_chunks: int, n_partitions: int = 1, *, source: RandomSource | None = None
+) -> Partition:
     """Deal record numbers to chunks, at random and balanced; for neighbours that replace one record.
 
     Args:
         n_records: public number of records, ≥ n_chunks.
         n_chunks: chunks (teachers) per partition, ≥ 1.
         n_partitions: independent partitions, ≥ 1.
-        bits: source of chance; None for the operating system. Privacy does not rest on it.
+        source: where chance comes from; None for the operating system. Privacy does not rest on it.
 
     Returns:
         A table with chunks of ⌊n/n_chunks⌋ or ⌈n/n_chunks⌉ records.
@@ -139,11 +142,11 @@ def slot_partition(n_records: int, n_chunks: int, n_partitions: int = 1, *, bits
     n_partitions = whole_number(n_partitions, "n_partitions", "a number of partitions, at least 1")
     if n_chunks > n_records:
         raise InvalidInput("n_chunks", n_chunks, f"at most n_records = {n_records}", "A chunk would be empty.")
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     columns = []
     for _ in range(n_partitions):
         column = np.empty(n_records, dtype=np.int64)
-        column[shuffled(range(n_records), bits)] = np.arange(n_records) % n_chunks
+        column[shuffled(range(n_records), source)] = np.arange(n_records) % n_chunks
         columns.append(column)
     return Partition(np.stack(columns, axis=1), n_chunks, "replace")
 

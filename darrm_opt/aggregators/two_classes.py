@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from darrm_opt.aggregators.moments_accountant import ORDERS, Array, checked_orders, pure_composition, tight_epsilon
 from darrm_opt.aggregators.noisy_votes import Kind, VoteNoise
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import GUARD
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.bits.region import BitRegion

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from darrm_opt.design.scenarios import ScenarioObjective
-from darrm_opt.design.solver import ENUMERABLE_ROWS
+from darrm_opt.design.solver import MAX_ENUMERATED_ROWS
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
@@ -79,8 +79,10 @@ def estimate_cost(request: DesignSpec, method: str = "auto") -> CostEstimate:
         raise InvalidInput("K", problem.K, f"at most {MAX_ESTIMATED_VOTERS} voters")
     rows = constraint_count(problem)
     if method == "enumerate":
-        if rows > ENUMERABLE_ROWS:
-            raise InvalidInput("method", method, f"'cuts' or 'auto': the {rows} rows are more than {ENUMERABLE_ROWS}")
+        if rows > MAX_ENUMERATED_ROWS:
+            raise InvalidInput(
+                "method", method, f"'cuts' or 'auto': the {rows} rows are more than {MAX_ENUMERATED_ROWS}"
+            )
         return CostEstimate(rows, "enumerate", ROW_SECONDS * rows * problem.K)
     return CostEstimate(rows, "cuts", _cut_seconds(problem) + _scenario_seconds(request))
 

@@ -23,7 +23,7 @@ from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.bagging.guarantee import Draws, Form, Sampling, bagging_guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.samplers import Bits
+from darrm_opt.randomness.source import RandomSource
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def train_bagged(
     form: Form = "zero",
     classes: Sequence[Any] = (0, 1),
     seed: int = 0,
-    bits: Bits | None = None,
+    source: RandomSource | None = None,
 ) -> BaggedModels:
     """Return models trained on subsamples that are drawn by the operating system's randomness.
 
@@ -130,7 +130,7 @@ def train_bagged(
         form: ``zero`` for (0, δ), ``paper`` for the published (ε, δ).
         classes: all classes, a public list: taken from the data it would tell which classes occur.
         seed: public; with the model's place it sets every parameter ``random_state`` that the estimator has and is None.
-        bits: source of the draw; None for the operating system.
+        source: source of the draw; None for the operating system.
 
     Guarantees:
         ``certificate.guarantee`` holds for the models together, if the estimator uses its subsample alone.
@@ -148,7 +148,7 @@ def train_bagged(
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
     draws = Draws(len(y), subsample_size, n_models, replacement, sampling)
     certificate = BaggingCertificate.of(draws, form)
-    drawn = draw_subsamples(len(y), subsample_size, n_models, replacement=replacement, sampling=sampling, bits=bits)
+    drawn = draw_subsamples(len(y), subsample_size, n_models, replacement=replacement, sampling=sampling, source=source)
     models = [train_one(estimator, X, y, members, classes, (seed, 0, i)) for i, members in enumerate(drawn)]
     return BaggedModels(tuple(models), classes, certificate)
 

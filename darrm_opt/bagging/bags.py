@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.bagging.guarantee import Draws, Sampling
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import one_minus_power
 from darrm_opt.problem import Problem, whole_number
-from darrm_opt.randomness.samplers import Bits, SystemBits
-from darrm_opt.rounding import float_above
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
+from darrm_opt.rounding import float_above, one_minus_power
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def draw_subsamples(
     *,
     replacement: bool = True,
     sampling: Sampling = "independent",
-    bits: Bits | None = None,
+    source: RandomSource | None = None,
 ) -> list[NDArray[np.int64]]:
     """Return the record numbers of each model's subsample.
 
@@ -147,7 +146,7 @@ def draw_subsamples(
         n_models: models, ≥ 1.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, each subsample afresh, or all of them at once and disjoint.
-        bits: source of chance; None for the operating system. The indices must stay secret: who knows
+        source: where chance comes from; None for the operating system. The indices must stay secret: who knows
             them knows which models saw a record.
 
     Returns:
@@ -164,21 +163,21 @@ def draw_subsamples(
     """
     draws = Draws(n, subsample_size, n_models, replacement, sampling)
     n, k, N = draws.n, draws.subsample_size, draws.n_models
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     if replacement:
-        return [np.array([bits.below(n) for _ in range(k)], dtype=np.int64) for _ in range(N)]
+        return [np.array([source.below(n) for _ in range(k)], dtype=np.int64) for _ in range(N)]
     if sampling == "independent":
-        return [np.array(_first_of_shuffle(n, k, bits), dtype=np.int64) for _ in range(N)]
-    together = _first_of_shuffle(n, N * k, bits)
+        return [np.array(_first_of_shuffle(n, k, source), dtype=np.int64) for _ in range(N)]
+    together = _first_of_shuffle(n, N * k, source)
     return [np.array(together[i * k : (i + 1) * k], dtype=np.int64) for i in range(N)]
 
 
-def _first_of_shuffle(n: int, k: int, bits: Bits) -> list[int]:
+def _first_of_shuffle(n: int, k: int, source: RandomSource) -> list[int]:
     """Return k different numbers below n in uniformly random order: k steps of a shuffle of which only the moved entries are kept."""
     moved: dict[int, int] = {}
     chosen = []
     for place in range(k):
-        other = place + bits.below(n - place)
+        other = place + source.below(n - place)
         chosen.append(moved.get(other, other))
         moved[other] = moved.get(place, place)
     return chosen

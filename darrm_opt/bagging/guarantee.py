@@ -32,9 +32,8 @@ from typing import Literal
 
 from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import log_above, one_minus_power
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.rounding import as_written, float_above
+from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power
 
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]

@@ -38,7 +38,8 @@ from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting.best_target import POINTS, PRECISION, check_total, estimated_cost
 from darrm_opt.budgeting.calibration import Calibration, calibrate, never
 from darrm_opt.design.backends import open_backend
-from darrm_opt.design.cutting_planes import CUT_TOLERANCE, KAPPA
+from darrm_opt.design.cutting_planes import CUT_TOLERANCE
+from darrm_opt.design.linear_goal import KAPPA
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts

@@ -1,1 +1,1 @@
-"""How γ_opt is found and proved: corners → blossom → worst case → program → certificate → solver."""
+"""Design of γ_opt: polytope → program → separation → cutting planes → certificate, called by `solver.solve`."""

@@ -1,4 +1,4 @@
-"""Proof that a γ is private, from γ alone, and the repair that makes a solver's answer provable.
+"""Certificate: the proof that a γ is private, from γ alone, and the repair that makes a solver's answer provable.
 
 f is linear in γ and γ = 0 is strictly private, so scaling repairs: if φ ≤ V everywhere for γ, then s·γ with
 s ≤ limit/V is private. The scaled γ is then verified from its stored bits, by a search that knows no solver.
@@ -152,7 +152,7 @@ def repair(
     """Certify γ given what a search found for it.
 
     Raises:
-        OutOfTime: the deadline has passed [s, by `time.perf_counter`].
+        TimeLimitReached: the deadline has passed [s, by `time.perf_counter`].
     """
     if found.bound <= constraint.limit:
         return noise, certificate_of(found, constraint)

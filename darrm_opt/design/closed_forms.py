@@ -1,4 +1,4 @@
-"""First incumbent: the best certified of the noise functions in closed form, for when there is little time.
+"""Closed forms: the best certified of the noise functions in closed form, for a solve with little time.
 
 Each is monotone, so one search proves it in O(K²), and scaling by R/V makes it private whatever the target is (`certificate`):
 
@@ -22,7 +22,7 @@ from darrm_opt.design.certificate import Certificate, certificate_of, repair
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.separation.binomials import terms_of
 from darrm_opt.design.separation.monotone import MAX_TERMS
-from darrm_opt.design.separation.oracle import nothing_released, worst_case
+from darrm_opt.design.separation.oracle import worst_case, worst_case_of_no_release
 from darrm_opt.design.separation.result import TimeLimitReached, WorstCase
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
@@ -36,7 +36,7 @@ SECONDS_PER_PRODUCT = 1e-9
 SECONDS_PER_STEP = 1e-5
 """Time for what each of its steps costs beside that [s]."""
 
-MAX_DRAWN = 2001
+MAX_EXACT_K = 2001
 """Most voters K for which γ_DSub is made: its binomials are exact, and have thousands of digits beyond."""
 
 
@@ -54,7 +54,7 @@ def closed_forms(problem: Problem) -> Iterator[NoiseFunction]:
     """Yield the closed forms worth a try, the cheapest first."""
     K, m = problem.K, problem.m
     yield NoiseFunction.from_upper_half(np.ones((K + 1) // 2), K)
-    if K > MAX_DRAWN:
+    if K > MAX_EXACT_K:
         upper = np.arange(K // 2 + 1, K + 1)
         yield NoiseFunction.from_upper_half((2 * upper - K) / K, K)
         return
@@ -89,4 +89,4 @@ def best_closed_form(
             return repair(best[1], best[2], constraint, deadline)
     except TimeLimitReached:
         pass
-    return NoiseFunction(np.zeros(problem.K + 1)), certificate_of(nothing_released(constraint), constraint)
+    return NoiseFunction(np.zeros(problem.K + 1)), certificate_of(worst_case_of_no_release(constraint), constraint)

@@ -1,4 +1,4 @@
-"""What a program maximises, in the form that a solver takes, and what that means for one γ.
+"""Linear goal: what a program maximises, in the form that a solver takes, and the utility of one γ under it.
 
     maximise    weights · (γ, u) + offset        γ: the upper half; u: auxiliary variables in [0, 1], often none
     subject to  rows · (γ, u) ≤ limits           beside the privacy rows, which leave u alone
@@ -10,6 +10,9 @@ each scenario of voter probabilities: with a_s = ½(α_l − α_{K−l}) at scen
 
 so the least mean error is the largest mean of u_s, and the least worst error the largest common u. Utility is the share
 of the error of γ = 0 that is saved: 1 − error(γ)/error(0), which for an objective with weights is w·γ.
+
+Optima are not unique, and weights vanish near K/2, where a solver leaves γ as it likes. The canonical goal adds a small
+share κ of the plain mean of γ, and so makes the optimum unique in practice, and the same from every backend.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, NoiseFunction
+
+KAPPA = 1e-6
+"""Share of the plain mean in the canonical goal: far above the solvers' dual tolerances (`backends.row_scale`), far below
+what a user can see."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +73,36 @@ def least_error(gaps: Array, masses: Array | None) -> LinearGoal:
         return 1.0 - float(masses @ errors if masses is not None else errors.max()) / scale
 
     return LinearGoal(np.concatenate([np.zeros(entries), share / scale]), utility, 1.0 - 1.0 / scale, rows, limits)
+
+
+class CanonicalGoal:
+    """The goal (1−κ)·w + κ·(the plain mean of γ), and how its values and bounds relate to those of w.
+
+    Args:
+        goal: w.
+        entries: number of γ's free values.
+
+    Attributes:
+        weights: of γ and the goal's own variables, shape (entries + auxiliaries,).
+        offset: what weights·(γ, u) lacks to the value.
+    """
+
+    def __init__(self, goal: LinearGoal, entries: int) -> None:
+        self.goal = goal
+        self.weights = (1 - KAPPA) * goal.weights
+        self.weights[:entries] += KAPPA / entries
+        self.offset = (1 - KAPPA) * goal.offset
+
+    def value(self, noise: NoiseFunction) -> float:
+        """Return the canonical value of γ."""
+        upper = noise.values[noise.K // 2 + 1 :]
+        return (1 - KAPPA) * self.goal.utility(upper) + KAPPA * float(upper.mean())
+
+    def utility(self, noise: NoiseFunction) -> float:
+        """Return the utility of γ: the value without the mean."""
+        return self.goal.utility(noise.values[noise.K // 2 + 1 :])
+
+    @staticmethod
+    def utility_bound(bound: float) -> float:
+        """Return the bound on the utility that a bound on the canonical value implies: the mean is never negative."""
+        return bound / (1 - KAPPA) * (1 + 2.0**-50)

@@ -1,4 +1,4 @@
-"""The linear program of one solve as it grows: rows by multiset, an answer, a proven bound."""
+"""Master program: the linear program of one solve as it grows, with rows by multiset, an answer and a proven bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
 from darrm_opt.noise import Array, NoiseFunction
 
-SMALL_ROW = 2.0**-20
+MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
 
 
@@ -21,7 +21,7 @@ class MasterProgram:
 
     Args:
         constraint: the privacy constraint.
-        aim: the goal, with its own variables and rows.
+        goal: what is maximised, with its own variables and rows.
         shape: "free" or "monotone".
         backend: name of the LP solver.
 
@@ -31,9 +31,9 @@ class MasterProgram:
         multipliers: of the last solve, one a row, shape (rows,).
     """
 
-    def __init__(self, constraint: PrivacyConstraint, aim: LinearGoal, shape: str, backend: str) -> None:
+    def __init__(self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
-        self._columns = aim.weights.size
+        self._columns = goal.weights.size
         self._program = open_backend(backend, self._columns)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
@@ -44,7 +44,7 @@ class MasterProgram:
         self.multipliers: Array = np.empty(0)
         if self._monotone:
             self._append(self._widened(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
-        self._append(self._shaped(aim.rows), aim.limits)
+        self._append(self._shaped(goal.rows), goal.limits)
         self._others = self.rows  # rows that stand for no multiset: the first
 
     def add(self, multisets: Counts) -> Array:
@@ -56,7 +56,7 @@ class MasterProgram:
         return rows
 
     @property
-    def found(self) -> Counts:
+    def multisets(self) -> Counts:
         """The multisets that are rows."""
         corners = len(self._constraint.corners.labels)
         return np.frombuffer(b"".join(sorted(self._known)), dtype=np.int64).reshape(-1, corners)
@@ -90,7 +90,7 @@ class MasterProgram:
 
         Args:
             loosest: the constraint of the problem as asked (`PrivacyConstraint.loosest`).
-            weights: of γ and the aim's own variables, shape (columns,).
+            weights: of γ and the goal's own variables, shape (columns,).
             multipliers: as many as there were rows when they were found, shape (≤ rows,).
             exactly: whether to make the rows again.
         """
@@ -139,7 +139,7 @@ class MasterProgram:
 
 
 def _scales(rows: Array) -> Array:
-    """Return powers of two that bring the largest entry of a `SMALL_ROW` to [1/2, 1); 1 for other rows."""
+    """Return powers of two that bring the largest entry of a `MAX_SMALL_ENTRY` to [1/2, 1); 1 for other rows."""
     largest = np.abs(rows).max(axis=1)
-    scales: Array = np.where((largest > 0) & (largest < SMALL_ROW), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
+    scales: Array = np.where((largest > 0) & (largest < MAX_SMALL_ENTRY), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
     return scales

@@ -1,4 +1,4 @@
-"""The paper's own way to the tv weights: average α_l − α_{K−l} over random vectors p.
+"""Monte Carlo estimate of the tv weights, the paper's own way: average α_l − α_{K−l} over random vectors p.
 
 `darrm_opt.design.objective` has the exact values in closed form. This is kept to reproduce the paper,
 and as an independent check of the closed form.

@@ -1,4 +1,4 @@
-"""The objective: how much each margin of the vote is worth.
+"""Objectives: how much each margin of the vote is worth.
 
 The design maximises Σ_{l>K/2} w_l·γ(l). The weights are normalised to sum to 1, so the value reads
 "share of the noiseless utility kept". They come from a prior over the voters' answers and from one of
@@ -45,27 +45,30 @@ _VOTERS = "a whole number of voters, at least 1"
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """One family of objectives: its prior, parameters (with defaults where there are any) and usual measure."""
+class _Family:
+    """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
     parameters: tuple[str, ...]
     defaults: tuple[float, ...]
     measure: Measure
+    description: str
 
 
-_KINDS: dict[str, _Kind] = {
-    "rectangular": _Kind(IndependentVoters, ("lower", "tau"), (0.5, 50), "tv"),
-    "uniform": _Kind(IndependentVoters, ("lower",), (0.5,), "tv"),
-    "shared": _Kind(SharedBeta, ("a", "b"), (), "agreement"),
-    "histogram": _Kind(lambda *counts: Histogram(counts), (), (), "agreement"),
+_FAMILIES: dict[str, _Family] = {
+    "rectangular": _Family(
+        IndependentVoters, ("lower", "tau"), (0.5, 50), "tv", "Voters independent, on the paper's grid of [lower, 1)."
+    ),
+    "uniform": _Family(IndependentVoters, ("lower",), (0.5,), "tv", "Voters independent, uniform on [lower, 1)."),
+    "shared": _Family(SharedBeta, ("a", "b"), (), "agreement", "All voters share one p ~ Beta(a, b)."),
+    "histogram": _Family(lambda *counts: Histogram(counts), (), (), "agreement", "Counts of past or public votes."),
 }
 
-OBJECTIVES = tuple(_KINDS)
-"""Names of the objectives."""
+OBJECTIVES: dict[str, str] = {name: kind.description for name, kind in _FAMILIES.items()}
+"""Objectives with weights by name, each with a sentence for the reader who chooses."""
 
 
-def _form(name: str, kind: _Kind) -> str:
+def _form(name: str, kind: _Family) -> str:
     if kind.defaults:
         inside = ", ".join(f"{key}={value:g}" for key, value in zip(kind.parameters, kind.defaults, strict=True))
     else:
@@ -73,10 +76,10 @@ def _form(name: str, kind: _Kind) -> str:
     return f"{name}({inside})"
 
 
-_EACH = [_form(name, kind) for name, kind in _KINDS.items()]
+_EACH = [_form(name, kind) for name, kind in _FAMILIES.items()]
 
 FORMS = f"{', '.join(_EACH[:-1])} or {_EACH[-1]}"
-"""How each is written, in words."""
+"""How each is written, for messages."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class Objective:
     measure: Measure
 
     def __post_init__(self) -> None:
-        kind = _kind(self.name)
+        kind = _family_of(self.name)
         if self.measure not in MEASURES:
             raise InvalidInput("measure", self.measure, "tv or agreement")
         if kind.parameters and len(self.parameters) != len(kind.parameters):
@@ -128,7 +131,7 @@ class Objective:
     @property
     def prior(self) -> Prior:
         """How the voters' answers are drawn."""
-        return _kind(self.name).prior(*self.parameters)
+        return _family_of(self.name).prior(*self.parameters)
 
     def weights(self, K: int) -> Array:
         """Return w_l for l = ⌊K/2⌋+1..K, read-only, shape (⌈K/2⌉,).
@@ -159,7 +162,7 @@ class Objective:
         return weighted(self.weights(K))
 
     def __str__(self) -> str:
-        kind = _kind(self.name)
+        kind = _family_of(self.name)
         if kind.defaults:
             given = zip(kind.parameters, self.parameters, kind.defaults, strict=True)
             written = ", ".join(f"{name}={_text(value)}" for name, value, usual in given if value != usual)
@@ -230,7 +233,7 @@ def as_objective(objective: AnyObjective | str) -> AnyObjective:
     """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
     if isinstance(objective, Objective | ScenarioObjective):
         return objective
-    given: Any = objective  # a stranger may pass anything
+    given: Any = objective  # callers without a type checker may pass anything
     return (parse_scenarios(given) if isinstance(given, str) else None) or parse_objective(given)
 
 
@@ -251,7 +254,7 @@ def parse_objective(text: str) -> Objective:
     if not isinstance(given, str) or not (match := _FORM.fullmatch(given)):
         raise InvalidInput("objective", text, _ACCEPTED)
     name, inside, measure = match["name"], match["inside"], match["measure"]
-    kind = _kind(name)
+    kind = _family_of(name)
     values: list[float] = []
     named: dict[str, float] = {}
     for part in inside.split(",") if inside and inside.strip() else ():
@@ -270,10 +273,10 @@ def parse_objective(text: str) -> Objective:
     return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
 
 
-def _kind(name: Any) -> _Kind:
-    if name not in _KINDS:
+def _family_of(name: Any) -> _Family:
+    if name not in _FAMILIES:
         raise InvalidInput("objective", name, _ACCEPTED)
-    return _KINDS[name]
+    return _FAMILIES[name]
 
 
 def _number(text: str, whole: str) -> float:

@@ -1,4 +1,4 @@
-"""The exact privacy profile of one release: the least δ at every ε.
+"""Privacy profile of one release: the least δ at every ε.
 
 With P = Pr[1 | D] and Q = Pr[1 | D′] over all admissible pairs of datasets,
 
@@ -28,8 +28,8 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
 
-WORTH = 2.0**-42
-"""By how much a pair of datasets must beat the known ones to be worth a search (2e-13): below it, bounds suffice."""
+MIN_IMPROVEMENT = 2.0**-42
+"""By how much a pair of datasets must beat the known ones to justify a search (2e-13); below it, bounds suffice."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ProfileSearch:
         """
         q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
         known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
-        above = 2 * known + gap + WORTH  # the level of φ where δ grows beyond that
+        above = 2 * known + gap + MIN_IMPROVEMENT  # the level of φ where δ grows beyond that
         worst = worst_case(self._noise, replace(self._base, q=q, limit=1.0), above=above, stored=self._layers)
         found = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
         self._pairs = np.concatenate([self._pairs, [found]])

@@ -1,4 +1,4 @@
-"""The γ linear program, as arrays.
+"""Linear program of γ, as arrays.
 
     maximise    w · γ                        share of the noiseless utility kept
     over        γ(⌊K/2⌋+1..K) in [0, 1]      the upper half; symmetry gives the rest
@@ -39,7 +39,7 @@ class Status(enum.Enum):
 
     @property
     def advice(self) -> str:
-        """One sentence for the person who asked."""
+        """One sentence of advice for the user."""
         return _ADVICE[self]
 
     @property
@@ -66,7 +66,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a backend says of a linear program; nothing that leaves the design trusts it.
+    """Answer of a backend to a linear program; no guarantee rests on it.
 
     Attributes:
         status: how it ended.
@@ -103,10 +103,12 @@ def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K
 
     Source: weak duality, with the box's multipliers eliminated.
     """
-    kept = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)
+    nonnegative = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)
     # suffix sums of weights (and of rows) add up to one rounding an entry: inside the slack below
-    reduced = weights - rows.T @ kept
-    bound = float(limits @ kept + np.maximum(reduced, 0.0).sum())
+    reduced = weights - rows.T @ nonnegative
+    bound = float(limits @ nonnegative + np.maximum(reduced, 0.0).sum())
     # rows: 4K steps of error each (q ≤ 1, two blossoms, differences of two masses); sums: their length in ulps
-    slack = float(kept.sum()) * (4 * (K + 1) * STEP_ERROR + 4 * (kept.size + weights.size) * UNIT_ROUNDOFF * 2.0)
+    slack = float(nonnegative.sum()) * (
+        4 * (K + 1) * STEP_ERROR + 4 * (nonnegative.size + weights.size) * UNIT_ROUNDOFF * 2.0
+    )
     return bound + slack + 4 * weights.size * UNIT_ROUNDOFF

@@ -1,4 +1,4 @@
-"""How a solve goes about a problem: what it starts from, where it looks for cuts, and when it stops.
+"""Schedule of a solve: the rows that it starts from, and stages that say where it looks for cuts and when it stops.
 
 Small problems are searched whole after every program, until no cut is left. Where one search takes seconds (`is_expensive`), the
 best monotone γ comes first, then cuts near the faces of the constraint set, then the search that proves, each ending at
@@ -8,22 +8,26 @@ the tolerance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
-from darrm_opt.design.separation.pruned import EVALUATION_REACH
+from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN
 from darrm_opt.problem import Problem
 
-LARGE = 400
+LARGE_K = 400
 """From this K on, γ is designed in stages that end at the tolerance."""
 
-COMPLETE = 120
+MAX_COMPLETE_K = 120
 """Up to this K complete search is affordable whatever Δ is."""
 
-OFF_THEIR_ENDS = 1.0
-"""Beyond `COMPLETE`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
+MAX_OFF_THEIR_ENDS = 1.0
+"""Beyond `MAX_COMPLETE_K`, with more voters than this off their ends in the mean, many skeletons pass the sieves."""
+
+MAX_QUICK_K = 60
+"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many voters are off their ends."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +35,23 @@ class Stage:
     """How cuts are sought for a while.
 
     Attributes:
-        proving: whether the search is the one that proves; else it looks near the faces only.
-        reach: where cuts are sought, as a share of the way from the incumbent to the program's answer.
-        goal: gap at which the stage is over.
-        cuts: most rows added in a round.
-        apart: least distance between two of them [voters moved from corner to corner].
+        gap: gap between bound and incumbent at which the stage ends.
+        max_cuts: most rows added in a round.
+        min_distance: least distance between two of them [voters moved from corner to corner].
+        complete: whether cuts come from the complete search, which can prove a γ; else from the one near the faces.
+        step: where cuts are sought, as a share of the way from the incumbent to the program's answer.
         slack: share by which the point searched is scaled down first, so that what binds clears rounding and the
             looseness of the search's sieves.
+        bounding: whether only the bound is lowered: the incumbent stays, as no search here could prove a better one.
     """
 
-    proving: bool
-    reach: float
-    goal: float
-    cuts: int
-    apart: float
+    gap: float
+    max_cuts: int
+    min_distance: float
+    complete: bool
+    step: float
     slack: float = 0.0
+    bounding: bool = False
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -53,40 +59,36 @@ def is_expensive(problem: Problem) -> bool:
 
     It is often optimal, certainly cheap, a good start, and what is left if time runs out.
     """
-    return problem.K >= LARGE or (problem.K > COMPLETE and problem.affected * problem.voter.delta > OFF_THEIR_ENDS)
+    return problem.K >= LARGE_K or (
+        problem.K > MAX_COMPLETE_K and problem.affected * problem.voter.delta > MAX_OFF_THEIR_ENDS
+    )
 
 
-QUICK = 60
-"""Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many voters are off their ends."""
-
-
-def quick(problem: Problem) -> bool:
-    """Whether a solve is over so soon that no γ need be at hand for when time runs out: it is found when it does."""
-    return problem.K <= QUICK and problem.affected * problem.voter.delta <= 4 * OFF_THEIR_ENDS
-
-
-def bounding_stage(problem: Problem, tolerance: float) -> Stage:
-    """Return the stage that only lowers the bound, where a search would prove next to nothing (see `schedule`)."""
-    return Stage(proving=False, reach=1.0, goal=0.8 * tolerance, cuts=60, apart=problem.K**0.5)
+def is_quick(problem: Problem) -> bool:
+    """Whether a solve is over so soon that a γ to fall back on need not be found before time runs out."""
+    return problem.K <= MAX_QUICK_K and problem.affected * problem.voter.delta <= 4 * MAX_OFF_THEIR_ENDS
 
 
 def schedule(problem: Problem, shape: str, tolerance: float) -> tuple[Stage, ...]:
     """Return the stages for a problem: one exact stage, or a few that end at the tolerance where a search is `is_expensive`.
 
-    None at all where a search would prove next to nothing: the monotone answer must do, and `bounding_stage` bounds what
-    is lost.
+    Where a search would prove next to nothing, the monotone answer must do, and a single stage bounds what is lost.
     """
     if not is_expensive(problem):
-        return (Stage(proving=True, reach=1.0, goal=0.0, cuts=200, apart=0.0),)
-    apart = problem.K**0.5
+        return (Stage(gap=0.0, max_cuts=200, min_distance=0.0, complete=True, step=1.0),)
     if shape == "monotone":  # its complete search is as cheap as a coarse one
-        return (Stage(proving=True, reach=0.5, goal=0.8 * tolerance, cuts=60, apart=apart),)
-    if problem.affected * problem.voter.delta > EVALUATION_REACH:
-        return ()
+        return (_spread_stage(problem, tolerance, complete=True, step=0.5),)
+    if problem.affected * problem.voter.delta > MAX_EVALUATED_MEAN:
+        return (_spread_stage(problem, tolerance, complete=False, step=1.0, bounding=True),)
     return (
-        Stage(proving=False, reach=0.5, goal=0.8 * tolerance, cuts=60, apart=apart),
-        Stage(proving=True, reach=0.9, goal=0.8 * tolerance, cuts=60, apart=apart, slack=0.02 * tolerance),
+        _spread_stage(problem, tolerance, complete=False, step=0.5),
+        _spread_stage(problem, tolerance, complete=True, step=0.9, slack=0.02 * tolerance),
     )
+
+
+def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:
+    """Return a stage that ends at the tolerance and adds few cuts, far apart: neighbours are nearly parallel rows."""
+    return Stage(gap=0.8 * tolerance, max_cuts=60, min_distance=problem.K**0.5, **choices)
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
@@ -98,7 +100,7 @@ def binding_family(constraint: PrivacyConstraint) -> Counts:
     stationary = constraint.K - r
     counts[:, ONE] += stationary // 2
     counts[:, ZERO] += stationary - stationary // 2
-    if r >= LARGE:
+    if r >= LARGE_K:
         counts = counts[np.linspace(0, r, 250).astype(int)]
     if constraint.corners.Delta == 0 or stationary:
         return counts

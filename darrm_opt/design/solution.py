@@ -1,4 +1,4 @@
-"""What a solve returns: γ, how good it is, why it is private, and what it took."""
+"""Solution of a design: γ, its utility and bound, its certificate, and the effort it took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from darrm_opt.problem import Problem
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a solve stands after one round, for whoever is watching.
+    """Progress of a solve after one round, for its watcher.
 
     Attributes:
         round: rounds done, from 1.
@@ -38,7 +38,7 @@ Watcher = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a solve took.
+    """Effort of a solve.
 
     Attributes:
         rows: rows of the final program.
@@ -68,7 +68,7 @@ class Solution:
         certificate: why γ is private.
         method: "enumerate" or "cuts".
         backend: the LP solver.
-        statistics: what it took.
+        statistics: the effort it took.
     """
 
     problem: Problem
@@ -95,5 +95,5 @@ class Solution:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the person who asked should reconsider, in sentences; usually empty."""
+        """Sentences about what the user should reconsider; usually empty."""
         return self.problem.warnings

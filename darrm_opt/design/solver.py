@@ -1,29 +1,68 @@
-"""solve: from a problem to a certified γ_opt, by cutting planes or by enumeration.
+"""Solver: from a problem to a certified γ_opt, by cutting planes or by enumeration.
 
-Solve the program with some rows; search the worst cases of its answer; add those that it violates; repeat until none is
-left (`stages`, `run`); then scale the answer by what rounding asks for and prove it (`certificate`).
+Start the program with rows that almost always bind, run the stages of the schedule (`cutting_planes`), prove the best γ
+found (`certificate`), and bound what any other could reach.
+
+*Time.* Under a time limit there is a γ to fall back on from the first: the best certified of the closed forms and of the
+best monotone γ. Every search stops at the deadline; what may follow is one proof, within `SolveClock.grace`.
+
+*The bound* that is returned is for the problem as it was asked, in its loosest reading, by the same multipliers
+(`MasterProgram.bound_for`).
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Literal
 
 from darrm_opt.design.backends import BACKENDS
+from darrm_opt.design.certificate import Certificate, repair
+from darrm_opt.design.clock import SolveClock
+from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
 from darrm_opt.design.cutting_planes import CuttingPlanes
+from darrm_opt.design.incumbent import Incumbent
+from darrm_opt.design.linear_goal import CanonicalGoal
+from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator, Counts
-from darrm_opt.design.solution import Solution, Watcher
+from darrm_opt.design.program import Status
+from darrm_opt.design.schedule import LARGE_K, binding_family, is_expensive, is_quick, schedule
+from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.separation.result import TimeLimitReached
+from darrm_opt.design.solution import Progress, Solution, Statistics, Watcher
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, a_problem, real_number
+
+MAX_ENUMERATED_ROWS = 2_000_000
+"""Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
 
 Shape = Literal["free", "monotone"]
 Method = Literal["auto", "enumerate", "cuts"]
 
+SHAPES: dict[Shape, str] = {
+    "free": "Any γ: the largest utility.",
+    "monotone": "γ does not decrease with the majority: a little less utility, and easier to explain.",
+}
+"""Shapes that γ may be asked to have, each with a sentence for the reader who chooses."""
+
+METHODS: dict[Method, str] = {
+    "auto": "The program chooses; today always cuts.",
+    "enumerate": f"The whole reduced constraint set as rows: for small K, at most {MAX_ENUMERATED_ROWS:,} rows.",
+    "cuts": "Rows are added where the answer violates the constraint, until none is left.",
+}
+"""Ways to solve, each with a sentence; all give the same answer."""
+
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
-ENUMERABLE_ROWS = 2_000_000
-"""Largest whole set that ``method="enumerate"`` accepts: about 2 GB of rows at K = 21."""
+OPTIMAL_GAP = 1e-6
+"""Largest gap that is called optimal whatever the tolerance is: small problems are solved until no cut is left."""
+
+ROWS_BETWEEN_CHECKS = 50
+"""Rows made before the clock is looked at."""
 
 
 def solve(
@@ -44,13 +83,13 @@ def solve(
         objective: what "utility" weighs; an `Objective` or its text, such as ``"shared(2,5) agreement"``.
         shape: "free", or "monotone" (γ non-decreasing in |l − K/2|: a little utility for looks).
         method: "cuts", "enumerate" (the whole reduced constraint set as rows) or "auto".
-        backend: "highs", "gurobi" or "cvxpy".
-        tolerance: gap at which to stop where solving further is dear (`stages.dear`), in (0, 1).
+        backend: name of the LP solver, one of `BACKENDS`.
+        tolerance: gap at which to stop where solving further is expensive (`schedule.is_expensive`), in (0, 1).
         time_limit: seconds after which the best certified γ so far is returned; None: no limit.
         progress: called after every round.
 
     Returns:
-        The solution; its ``status`` is "optimal" unless something came in between.
+        The solution; its ``status`` is "optimal" unless something stopped it (`Status.advice`).
 
     Guarantees:
         ``gamma`` is private exactly as stored (``certificate``), ``upper_bound`` is never below the true optimum.
@@ -62,8 +101,7 @@ def solve(
     Source: Section 4 of the paper (the LP and its reduction); cuts, bound and certificate are ours.
     """
     check_choices(problem, shape, method, backend, tolerance, time_limit)
-    run = CuttingPlanes(problem, as_objective(objective), shape, backend, time_limit, progress)
-    return run.complete(tolerance, "enumerate" if method == "enumerate" else "cuts")
+    return Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit, progress).solve(method)
 
 
 def solve_warm(
@@ -76,14 +114,13 @@ def solve_warm(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> tuple[Solution, Counts]:
-    """Solve by cuts, starting from the multisets that mattered for a problem like it; return those of this one.
+    """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
 
-    For problems that differ in their target only: a multiset stands for a constraint of each of them.
+    The problems may differ in their target only: a multiset stands for a constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
-    run = CuttingPlanes(problem, as_objective(objective), shape, backend, time_limit, None)
-    solution = run.complete(tolerance, "cuts", rows)
-    return solution, run.program.found
+    solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)
+    return solver.solve(rows=rows), solver.program.multisets
 
 
 def check_choices(
@@ -94,16 +131,16 @@ def check_choices(
     tolerance: float = TOLERANCE,
     time_limit: float | None = None,
 ) -> None:
-    """Refuse what `solve` does not take, before any work.
+    """Refuse arguments that `solve` does not accept, before any work.
 
     Raises:
         InvalidInput: naming the argument, its value and what is accepted.
     """
     a_problem(problem)
-    if shape not in ("free", "monotone"):
-        raise InvalidInput("shape", shape, "'free' or 'monotone'")
-    if method not in ("auto", "enumerate", "cuts"):
-        raise InvalidInput("method", method, "'auto', 'enumerate' or 'cuts'")
+    for argument, value, choices in (("shape", shape, SHAPES), ("method", method, METHODS)):
+        if value not in choices:
+            *others, last = (f"'{choice}'" for choice in choices)
+            raise InvalidInput(argument, value, f"{', '.join(others)} or {last}")
     if backend not in BACKENDS:
         raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
     if not 0 < real_number(tolerance, "tolerance", "a gap in (0, 1)") < 1:
@@ -111,10 +148,248 @@ def check_choices(
     seconds = "None, or seconds above 0"
     if time_limit is not None and not real_number(time_limit, "time_limit", seconds) > 0:
         raise InvalidInput("time_limit", time_limit, seconds)
-    if method == "enumerate" and ConstraintGenerator(problem).size > ENUMERABLE_ROWS:
+    if method == "enumerate" and ConstraintGenerator(problem).size > MAX_ENUMERATED_ROWS:
         raise InvalidInput(
             "method",
             method,
-            f"a constraint set of at most {ENUMERABLE_ROWS:,} vectors",
+            f"a constraint set of at most {MAX_ENUMERATED_ROWS:,} vectors",
             f"This one has {ConstraintGenerator(problem).size:,}; method = 'cuts' gives the same answer.",
+        )
+
+
+class Solver:
+    """One solve: its program, the loop over it, a γ to fall back on, and the clock.
+
+    Args:
+        problem: what must hold.
+        objective: what is maximised.
+        shape: "free" or "monotone".
+        backend: name of the LP solver.
+        tolerance: gap at which to stop where solving further is expensive.
+        time_limit: seconds from now after which searches stop; None: no limit.
+        watcher: called after every round.
+        parent: the solve on whose behalf this one looks for the best monotone γ; its fallback and its clock hold here, too.
+
+    Raises:
+        InvalidInput: not even a closed form could be proved within the limit.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        objective: AnyObjective,
+        shape: str,
+        backend: str,
+        tolerance: float,
+        time_limit: float | None = None,
+        watcher: Watcher | None = None,
+        parent: Solver | None = None,
+    ) -> None:
+        self._problem, self._objective, self._shape, self._backend = problem, objective, shape, backend
+        self._tolerance, self._watcher = tolerance, watcher
+        self.clock: SolveClock = SolveClock(time_limit, None if parent is None else parent.clock)
+        if parent is None:
+            self.constraint = PrivacyConstraint.of(problem)
+            check_time_limit(problem, self.clock)
+            self.goal = CanonicalGoal(objective.aim(problem.K), self.constraint.entries)
+            self.fallback: tuple[NoiseFunction, Certificate] | None = None
+        else:
+            self.constraint, self.goal, self.fallback = parent.constraint, parent.goal, parent.fallback
+        self._stages = schedule(problem, shape, tolerance)
+        self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first, and counts
+        self._monotone_tried = shape == "monotone"
+        self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend)
+        self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, self._report)
+
+    def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
+        """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any could reach.
+
+        Args:
+            method: as in `solve`.
+            rows: more multisets to start from, shape (many, corners).
+        """
+        try:
+            status = self._add_all_rows() if method == "enumerate" else self._start()
+            if rows is not None and status is Status.OPTIMAL:
+                self.program.add(self.program.unknown(rows))
+        except TimeLimitReached:
+            status = Status.TIME_LIMIT
+        for stage in self._stages:
+            if status is not Status.OPTIMAL:
+                break
+            status = self.loop.run(stage)
+        self.clock.begin_proof()
+        with self.clock.measure("certify"):
+            noise, certificate, status = self._best(status)
+        with self.clock.measure("program"):
+            upper_bound = self._upper_bound(status)
+        utility = self.goal.utility(noise)
+        if status is Status.OPTIMAL and upper_bound - utility > max(self._tolerance, OPTIMAL_GAP):
+            status = Status.ROUNDING_LIMIT
+        self.clock.seconds["total"] = self.clock.elapsed
+        return Solution(
+            problem=self._problem,
+            objective=self._objective,
+            shape=self._shape,
+            noise=noise,
+            utility=utility,
+            upper_bound=upper_bound,
+            status=status,
+            certificate=certificate,
+            method="enumerate" if method == "enumerate" else "cuts",
+            backend=self._backend,
+            statistics=Statistics(self.program.rows, self.loop.rounds, self.program.iterations, self.clock.seconds),
+        )
+
+    # ------------------------------------------------------------------------------------------------------ start
+
+    def _add_all_rows(self) -> Status:
+        """Start with the whole constraint set."""
+        for multisets in ConstraintGenerator(self._problem).blocks():
+            self.clock.check()
+            self.program.add(multisets)
+        return Status.OPTIMAL
+
+    def _start(self) -> Status:
+        """Start with multisets that almost always bind; where a search is expensive, with the best monotone γ and its rows.
+
+        Raises:
+            TimeLimitReached: the deadline has passed.
+        """
+        if self.clock.limit is not None and not is_quick(self._problem):
+            self._secure_fallback(monotone=not self._expensive)
+        if self._expensive:
+            return self._start_from_monotone()
+        family = binding_family(self.constraint)
+        for first in range(0, len(family), ROWS_BETWEEN_CHECKS):
+            self.clock.check()
+            self.program.add(family[first : first + ROWS_BETWEEN_CHECKS])
+        return Status.OPTIMAL
+
+    def _start_from_monotone(self) -> Status:
+        """Make the best monotone γ the incumbent and the fallback, and start from its rows."""
+        inner, solution = self._solve_monotone(self.clock.remaining, self._watcher)
+        self.fallback = (solution.noise, solution.certificate)
+        self.program.add(inner.program.multisets)
+        # what the inner solve took counts as a part of this one
+        self.loop.rounds, self.program.iterations = inner.loop.rounds, inner.program.iterations
+        self.clock.seconds = inner.clock.seconds
+        if solution.status is Status.TIME_LIMIT:
+            return Status.TIME_LIMIT
+        worst = worst_case(solution.noise, self.constraint, deadline=self.clock.deadline)
+        self.loop.incumbent = Incumbent(solution.noise, worst, self.constraint.limit, complete=True)
+        # if no stage improves on it, how its own solve ended is how this one ends
+        return solution.status if all(stage.bounding for stage in self._stages) else Status.OPTIMAL
+
+    # --------------------------------------------------------------------------------------------------- fallback
+
+    def _secure_fallback(self, *, monotone: bool = True) -> None:
+        """Make sure of a certified γ to fall back on: the best closed form, and a better monotone γ if wanted."""
+        if self.fallback is None:
+            last = min(self.clock.proof_deadline, self.clock.deadline + self.clock.grace)
+            self.fallback = best_closed_form(self._problem, self.constraint, self.goal.goal.utility, last)
+        if not monotone or self._monotone_tried:
+            return
+        seconds = self.clock.remaining_for_fallback
+        if seconds is None or seconds > 0:
+            _, solution = self._solve_monotone(seconds, None)
+            if solution.utility > self.goal.utility(self.fallback[0]):
+                self.fallback = (solution.noise, solution.certificate)
+
+    def _solve_monotone(self, seconds: float | None, watcher: Watcher | None) -> tuple[Solver, Solution]:
+        """Look for the best monotone γ."""
+        self._monotone_tried = True
+        inner = Solver(
+            self._problem,
+            self._objective,
+            "monotone",
+            self._backend,
+            self._tolerance,
+            seconds,
+            None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may do better
+            parent=self,
+        )
+        solution = inner.solve()
+        if solution.status is Status.TIME_LIMIT:
+            self.clock.proof_deadline = inner.clock.proof_deadline  # the time of the last proof has begun
+        return inner, solution
+
+    # ------------------------------------------------------------------------------------------------------ proof
+
+    def _best(self, status: Status) -> tuple[NoiseFunction, Certificate, Status]:
+        """Return the better of the incumbent, scaled until its privacy is proved, and the fallback; and the status.
+
+        Where the end was reached without a monotone γ first, none counts: a solve gives the same γ with and without a limit.
+        """
+        if status is Status.OPTIMAL and not self._expensive:
+            try:
+                return *self._prove_incumbent(), status
+            except TimeLimitReached:
+                status = Status.TIME_LIMIT
+        if status is not Status.OPTIMAL and self.clock.limit is not None:
+            self._secure_fallback()
+        if self.fallback is None:
+            return *self._prove_incumbent(), status
+        secured = self.goal.utility(self.fallback[0])
+        if self.loop.incumbent is None or self.goal.utility(self.loop.noise) <= secured:
+            return *self.fallback, status
+        try:
+            proved = self._prove_incumbent()
+        except TimeLimitReached:
+            return *self.fallback, Status.TIME_LIMIT
+        return *(proved if self.goal.utility(proved[0]) >= secured else self.fallback), status
+
+    def _prove_incumbent(self) -> tuple[NoiseFunction, Certificate]:
+        """Return the incumbent, scaled until its privacy is proved.
+
+        Raises:
+            TimeLimitReached: the time of the last proof is over.
+        """
+        incumbent, deadline = self.loop.incumbent, self.clock.proof_deadline
+        if incumbent is None or not incumbent.complete:
+            noise = self.loop.noise
+            worst = worst_case(noise, self.constraint, deadline=deadline)
+            incumbent = self.loop.incumbent = Incumbent(noise, worst, self.constraint.limit, complete=True)
+        return repair(incumbent.searched, incumbent.worst, self.constraint, deadline)
+
+    def _upper_bound(self, status: Status) -> float:
+        """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
+
+        It is the lower of two: by the multipliers of one more, warm, solve for the utility itself, where the loop came to
+        an end; and by those of the loop's own bound.
+        """
+        loosest, exactly = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
+        goal, program, bound = self.goal.goal, self.program, 1.0
+        if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
+            program.maximise(goal.weights, self.clock.remaining)
+            bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
+        if self.loop.multipliers.size:
+            canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)
+            bound = min(bound, self.goal.utility_bound(canonical + self.goal.offset))
+        return min(1.0, bound)
+
+    def _report(self) -> None:
+        """Tell the watcher where the solve stands after a round."""
+        if self._watcher is not None:
+            utility = self.goal.utility(self.loop.noise)
+            if self.fallback is not None:
+                utility = max(utility, self.goal.utility(self.fallback[0]))
+            bound = min(1.0, self.goal.utility_bound(self.loop.bound))
+            rounds, rows = self.loop.rounds, self.program.rows
+            self._watcher(Progress(rounds, rows, utility, bound, self.loop.violation, self.clock.elapsed))
+
+
+def check_time_limit(problem: Problem, clock: SolveClock) -> None:
+    """Refuse, before any work, a problem for which not even a closed form could be proved within the limit.
+
+    Raises:
+        InvalidInput: naming the limit, and about how long the proof takes.
+    """
+    least = 2 * monotone_search_seconds(problem)  # one search finds how private a γ is, one proves it
+    if clock.limit is not None and least > clock.limit + clock.grace:
+        raise InvalidInput(
+            "time_limit",
+            clock.limit,
+            f"at least {math.ceil(least)} seconds for K = {problem.K:,}",
+            "Proving any noise function of so many voters takes about that long.",
         )

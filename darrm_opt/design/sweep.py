@@ -1,4 +1,4 @@
-"""Utility against privacy: γ_opt for many allowances, and the least allowance for a wanted utility.
+"""Sweep over privacy: γ_opt for many allowances m, and the least m for a wanted utility.
 
 Utility never falls as m grows (what is private at m is private at any larger m with δ no smaller), so the inverse is a
 bisection. A multiset that binds at one m nearly binds at the next, so each solve starts from the rows of the last.
@@ -17,14 +17,14 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem, real_number
 
-ALLOWANCE_DIGITS = 1e-9
-"""Relative width at which the bisection for an allowance stops."""
+M_TOLERANCE = 1e-9
+"""Relative width at which the bisection for m stops."""
 
 UTILITY_SLACK = 1e-12
 """A utility of 1 is reached up to the repair's scaling, which costs about this much."""
 
 MAX_SWEEP_EPSILON = 100.0
-"""Where the search for an allowance gives up [nats]."""
+"""Largest target ε that the search for an m tries [nats]."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ def tradeoff(
     """
     if len(ms) == 0:
         raise InvalidInput("ms", list(ms), "at least one allowance")
-    asked = [_with_allowance(problem, m, delta) for m in ms]
+    problems = [_with_allowance(problem, m, delta) for m in ms]
     solutions: dict[int, Solution] = {}
     rows: Counts | None = None
-    for i in sorted(range(len(asked)), key=lambda i: asked[i].target.epsilon):
-        solutions[i], rows = solve_warm(asked[i], objective, shape, rows=rows, **options)
-    return Tradeoff(tuple(one.target.epsilon for one in asked), tuple(solutions[i] for i in range(len(asked))))
+    for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
+        solutions[i], rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
+    return Tradeoff(tuple(one.target.epsilon for one in problems), tuple(solutions[i] for i in range(len(problems))))
 
 
 def least_m(
@@ -117,18 +117,19 @@ def least_m(
     fixed = problem.target.delta if delta is None else delta
     rows: Counts | None = None
 
-    def at(epsilon: float) -> Solution:
+    def solve_at(epsilon: float) -> Solution:
         nonlocal rows
         solution, rows = solve_warm(
             _at_target(problem, Privacy(epsilon, fixed)), objective, shape, rows=rows, **options
         )
         return solution
 
-    low, best = 0.0, at(0.0)
+    low, best = 0.0, solve_at(0.0)
     if best.utility >= wanted:
         return best
+    # double the target until it reaches the utility, then bisect: every solve starts from the rows of the last
     high = max(problem.target.epsilon, 1e-3)
-    while (best := at(high)).utility < wanted:
+    while (best := solve_at(high)).utility < wanted:
         low, high = high, 2 * high
         if high > MAX_SWEEP_EPSILON:
             raise InvalidInput(
@@ -137,9 +138,9 @@ def least_m(
                 f"a utility that a target ε of {MAX_SWEEP_EPSILON:g} nats reaches",
                 "Ask for less.",
             )
-    while high - low > ALLOWANCE_DIGITS * high:
+    while high - low > M_TOLERANCE * high:
         middle = (low + high) / 2
-        solution = at(middle)
+        solution = solve_at(middle)
         if solution.utility >= wanted:
             high, best = middle, solution
         else:

@@ -1,9 +1,9 @@
-"""Learning with a private majority: estimators for scikit-learn, which this room needs (the extra ``sklearn``).
+"""Learning with a private majority: estimators for scikit-learn (the extra ``sklearn``).
 
-voting      which release fits K voters, a total budget and a number of queries, and why
-logistic    `PrivateLogisticRegression`: a voter that is private itself, with its proof
-classifier  `PrivateMajorityClassifier`: split, train, vote, release within a budget
-plurality   `PrivatePluralityClassifier`: the same for any number of classes
+release_plan         which release fits K voters, a total budget and a number of queries, and why
+logistic_regression  `PrivateLogisticRegression`: a voter that is private itself, with its proof
+classifier           `PrivateMajorityClassifier`: split, train, vote, release within a budget
+plurality            `PrivatePluralityClassifier`: the same for any number of classes
 """
 
 from darrm_opt.learning.classifier import PrivateMajorityClassifier

@@ -25,11 +25,11 @@ from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.logistic_regression import two_classes
 from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog, SystemWords
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.process import process_identity
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly, SystemBits
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
 
 MAX_FITS = 1000
 """Most fits that one ledger allows where private models are charged as a whole."""
@@ -222,9 +222,9 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         if isinstance(given, np.random.RandomState):
             given = int(given.randint(2**31 - 1))
         # Privacy does not rest on who sees which record, nor on the seeds, only on their not depending on the records.
-        bits = SystemBits() if given is None else SeededBitsForTestsOnly(int(given))
+        source = SystemRandomness() if given is None else SeededRandomnessForTestsOnly(int(given))
         seed = secrets.randbits(64) if given is None else int(given)
-        partition = slot_partition(len(X), parts, overlap, bits=bits)
+        partition = slot_partition(len(X), parts, overlap, source=source)
         voters = []
         for j, i in product(range(overlap), range(parts)):
             members = partition.members(j, i)
@@ -310,5 +310,5 @@ def _plain(votes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the majority of each row, a fair coin where there is a tie."""
     K = votes.shape[1]
     twice = 2 * votes.sum(axis=1, dtype=np.int64)
-    fair = SystemWords().words(len(votes), 1).astype(np.uint8)
+    fair = SystemRandomness().words(len(votes), 1).astype(np.uint8)
     return np.where(twice == K, fair, twice > K).astype(np.uint8)

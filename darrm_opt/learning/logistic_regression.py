@@ -24,7 +24,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from darrm_opt.accounting import gaussian_rdp_epsilon
 from darrm_opt.errors import InvalidInput, SolveFailed
 from darrm_opt.problem import Privacy, real_number
-from darrm_opt.randomness.samplers import Bits, SystemBits, discrete_gaussian
+from darrm_opt.randomness.samplers import discrete_gaussian
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 Array = NDArray[np.float64]
 
@@ -47,7 +48,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         regularization: λ > 0. More of it needs less noise.
         data_norm: rows longer than this (Euclidean) are shortened to it; a public number.
         classes: the two classes, public; None: those that occur in the labels, taken to be public.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
 
     Guarantees:
         ``coef_`` and ``intercept_``, and so every prediction, are together (ε, δ)-DP, the number of records being public.
@@ -67,14 +68,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         regularization: float = 0.01,
         data_norm: float = 1.0,
         classes: Any = None,
-        bits: Bits | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.regularization = regularization
         self.data_norm = data_norm
         self.classes = classes
-        self.bits = bits
+        self.source = source
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train.
@@ -100,8 +101,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         step = FINE * moved
         shift = (1 / FINE + math.sqrt(rows.shape[1])) * (1 + 1e-9)
         sigma = smallest_sigma(privacy, shift)
-        bits = SystemBits() if self.bits is None else self.bits
-        noise = [discrete_gaussian(Fraction(sigma) ** 2, bits) for _ in range(rows.shape[1])]
+        source = SystemRandomness() if self.source is None else self.source
+        noise = [discrete_gaussian(Fraction(sigma) ** 2, source) for _ in range(rows.shape[1])]
         whole = [round(weight / step) + drawn for weight, drawn in zip(weights.tolist(), noise, strict=True)]
         released = np.array([float(number) for number in whole]) * step
         self.classes_ = classes

@@ -1,4 +1,4 @@
-"""How K trained voters may release their majority within a total (ε, δ), decided before the data are seen.
+"""Release plan: how K trained voters release their majority within a total (ε, δ), decided before the data are seen.
 
 Voters are trained once and asked many times. What one query releases says something of all later answers, so the releases
 of *trained* private voters do not compose as if each voter were drawn afresh. Two accounts hold all the same, and the

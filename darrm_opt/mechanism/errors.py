@@ -1,4 +1,4 @@
-"""What the mechanism refuses, named for what the caller can do about it."""
+"""Errors of the mechanism, named for what the caller can do about them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BudgetSpent(BudgetExceeded):
 
 
 class ReleaseLogDamaged(BudgetUnreadable):
-    """A ledger's file is not what was written there; whoever goes on from it may overspend, so nobody does."""
+    """The file of a release log is not what was written there: to go on from it could overspend, so it is refused."""
 
 
 class ReleaseIdTaken(DarrmError):

@@ -16,7 +16,8 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.release_log import ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
-from darrm_opt.randomness.coins import Bits, ExactCoins, SystemWords, Words
+from darrm_opt.randomness.coins import Bits, ExactCoins
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 BLOCK = 1 << 15
 """Rows taken at once: what they need stays in the processor's cache."""
@@ -35,7 +36,7 @@ class PrivateMajority:
             target, where voters are fresh or not private; else the models that one record reaches, once, before the
             first release through this object, which is then for the votes of these models alone. A `ReleaseLog` has a
             word of its own, and must not be asked for more than that.
-        words: source of chance; None for the operating system, which privacy requires.
+        source: where chance comes from; None for the operating system, which privacy requires.
 
     Guarantees:
         With l ones among the votes the bit is 1 with probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for the
@@ -66,7 +67,7 @@ class PrivateMajority:
         budget: ReleaseLog | PrivacyBudget | None = None,
         *,
         fresh: bool = False,
-        words: Words | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         given = self._release = Release.of(solution)
         noise = given.noise
@@ -83,9 +84,9 @@ class PrivateMajority:
             if fresh and not budget.fresh:
                 raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
         elif budget is not None and not isinstance(budget, PrivacyBudget):
-            raise InvalidInput("budget", budget, "a ReleaseLedger, a Ledger, or None")
+            raise InvalidInput("budget", budget, "a ReleaseLog, a PrivacyBudget, or None")
         self._budget = budget
-        self._words = SystemWords() if words is None else words
+        self._source = SystemRandomness() if source is None else source
         K = given.problem.K
         l = np.arange(K + 1)
         chance = noise.values.copy()
@@ -146,7 +147,7 @@ class PrivateMajority:
         if isinstance(self._budget, ReleaseLog):
             return self._budget.once(len(table), lambda: self._draw(table), release_id)
         if release_id is not None:
-            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLedger knows releases by name.")
+            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if self._budget is not None:
             self._charge(self._budget, len(table))
         return self._draw(table)
@@ -168,7 +169,7 @@ class PrivateMajority:
         bits = np.empty(len(votes), dtype=np.uint8)
         for start in range(0, len(votes), BLOCK):
             ones = count_ones(votes[start : start + BLOCK])
-            keep, fair = self._coins.toss(ones, self._words)
+            keep, fair = self._coins.toss(ones, self._source)
             # Algorithm 1 without a branch: the majority where keep = 1, else the fair coin.
             bits[start : start + BLOCK] = fair ^ (keep & (fair ^ self._majority.take(ones)))
         return bits

@@ -1,4 +1,4 @@
-"""The budget of one γ, on a file: what was released is charged once, and never free.
+"""Release log: the budget of one γ on a file, where a release is charged once and never free.
 
 A release is one line, written before its bits leave: how many, its id, and the bits themselves. So there is no moment at
 which something is released and not charged, or charged and lost: a job that was killed asks again under the same id and is
@@ -48,7 +48,7 @@ _COUNT = "a whole number of releases, at least 0"
 
 
 class ReleaseLog:
-    """How many releases of one γ were made, how many there may be, and the bits of those that have an id.
+    """Log of the releases of one γ: how many were made, how many are allowed, and the bits of those that have an id.
 
     Args:
         path: a file made by `create`.
@@ -105,7 +105,7 @@ class ReleaseLog:
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
             NotPrivate: the γ is not private for its problem.
-            LedgerUnreadable: the file cannot be written.
+            BudgetUnreadable: the file cannot be written.
         """
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")

@@ -26,7 +26,7 @@ from darrm_opt.noise import Array
 from darrm_opt.plurality.certificate import EXPONENT_BITS, exp_bounds
 from darrm_opt.plurality.problem import Histograms, Index
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import quotient_down
+from darrm_opt.rounding import ratio_below
 
 TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""
@@ -45,7 +45,7 @@ class Cuts:
     def __init__(self, cells: Histograms, target: Privacy) -> None:
         self._cells = cells
         low, high = exp_bounds(target.epsilon)
-        self.inverse = quotient_down(1 << EXPONENT_BITS, high)
+        self.inverse = ratio_below(1 << EXPONENT_BITS, high)
         """e^−ε, rounded down."""
         self.limit = float(np.nextafter(target.delta * float(Fraction(1 << EXPONENT_BITS, low)) * (1 + 2.0**-50), 1.0))
         """e^−ε·δ, rounded up."""

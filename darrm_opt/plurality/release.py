@@ -17,7 +17,7 @@ from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.samplers import RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution
 from darrm_opt.plurality.votes import VoteTable, count_votes
-from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 
 class PrivatePlurality:
@@ -27,7 +27,7 @@ class PrivatePlurality:
         mechanism: a `PluralitySolution`, a `RuleMechanism`, or a `NoisyMaximum`.
         budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule also a
             `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
-        bits: source of chance; None for the operating system, which privacy requires.
+        source: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:
         Each output has exactly the probability that the mechanism states. It leaves only after it is charged; a refusal
@@ -49,7 +49,7 @@ class PrivatePlurality:
         mechanism: PluralitySolution | VoteMechanism,
         budget: Any = None,
         *,
-        bits: Bits | None = None,
+        source: RandomSource | None = None,
     ) -> None:
         if isinstance(mechanism, PluralitySolution):
             mechanism = RuleMechanism(mechanism.problem, mechanism.rule)
@@ -70,7 +70,7 @@ class PrivatePlurality:
             raise InvalidInput("budget", budget, "a PluralityLog, a PrivacyBudget, or None")
         self._mechanism = mechanism
         self._budget = budget
-        self._bits = SystemBits() if bits is None else bits
+        self._source = SystemRandomness() if source is None else source
 
     @property
     def mechanism(self) -> VoteMechanism:
@@ -119,4 +119,4 @@ class PrivatePlurality:
         return self._draw(counts)
 
     def _draw(self, counts: VoteTable) -> Labels:
-        return np.array([self._mechanism.draw(tuple(row), self._bits) for row in counts.tolist()], dtype=np.int16)
+        return np.array([self._mechanism.draw(tuple(row), self._source) for row in counts.tolist()], dtype=np.int16)

@@ -22,7 +22,8 @@ from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
 from darrm_opt.plurality.record import rule_from_record, rule_record
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.randomness.samplers import Bits, discrete_gaussian
+from darrm_opt.randomness.samplers import discrete_gaussian
+from darrm_opt.randomness.source import RandomSource
 
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
@@ -47,7 +48,7 @@ class VoteMechanism(ABC):
     affected: int
 
     @abstractmethod
-    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION`, for vote counts."""
 
     @abstractmethod
@@ -82,10 +83,10 @@ class RuleMechanism(VoteMechanism):
         self.problem, self.rule = problem, rule
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
 
-    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability."""
         cells = self.rule.cell_of(counts)
-        left = bits.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
+        left = source.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
         chosen = 0
         for cell in cells[:-1]:  # all of them, whichever it is
             left -= self.rule.numerators[cell]
@@ -142,16 +143,16 @@ class NoisyMaximum(VoteMechanism):
                 raise InvalidInput("threshold", threshold, accepted)
             self.check_sigma = _sigma(check_sigma, "check_sigma")
 
-    def draw(self, counts: tuple[int, ...], bits: Bits) -> int:
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
         if self.threshold is not None and self.check_sigma is not None:
-            noisy = max(counts) + discrete_gaussian(Fraction(self.check_sigma) ** 2, bits)
+            noisy = max(counts) + discrete_gaussian(Fraction(self.check_sigma) ** 2, source)
             if noisy < self.threshold:
                 return ABSTENTION
         variance = Fraction(self.sigma) ** 2
-        noisy_counts = [count + discrete_gaussian(variance, bits) for count in counts]
+        noisy_counts = [count + discrete_gaussian(variance, source) for count in counts]
         leaders = [place for place, count in enumerate(noisy_counts) if count == max(noisy_counts)]
-        return leaders[bits.below(len(leaders))]
+        return leaders[source.below(len(leaders))]
 
     def epsilon(self, releases: int, delta: float) -> float:
         """Return ε of so many releases together at δ, each with its check if there is one, rounded up [nats]."""

@@ -1,4 +1,4 @@
-"""Coins that fall on 1 with exactly the probability that is stored, all at once for many releases.
+"""Exact coins: each falls on 1 with exactly the probability that is stored; tossed all at once for many releases.
 
 A double p in [0, 1] is a dyadic rational, so a uniform string of bits read as a binary fraction U is below p with
 probability exactly p. Strings are read word by word, and only as far as needed: with w bits a word,
@@ -14,49 +14,19 @@ votes: a row reads on where its word meets *any* probability of the table, not o
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
+from darrm_opt.randomness.source import RandomSource
 
 Bits = NDArray[np.uint8]
 Index = NDArray[np.intp]
 
 WIDTH = 63
 """Bits of a word that are compared; the 64th is the fair coin."""
-
-
-class Words(ABC):
-    """A source of uniform words."""
-
-    @abstractmethod
-    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ ``bits`` ≤ 64."""
-
-
-class SystemWords(Words):
-    """Words from the operating system's cryptographic randomness: what privacy requires, and the default."""
-
-    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` independent whole numbers, each uniform in 0..2^bits − 1, 1 ≤ ``bits`` ≤ 64."""
-        drawn = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
-        return drawn >> np.uint64(64 - bits)
-
-
-class SeededWordsForTestsOnly(Words):
-    """Repeatable words. Whoever knows the ``seed`` can undo the noise: never for a real release."""
-
-    def __init__(self, seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
-
-    def words(self, count: int, bits: int) -> NDArray[np.uint64]:
-        """Return ``count`` whole numbers of ``bits`` bits, 0..2^bits − 1, that the seed decides."""
-        drawn = self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
-        return drawn >> np.uint64(64 - bits)
 
 
 class ExactCoins:
@@ -74,8 +44,9 @@ class ExactCoins:
     Raises:
         InvalidInput: not a flat array of probabilities, or another width.
 
+    >>> from darrm_opt.randomness.source import SystemRandomness
     >>> coins = ExactCoins([0.0, 1.0])
-    >>> coins.toss(np.array([0, 1, 1]), SystemWords())[0].tolist()
+    >>> coins.toss(np.array([0, 1, 1]), SystemRandomness())[0].tolist()
     [0, 1, 1]
     """
 
@@ -105,12 +76,12 @@ class ExactCoins:
         """h₁, h₂, … of each coin: p = Σ h_d·2^(−width·d); shape (n,) each."""
         return tuple(self._heads)
 
-    def toss(self, which: Index, source: Words) -> tuple[Bits, Bits]:
+    def toss(self, which: Index, source: RandomSource) -> tuple[Bits, Bits]:
         """Toss coin ``which[i]`` and a fair coin, for each i.
 
         Args:
             which: number of the coin to toss, shape (N,).
-            source: where the words come from.
+            source: where chance comes from.
 
         Returns:
             The coins and the fair coins, each 0 or 1, shape (N,).

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import TypeVar
 
-from darrm_opt.randomness.samplers import Bits
+from darrm_opt.randomness.source import RandomSource
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
@@ -17,11 +17,14 @@ class _NeedsMore(Exception):
         self.weights = weights
 
 
-class _Scripted(Bits):
+class _Scripted(RandomSource):
     """Answers from a script; asks for more when it ends."""
 
     def __init__(self, script: tuple[int, ...]) -> None:
         self._answers = iter(script)
+
+    def octets(self, count: int) -> bytes:
+        raise AssertionError(f"{count} bytes were asked for: a sampler draws whole numbers and chances")
 
     def below(self, n: int) -> int:
         return 0 if n == 1 else self._next([Fraction(1, n)] * n)
@@ -40,7 +43,7 @@ class _Scripted(Bits):
 
 
 def exact_distribution(
-    draw: Callable[[Bits], Outcome], least: Fraction = Fraction(1, 10**5)
+    draw: Callable[[RandomSource], Outcome], least: Fraction = Fraction(1, 10**5)
 ) -> tuple[dict[Outcome, Fraction], Fraction]:
     """Return each outcome's probability over all paths of probability at least ``least``, and the mass of the rest.
 

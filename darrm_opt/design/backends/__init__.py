@@ -1,4 +1,4 @@
-"""Linear-programming solvers, one file each; the only files that import a solver.
+"""Backends: linear-programming solvers, one file each, and their registry; no other file imports a solver.
 
 A backend holds one growing program in a box [0, 1]^n: rows are added, weights are set at each solve.
 """
@@ -6,23 +6,41 @@ A backend holds one growing program in a box [0, 1]^n: rows are added, weights a
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import Protocol
 
 from darrm_opt.design.program import Outcome
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 
-BACKENDS = {"highs": "Highs", "gurobi": "Gurobi", "cvxpy": "Cvxpy"}
-"""Backend names and the class in the module of that name."""
 
-_PACKAGES = {
-    "highs": ("highspy", "highspy"),
-    "gurobi": ("gurobipy", "'darrm-opt[gurobi]'"),
-    "cvxpy": ("cvxpy", "cvxpy"),
+@dataclass(frozen=True)
+class BackendEntry:
+    """One solver in the registry.
+
+    Attributes:
+        class_name: the class that implements `Backend`, in the module of the backend's name.
+        package: the package that it imports.
+        requirement: what to give ``pip install`` if that is missing.
+        description: one sentence for the reader who chooses.
+    """
+
+    class_name: str
+    package: str
+    requirement: str
+    description: str
+
+
+BACKENDS: dict[str, BackendEntry] = {
+    "highs": BackendEntry("Highs", "highspy", "highspy", "HiGHS: the default, free, and warm between rounds."),
+    "gurobi": BackendEntry(
+        "Gurobi", "gurobipy", "'darrm-opt[gurobi]'", "Gurobi: warm too; more than 2000 rows need a licence of your own."
+    ),
+    "cvxpy": BackendEntry("Cvxpy", "cvxpy", "cvxpy", "CVXPY: any solver that it finds; every round starts cold."),
 }
-"""The package that each needs, and what to install for it."""
+"""The backends by name: the one list of the product."""
 
-SHARP_COLUMNS = 200
+MAX_SCALED_COLUMNS = 200
 """Largest number of variables for which a program is solved to more than a solver's own tolerance."""
 
 
@@ -32,7 +50,7 @@ def row_scale(columns: int) -> float:
     A solver's tolerances are absolute (HiGHS takes 1e-10 at least, Gurobi 1e-9): a factor of 1024 makes them 1e-13 and
     1e-12 on our scale, and a power of two changes no digit. Large programs are too nearly parallel for that.
     """
-    return 2.0**10 if columns <= SHARP_COLUMNS else 1.0
+    return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
 class Backend(Protocol):
@@ -41,7 +59,7 @@ class Backend(Protocol):
     def __init__(self, entries: int) -> None: ...
 
     def add(self, rows: Array, limits: Array) -> None:
-        """Add rows·γ ≤ limits; what was learnt from earlier solves is kept."""
+        """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
@@ -56,14 +74,15 @@ def open_backend(name: str, entries: int) -> Backend:
     """
     if name not in BACKENDS:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
-    package, install = _PACKAGES[name]
+    entry = BACKENDS[name]
     try:
-        importlib.import_module(package)
+        importlib.import_module(entry.package)
     except ImportError as err:
         other = "" if name == "highs" else ", or use backend = 'highs'"
         raise BackendUnavailable(
-            f"backend = {name!r} needs the package {package}, which is not installed: pip install {install}{other}."
+            f"backend = {name!r} needs the package {entry.package}, which is not installed: "
+            f"pip install {entry.requirement}{other}."
         ) from err
     module = importlib.import_module(f"{__name__}.{name}")
-    backend: Backend = getattr(module, BACKENDS[name])(entries)
+    backend: Backend = getattr(module, entry.class_name)(entries)
     return backend

@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""Polytope of admissible voters: corners, the constraint over them, and the blossom that evaluates it."""

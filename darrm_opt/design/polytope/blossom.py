@@ -1,4 +1,4 @@
-"""H on whole families of multisets at once.
+"""Blossom: H on whole families of multisets at once.
 
 H(p) = E[g(L)], L ~ PoissonBinomial(p), is the *blossom* (polar form) of the Bernstein polynomial with
 coefficients g(0..K): symmetric, and affine in each p_i. Fixing one voter at probability t maps the
@@ -29,7 +29,7 @@ With `exp` accurate to 4u relative, x and y (see `Corners.of`) carry at most 4u 
 and the sum adds u: s|a|(1+12u)(1+u)(1+u) …, so at most 14u + O(u²) of s|a_j| + t|a_{j+1}| ≤ max|a|. The
 remaining 2u absorb every O(u²) term for K ≤ 10⁶, as n·16u stays far below 1."""
 
-SMALLEST = 2.0**-1060
+UNDERFLOW_SLACK = 2.0**-1060
 """Absolute slack for products that underflow: each loses at most 2^−1074, and fewer than 2^14 are added up."""
 
 
@@ -45,7 +45,7 @@ def rounding_error(steps: int, largest: float) -> float:
 
     Source: derivation at `STEP_ERROR`; tested against exact rationals.
     """
-    return (steps * STEP_ERROR * largest + steps * SMALLEST) if largest > 0 else 0.0
+    return (steps * STEP_ERROR * largest + steps * UNDERFLOW_SLACK) if largest > 0 else 0.0
 
 
 def step(coefficients: Array, t: float, complement: float) -> Array:
@@ -70,7 +70,7 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
     K = signed.size - 1
     width = most if width is None else width
     room = max((min(s // 2, width) + 1) * (K - s + 1) for s in range(most + 1))
-    buffers, product = (np.empty(room), np.empty(room)), np.empty(PART + K + 1)
+    buffers, product = (np.empty(room), np.empty(room)), np.empty(CACHE_ENTRIES + K + 1)
     layer, first = signed[np.newaxis, :], 0
     yield 0, 0, layer
     for s in range(1, most + 1):
@@ -78,7 +78,7 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
         rows, entries = s - start + 1, K - s + 1
         following = buffers[s % 2][: rows * entries].reshape(rows, entries)
         older = layer[start - first :]  # nx = start..s−1 take one more y
-        many = max(1, PART // entries)
+        many = max(1, CACHE_ENTRIES // entries)
         for row in range(0, rows - 1, many):
             _step_into(following[row : min(row + many, rows - 1)], older[row : row + many], y, x, product)
         _step_into(following[-1:], layer[-1:], x, y, product)  # nx = s takes one more x
@@ -86,7 +86,7 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
         yield s, start, layer
 
 
-PART = 32_768
+CACHE_ENTRIES = 32_768
 """Doubles worked on at a time: what stays in a core's own cache between one operation and the next."""
 
 
@@ -107,7 +107,7 @@ def at_ends(rows: Array, q: float) -> Array:
 
 def extremes(layer: Array, q: float) -> tuple[Array, Array]:
     """Return the largest and the least φ of each row (`at_ends`), shape (rows,), without keeping the rest."""
-    rows, many = layer.shape[0], max(1, PART // layer.shape[1])
+    rows, many = layer.shape[0], max(1, CACHE_ENTRIES // layer.shape[1])
     most, least = np.empty(rows), np.empty(rows)
     for row in range(0, rows, many):
         here = slice(row, row + many)
@@ -117,14 +117,14 @@ def extremes(layer: Array, q: float) -> tuple[Array, Array]:
     return most, least
 
 
-STORED_ENTRIES = 16_000_000
+MAX_STORED_ENTRIES = 16_000_000
 """Most doubles that `stored_layers` keeps (128 MB): all layers up to K of about 570."""
 
 
 def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[int, int, Array]] | None:
     """Return all `layers` at once, for many searches of one γ; None where they would take too much memory."""
     K = signed.size - 1
-    if sum((s // 2 + 1) * (K - s + 1) for s in range(most + 1)) > STORED_ENTRIES:
+    if sum((s // 2 + 1) * (K - s + 1) for s in range(most + 1)) > MAX_STORED_ENTRIES:
         return None
     return [(s, first, layer.copy()) for s, first, layer in layers(signed, x, y, most)]
 
@@ -140,10 +140,10 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
 
     Guarantees:
         Each row within K·`STEP_ERROR` of exact, in the sum over its entries (a convolution step is a de Casteljau
-        step's transpose: the same convex weights, so the same bound; for `_long_mass` see there).
+        step's transpose: the same convex weights, so the same bound; for `_mass_by_convolution` see there).
     """
-    if K > LONG:
-        rows = [_long_mass(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)]
+    if K > MAX_STEPWISE_K:
+        rows = [_mass_by_convolution(probabilities, row, int(one), K) for row, one in zip(counts, ones, strict=True)]
         return np.array(rows).reshape(-1, K + 1)
     masses = np.zeros((counts.shape[0], K + 1))
     masses[np.arange(counts.shape[0]), ones] = 1.0
@@ -157,11 +157,11 @@ def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64
     return masses
 
 
-LONG = 200
+MAX_STEPWISE_K = 200
 """Beyond this K a row is made from binomial masses by convolution, not voter by voter."""
 
 
-def _long_mass(probabilities: Array, counts: NDArray[np.int64], ones: int, K: int) -> Array:
+def _mass_by_convolution(probabilities: Array, counts: NDArray[np.int64], ones: int, K: int) -> Array:
     """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
     mass = np.ones(1)
     for t, many in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):

@@ -1,4 +1,4 @@
-"""The privacy constraint of one problem, as numbers and as LP rows.
+"""Privacy constraint of one problem, as numbers and as LP rows.
 
 With c = e^(mε), DaRRM_γ is (mε, δ)-DP exactly when for every admissible pair (p, p′)
 

@@ -1,4 +1,4 @@
-"""The corners of the feasible region F, and the constraint generator.
+"""Corners of the feasible region F, and the generator of all their multisets.
 
 One voter's answer is 1 with probability p on a dataset and p′ on its neighbour. (ε, Δ)-DP means that
 (p, p′) lies in
@@ -39,7 +39,7 @@ Counts = NDArray[np.int64]
 LABELS = ("zero", "one", "xy", "yx", "up", "down", "up_to_one", "down_from_one")
 ZERO, ONE, XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE = range(8)
 
-BLOCK = 65_536
+BLOCK_VECTORS = 65_536
 """Vectors per block of the stream: a few tens of MB of rows at K = 101, and enough to hide NumPy's call overhead."""
 
 
@@ -125,7 +125,7 @@ class ConstraintGenerator:
     def _vectors_with(self, moving: int) -> int:
         return math.comb(moving + self._moving - 1, self._moving - 1) * (self.problem.K - moving + 1)
 
-    def blocks(self, most: int = BLOCK) -> Iterator[Counts]:
+    def blocks(self, most: int = BLOCK_VECTORS) -> Iterator[Counts]:
         """Yield all vectors once, in blocks of at most ``most`` rows, fewest moving voters first.
 
         Raises:

@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""Separation: the worst corner multiset for a given γ, by several searches that prove their bounds."""

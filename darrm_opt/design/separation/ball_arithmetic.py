@@ -1,4 +1,4 @@
-"""The same search in ball arithmetic (python-flint): slow, independent, exact up to 2^-`BITS`.
+"""Worst-case search in ball arithmetic (python-flint): slow, independent, exact up to 2^-`BITS`.
 
 Every double of the strictest problem is taken as the rational it is; e^ε, x, y and q become balls that contain
 the true value. What is returned are doubles rounded outward by hand, since ``float(arb)`` rounds to nearest.

@@ -1,10 +1,11 @@
-"""Means over the few voters near 0 and 1 that answer against their end: E[A(N + Bin(a, Δ) − Bin(a′, Δ))].
+"""Binomial means over the few voters near 0 and 1 that answer against their end: E[A(N + Bin(a, Δ) − Bin(a′, Δ))].
 
 With aΔ of order one a binomial has a few terms; it is cut off where at most `TAIL` of its mass is left.
 """
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 
@@ -34,11 +35,8 @@ def terms_of(mean: float) -> int:
             grown, shrunk = k * math.log(mean), math.lgamma(k + 1)
             return grown - shrunk + 8 * UNIT_ROUNDOFF * (grown + shrunk)
 
-        few, many = math.ceil(mean), 4 * math.ceil(mean)  # at 4·mean it is below (e/4)^(4·mean)
-        while many - few > 1:
-            middle = (few + many) // 2
-            few, many = (few, middle) if log_of(middle + 1) < math.log(TAIL) else (middle, many)
-        return many
+        candidates = range(math.ceil(mean) + 1, 4 * math.ceil(mean))  # at 4·mean it is below (e/4)^(4·mean)
+        return candidates[0] + bisect.bisect_right(candidates, -math.log(TAIL), key=lambda k: -log_of(k + 1))
     terms, bound = 1, mean**2 / 2
     while bound > TAIL:
         terms += 1
@@ -68,11 +66,11 @@ def expected(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, De
     return mean
 
 
-def reached(A: Array, trials: int, Delta: float) -> Array:
+def bound_by_distance(A: Array, trials: int, Delta: float) -> Array:
     """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a + a′ ≤ trials, for all rows i and places N.
 
     The two numbers sum to Bin(a + a′, Δ), so the value is at most the largest A that far from N, whose mean grows with
-    a + a′. Looser than `farthest`, and T times cheaper.
+    a + a′. Looser than `bound_by_extremes`, and T times cheaper.
 
     Source: ours.
     """
@@ -86,7 +84,9 @@ def reached(A: Array, trials: int, Delta: float) -> Array:
     return mean
 
 
-def farthest(A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int) -> Array:
+def bound_by_extremes(
+    A: Array, i: Indices, N: Indices, plus: Indices, minus: Indices, Delta: float, moving: int
+) -> Array:
     """Return a bound on E[A[i](N + Bin(a, Δ) − Bin(a′, Δ))] over all a ≤ plus, a′ ≤ minus, shape (many,).
 
     The value at N + X − Y is at most the largest A between N − Y and N + X. That never falls as X or Y grows, and X and
@@ -128,7 +128,7 @@ def evaluation_error(mean: float) -> float:
 
     The first mass carries (6 + 4·mean)u (log1p, product, exp), each further one 6u more, so a product of two at most
     (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
-    weights sum to at most 1, and two tails are cut off. The same holds for `farthest` and `reached`, which have no more.
+    weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and `bound_by_distance`, which have no more.
     """
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL

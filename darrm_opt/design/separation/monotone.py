@@ -1,4 +1,4 @@
-"""Complete worst-case search in O(K²) for γ that never decreases away from K/2, for any Δ.
+"""Monotone search: complete in O(K²) for γ that never decreases away from K/2, for any Δ.
 
 If g is non-decreasing, H is non-decreasing in every p_i, so φ = q·H(p) + H(1−p′) grows with p_i and with 1 − p′_i. Any
 point (p, p′) of F is dominated by one on the chain (Δ,0) – (x,y) – (1,1−Δ) of its boundary: move p up to it, or, where

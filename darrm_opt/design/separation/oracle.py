@@ -1,4 +1,4 @@
-"""The worst corner multiset for a given γ, and with it a certified bound on φ.
+"""Separation oracle: the worst corner multiset for a given γ, and with it a proven bound on φ.
 
 Δ = 0. One layer of the blossom holds H for all multisets with nx + ny = s, so φ over the whole layer is
 q·A[nx, n₁] + A[nx, n − n₁], n = K − s: complete in O(K³) time and O(K²) memory, for any ``affected``.
@@ -24,7 +24,7 @@ from darrm_opt.design.separation.result import Collector, WorstCase
 from darrm_opt.design.separation.separable import search_separable
 from darrm_opt.noise import Array, NoiseFunction
 
-NEAR = 100
+ERRORS_BELOW_LIMIT = 100
 """How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
 
 
@@ -44,7 +44,7 @@ def worst_case(
         noise: γ, for the constraint's K.
         constraint: the privacy constraint.
         above: multisets with φ above this are reported as cuts; those at or below may be left out once that is
-            proved, so this is also the least bound returned. Default: the limit less `NEAR` rounding errors, so that
+            proved, so this is also the least bound returned. Default: the limit less `ERRORS_BELOW_LIMIT` rounding errors, so that
             what a solver and `repair` leave near the limit is looked at, and named.
         most: how many cuts at most.
         settle: when what the bounds of `pruned` leave open is searched completely, where affordable.
@@ -55,16 +55,16 @@ def worst_case(
         ``bound`` ≥ φ at every admissible (p, p′), for γ exactly as stored.
 
     Raises:
-        OutOfTime: the deadline has passed.
+        TimeLimitReached: the deadline has passed.
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
     if not most and not noise.values.any():
-        return nothing_released(constraint)
+        return worst_case_of_no_release(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(
         constraint, float(noise.values.max())
     )
-    collector = Collector(constraint.limit - NEAR * error if above is None else above, most, deadline)
+    collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
     if constraint.corners.Delta == 0:
@@ -73,7 +73,7 @@ def worst_case(
     return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)
 
 
-def nothing_released(constraint: PrivacyConstraint) -> WorstCase:
+def worst_case_of_no_release(constraint: PrivacyConstraint) -> WorstCase:
     """Return the worst case of γ = 0, a fair coin whatever the votes: φ = 0 exactly, at each multiset alike."""
     counts = np.zeros(len(constraint.corners.labels), dtype=np.int64)
     counts[DOWN_FROM_ONE if constraint.corners.Delta > 0 else ONE] = constraint.affected

@@ -1,4 +1,4 @@
-"""What a worst-case search returns, and the collector that every search feeds."""
+"""Separation result: what a worst-case search returns, and the collector that every search feeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from darrm_opt.noise import Array
 
 @dataclass(frozen=True)
 class WorstCase:
-    """What a search found.
+    """Outcome of a worst-case search.
 
     Attributes:
         bound: proven upper bound on φ over the whole constraint set, rounding included.
@@ -34,11 +34,11 @@ class WorstCase:
 
 
 class TimeLimitReached(Exception):
-    """A search was given up: nothing is proved."""
+    """A search stopped at its deadline: nothing is proved."""
 
 
 class Collector:
-    """Keeps the worst multiset, the best cuts, and the bound on what was not looked at, while a search streams past.
+    """Collector of a search: the worst multiset, the best cuts, and a bound on what was not looked at.
 
     Args:
         above: multisets with φ above this are wanted as cuts, and must be searched for; whatever is proved to lie
@@ -87,7 +87,7 @@ class Collector:
         """Give up if it is time; searches call this every few milliseconds.
 
         Raises:
-            OutOfTime: the deadline has passed.
+            TimeLimitReached: the deadline has passed.
         """
         if time.perf_counter() > self._deadline:
             raise TimeLimitReached

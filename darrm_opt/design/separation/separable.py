@@ -1,4 +1,4 @@
-"""Complete worst-case search for Δ > 0: separable, O(K⁵) where enumeration is O(K⁷).
+"""Separable search: complete worst-case search for Δ > 0 in O(K⁵), where enumeration is O(K⁷).
 
 Of the K voters nx sit at (x,y), ny at (y,x) and n = K − nx − ny elsewhere: n₁ *near 1* — (1,1), (1−Δ,1), (1,1−Δ) —
 and n₀ *near 0* — (0,0), (0,Δ), (Δ,0). For a fixed *skeleton* (nx, ny, n₁), p depends on a = #(Δ,0) and a′ = #(1−Δ,1)
@@ -25,7 +25,7 @@ from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.result import Collector
 from darrm_opt.noise import Array
 
-TABLE_ENTRIES = 2_000_000
+MAX_TABLE_ENTRIES = 2_000_000
 """Most doubles in one table (16 MB): more rows are searched in parts."""
 
 
@@ -35,14 +35,14 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
         return
     n = rows.n
     moving = constraint.affected - int(rows.nx[0] + rows.ny[0])
-    part = max(1, TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
+    part = max(1, MAX_TABLE_ENTRIES // ((n + 1) * (moving + 1) ** 2))
     for start in range(0, rows.nx.size, part):
         here = slice(start, start + part)
-        table = _ends_near(rows.values[here], constraint.corners.Delta, moving)
+        table = _near_end_table(rows.values[here], constraint.corners.Delta, moving)
         for n1 in range(n + 1):
             collector.tick()
             m0, m1 = min(n - n1, moving), min(n1, moving)
-            join(
+            offer_worst_of_skeleton(
                 table[:, n1, : m0 + 1, : m1 + 1],
                 table[:, n - n1, : m1 + 1, : m0 + 1],
                 Rows(rows.values[here], rows.nx[here], rows.ny[here]),
@@ -52,7 +52,7 @@ def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Colle
             )
 
 
-def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
+def _near_end_table(rows: Array, Delta: float, moving: int) -> Array:
     """U[i, N, a, a′] for every row i; −inf where a > n − N, a′ > N or a + a′ > moving."""
     n = rows.shape[1] - 1
     table = np.full((rows.shape[0], n + 1, moving + 1, moving + 1), -np.inf)
@@ -66,7 +66,9 @@ def _ends_near(rows: Array, Delta: float, moving: int) -> Array:
     return table
 
 
-def join(mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector) -> None:
+def offer_worst_of_skeleton(
+    mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: float, collector: Collector
+) -> None:
     """Offer the worst multiset of one skeleton of each row, from its two blossoms.
 
     Args:
@@ -79,6 +81,7 @@ def join(mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: 
     """
     many = mine.shape[0]
     n0, n1, _ = ends
+    # the best value of each row over all splits of the budget, and where it was attained: (A, A′, σ, σ′)
     best = np.full(many, -np.inf)
     split = np.zeros((many, 4), dtype=np.int64)
     for own, other, p_part, p_prime_part in _splits(mine, theirs, *ends):
@@ -89,6 +92,7 @@ def join(mine: Array, theirs: Array, rows: Rows, ends: tuple[int, int, int], q: 
         best[better] = values[better]
         A, A1 = np.divmod(where, mine.shape[2])
         split[better] = np.stack(np.broadcast_arrays(A, A1, own, other), axis=1)[better]
+    # a maximum over a ≤ A, a′ ≤ A′ does not say where it lies: look that up for the few rows that matter
     interesting = np.flatnonzero(best > collector.floor)
     counts = np.zeros((interesting.size, 8), dtype=np.int64)
     for found, i in zip(counts, interesting, strict=True):

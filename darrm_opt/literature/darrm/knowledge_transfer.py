@@ -28,7 +28,8 @@ from darrm_opt.literature.darrm.teachers import TeacherVotes, Votes, load_teache
 from darrm_opt.mechanism.majority import count_ones
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.randomness.coins import ExactCoins, SeededWordsForTestsOnly
+from darrm_opt.randomness.coins import ExactCoins
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 STAND_IN = Privacy(8.0, 1e-4)
 """Privacy of teachers that learn something from 23 digits each: what the paper's teachers do with a thousand pictures."""
@@ -166,7 +167,7 @@ def accuracy(noise: NoiseFunction, votes: Votes, truth: Votes, seed: int) -> tup
     """
     ones = count_ones(votes.reshape(-1, K))
     chance = (1.0 + noise.signed) / 2  # of releasing 1, by the number of ones
-    bits, _ = ExactCoins(chance).toss(ones, SeededWordsForTestsOnly(seed))
+    bits, _ = ExactCoins(chance).toss(ones, SeededRandomnessForTestsOnly(seed))
     each = (bits.reshape(truth.shape) == truth).mean(axis=1)
     right = np.where(truth.ravel() == 1, chance[ones], 1.0 - chance[ones])
     return float(each.mean()), _deviation(each), float(right.mean())

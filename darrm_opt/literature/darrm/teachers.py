@@ -20,7 +20,7 @@ from darrm_opt.literature.darrm.setting import CLASSES, K
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 Votes = NDArray[np.uint8]
 
@@ -212,5 +212,5 @@ def _teacher(voter: Privacy | None, place: tuple[int, int, int]) -> Any:
         voter.delta,
         regularization=REGULARIZATION,
         classes=[0, 1],
-        bits=SeededBitsForTestsOnly(seed),
+        source=SeededRandomnessForTestsOnly(seed),
     )

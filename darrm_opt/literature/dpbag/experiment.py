@@ -32,7 +32,7 @@ from darrm_opt.literature.dpbag.datasets import BundledData, teacher
 from darrm_opt.literature.dpbag.historical import leaking_stop
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def run_experiment(
     model: str = "naive-bayes",
     n_chunks: int = 25,
     n_partitions: int = 5,
-    bits: Bits | None = None,
+    source: RandomSource | None = None,
 ) -> AggregatorExperiment:
     """Train teachers on the private records and label the whole pool by each aggregator, each within ``total``.
 
@@ -100,7 +100,7 @@ def run_experiment(
         model: as `bundled.teacher`.
         n_chunks: teachers per partition, an odd number avoids ties.
         n_partitions: partitions of DPBag, ≥ 1.
-        bits: source of chance of partitions and noise; None for the operating system.
+        source: where the chance of partitions and noise comes from; None for the operating system.
 
     Guarantees:
         Each aggregator's labels by themselves have its guarantee, for neighbours that replace one record. Whoever sees the
@@ -110,9 +110,9 @@ def run_experiment(
         InvalidInput: a number out of range, such as more chunks than records.
         BackendUnavailable: scikit-learn is not installed.
     """
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     Q = len(data.truth)
-    several = slot_partition(len(data.y), n_chunks, n_partitions, bits=bits)
+    several = slot_partition(len(data.y), n_chunks, n_partitions, source=source)
     one = Partition(several.chunks[:, :1], n_chunks, several.adjacency)  # its first
     votes = collect_votes(train_teachers(teacher(model), data.X, data.y, several), data.pool)
     single = votes[:1]
@@ -124,7 +124,7 @@ def run_experiment(
     def noisy(
         name: str, plan: LaplacePlan | GnmaxPlan, cast: Any, partition: Partition, **more: Any
     ) -> AggregatorResult:
-        released = label_pool(cast, partition, plan, bits=bits)
+        released = label_pool(cast, partition, plan, source=source)
         parameter = ("lambda", plan.lam) if isinstance(plan, LaplacePlan) else ("sigma", plan.sigma)
         return _taught(data, name, released.labels, released.guarantee, parameter, cast, plan.noise.wins, **more)
 
@@ -139,7 +139,7 @@ def run_experiment(
     }
     dpbag = AggregatorResult(**{**vars(minus), "name": "dpbag", **own})
     taught = (
-        _by_gamma(data, total, single, n_chunks, bits),
+        _by_gamma(data, total, single, n_chunks, source),
         noisy("saa", saa, single, one),
         minus,
         dpbag,
@@ -149,12 +149,14 @@ def run_experiment(
     return AggregatorExperiment(data, n_chunks, n_partitions, total, float((majority == data.truth).mean()), taught)
 
 
-def _by_gamma(data: BundledData, total: Privacy, votes: NDArray[np.int64], K: int, bits: Bits) -> AggregatorResult:
+def _by_gamma(
+    data: BundledData, total: Privacy, votes: NDArray[np.int64], K: int, source: RandomSource
+) -> AggregatorResult:
     """Return the labels of γ_opt made for the whole pool."""
     voters = Problem(K, Privacy(math.inf), total, affected=1)
     design = design_sequence(voters, len(data.truth), total)
     counts = vote_counts(votes, 2)
-    labels = np.array([_released(design.noise, int(ones), bits) for ones in counts[:, 1]], dtype=np.int64)
+    labels = np.array([_released(design.noise, int(ones), source) for ones in counts[:, 1]], dtype=np.int64)
     guarantee = Guarantee(design.total.epsilon, total.delta, "replace", "DaRRM, exact composition of bits")
 
     def wins(margin: int) -> float:
@@ -164,13 +166,13 @@ def _by_gamma(data: BundledData, total: Privacy, votes: NDArray[np.int64], K: in
     return _taught(data, "optimal", labels, guarantee, ("utility", design.utility), votes, wins)
 
 
-def _released(noise: NoiseFunction, ones: int, bits: Bits) -> int:
+def _released(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
     """Release one vote: the majority with probability γ, exactly, else a fair coin."""
     from fractions import Fraction
 
-    if 2 * ones != noise.K and bits.chance(Fraction(float(noise.values[ones]))):
+    if 2 * ones != noise.K and source.chance(Fraction(float(noise.values[ones]))):
         return int(2 * ones > noise.K)
-    return bits.below(2)
+    return source.below(2)
 
 
 def _taught(

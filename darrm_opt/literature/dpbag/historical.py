@@ -34,7 +34,7 @@ from darrm_opt.aggregators.per_instance import checked_votes, star_spread, vote_
 from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
-from darrm_opt.randomness.samplers import Bits, SystemBits
+from darrm_opt.randomness.source import RandomSource, SystemRandomness
 
 Star = Literal["none", "last_chunk", "adversarial"]
 
@@ -147,7 +147,7 @@ def leaking_labels(
     delta: float,
     *,
     star: Star = "last_chunk",
-    bits: Bits | None = None,
+    source: RandomSource | None = None,
 ) -> tuple[NDArray[np.int64], LeakingStop]:
     """Return the labels that the paper's DPBag would release, and where it stopped; **their number is not private**.
 
@@ -161,14 +161,14 @@ def leaking_labels(
         epsilon: [nats], > 0.
         delta: [probability], in (0, 1).
         star: as in `leaking_stop`.
-        bits: source of chance; None for the operating system.
+        source: where chance comes from; None for the operating system.
     """
     votes = checked_votes(votes, partition, n_classes)
     stop = leaking_stop(votes, partition, n_classes, lam, epsilon, delta, star=star)
     noise = LaplaceNoise(partition.n_partitions / Fraction(checked_lam(lam)))
-    bits = bits or SystemBits()
+    source = source or SystemRandomness()
     counts = vote_counts(votes[:, :, : stop.n_labels], n_classes)
-    return np.array([noisy_argmax(count, noise, bits) for count in counts], dtype=np.int64), stop
+    return np.array([noisy_argmax(count, noise, source) for count in counts], dtype=np.int64), stop
 
 
 def truncating_partition(n_records: int, n_chunks: int) -> list[NDArray[np.int64]]:

@@ -20,8 +20,8 @@ from darrm_opt.aggregators.gnmax import gnmax_epsilon
 from darrm_opt.aggregators.moments_accountant import log_one_over
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, checked_counts, positive_fraction
 from darrm_opt.errors import InvalidInput
-from darrm_opt.exact_rounding import GUARD
 from darrm_opt.problem import real_number, whole_number
+from darrm_opt.rounding import GUARD
 
 WARNING = (
     "This bound was computed from the private votes: it is sensitive itself, holds for this dataset in one direction only, "

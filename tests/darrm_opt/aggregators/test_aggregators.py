@@ -20,7 +20,7 @@ from darrm_opt.aggregators.teachers import ConstantVote, collect_votes, train_st
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.bagging.guarantee import bagging_member
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 datasets = pytest.importorskip("sklearn.datasets")
 naive_bayes = pytest.importorskip("sklearn.naive_bayes")
@@ -68,12 +68,12 @@ def test_aggregators_label_real_data(data: dict[str, Any], method: str) -> None:
     n_partitions = 3 if method == "DPBag-" else 1
     common: dict[str, Any] = {"n_chunks": 25, "n_partitions": n_partitions, "n_labels": T, "accountant": "bits"}
     plan = GnmaxPlan.for_target(TARGET, **common) if method == "GNMax" else LaplacePlan.for_target(TARGET, **common)
-    partition = slot_partition(len(data["y"]), 25, n_partitions, bits=SeededBitsForTestsOnly(2))
+    partition = slot_partition(len(data["y"]), 25, n_partitions, source=SeededRandomnessForTestsOnly(2))
     teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
     votes = collect_votes(train_teachers(teacher, data["X"], data["y"], partition), data["pool"])
-    released = label_pool(votes, partition, plan, bits=SeededBitsForTestsOnly(3))
+    released = label_pool(votes, partition, plan, source=SeededRandomnessForTestsOnly(3))
     together = label_with_teachers(
-        teacher, data["X"], data["y"], data["pool"], partition, plan, bits=SeededBitsForTestsOnly(3)
+        teacher, data["X"], data["y"], data["pool"], partition, plan, source=SeededRandomnessForTestsOnly(3)
     )
     assert isinstance(released, Labels)
     assert released.labels.tolist() == together.labels.tolist()
@@ -96,10 +96,10 @@ def test_aggregators_label_real_data(data: dict[str, Any], method: str) -> None:
 def test_dpbag_is_dpbag_minus_with_a_private_account(digits: dict[str, Any]) -> None:
     """Same release; beside it the owner sees that this dataset loses less than its worst case."""
     plan = LaplacePlan(T, 0.1, n_chunks=20, n_partitions=8, delta=1e-4, accountant="moments")
-    partition = slot_partition(len(digits["y"]), 20, 8, bits=SeededBitsForTestsOnly(5))
+    partition = slot_partition(len(digits["y"]), 20, 8, source=SeededRandomnessForTestsOnly(5))
     teacher = naive_bayes.GaussianNB(var_smoothing=1e-2)
     votes = collect_votes(train_teachers(teacher, digits["X"], digits["y"], partition), digits["pool"])
-    released = label_pool(votes, partition, plan, bits=SeededBitsForTestsOnly(6))
+    released = label_pool(votes, partition, plan, source=SeededRandomnessForTestsOnly(6))
     assert released.guarantee == plan.guarantee
     loss = per_instance_loss(votes[:, :, :T], partition, 2, plan.lam, plan.delta)
     worst = moments_epsilon(T, plan.lam, plan.delta)
@@ -108,10 +108,10 @@ def test_dpbag_is_dpbag_minus_with_a_private_account(digits: dict[str, Any]) -> 
 
 
 def test_confident_gnmax_on_real_data(cancer: dict[str, Any]) -> None:
-    partition = slot_partition(len(cancer["y"]), 25, bits=SeededBitsForTestsOnly(2))
+    partition = slot_partition(len(cancer["y"]), 25, source=SeededRandomnessForTestsOnly(2))
     plan = ConfidentPlan(60, 30, threshold=18, sigma_threshold=6.0, sigma=5.0, n_chunks=25, delta=1e-4)
     votes = collect_votes(train_teachers(naive_bayes.GaussianNB(), cancer["X"], cancer["y"], partition), cancer["pool"])
-    released = confident_labels(votes, partition, plan, bits=SeededBitsForTestsOnly(7))
+    released = confident_labels(votes, partition, plan, source=SeededRandomnessForTestsOnly(7))
     answered = released.answered
     assert 10 <= answered.size <= 30
     assert (released.labels[answered] == cancer["truth"][answered]).mean() >= 0.8
@@ -122,7 +122,7 @@ def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:
     n, K, k = len(digits["y"]), 11, 4
     member = bagging_member(n, k)
     solution = solve(Problem(K, member, Privacy(0.5, 3 * member.delta)))
-    chosen = draw_subsamples(n, k, K, bits=SeededBitsForTestsOnly(11))
+    chosen = draw_subsamples(n, k, K, source=SeededRandomnessForTestsOnly(11))
     votes = []
     for records in chosen:
         if len(set(digits["y"][records])) < 2:
@@ -150,7 +150,7 @@ def all_votes(data: dict[str, Any], partition: Partition, y: Any) -> Any:
 
 
 def test_replacing_a_record_retrains_its_own_teachers_only(digits: dict[str, Any]) -> None:
-    partition = slot_partition(len(digits["y"]), 10, 3, bits=SeededBitsForTestsOnly(8))
+    partition = slot_partition(len(digits["y"]), 10, 3, source=SeededRandomnessForTestsOnly(8))
     before = all_votes(digits, partition, digits["y"])
     other = digits["y"].copy()
     other[17] = 1 - other[17]
@@ -190,7 +190,7 @@ def test_a_factory_makes_teachers_and_seeds_follow_the_place() -> None:
         return tree.DecisionTreeClassifier(splitter="random")
 
     X, y = np.arange(20.0)[:, None], np.tile([0, 1], 10)
-    partition = slot_partition(20, 2, 2, bits=SeededBitsForTestsOnly(1))
+    partition = slot_partition(20, 2, 2, source=SeededRandomnessForTestsOnly(1))
     teachers = train_teachers(factory, X, y, partition)
     assert made["teachers"] == 4
     states = [teacher.random_state for row in teachers for teacher in row]

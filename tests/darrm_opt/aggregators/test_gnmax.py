@@ -19,7 +19,7 @@ from darrm_opt.aggregators.noisy_votes import GaussianNoise
 from darrm_opt.aggregators.teacher_layout import Partition
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.pate.gnmax_data_dependent import log_wrong_winner, sensitive_epsilon, sensitive_rdp
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 # ------------------------------------------------------------------------------------------- known answers
 
@@ -217,7 +217,7 @@ def test_confident_answers_where_teachers_agree() -> None:
     votes[:, 25:, ::2] = 1  # even queries are split evenly
     partition = Partition(np.arange(50)[:, None], 50, "replace")
     plan = ConfidentPlan(40, 15, 40, 2.0, 2.0, n_chunks=50, delta=1e-5)
-    released = confident_labels(votes, partition, plan, bits=SeededBitsForTestsOnly(4))
+    released = confident_labels(votes, partition, plan, source=SeededRandomnessForTestsOnly(4))
     assert released.answered.tolist() == list(range(1, 30, 2))
     assert released.labels.size == 30  # the answers are used up: nothing further is asked
     assert set(released.labels[released.answered].tolist()) == {0}

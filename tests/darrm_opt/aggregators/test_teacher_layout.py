@@ -9,11 +9,11 @@ import pytest
 
 from darrm_opt.aggregators.teacher_layout import Partition, hashed_partition, slot_partition
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 
 def test_slots_are_balanced_and_random() -> None:
-    partition = slot_partition(23, 5, 4, bits=SeededBitsForTestsOnly(1))
+    partition = slot_partition(23, 5, 4, source=SeededRandomnessForTestsOnly(1))
     for j in range(4):
         sizes = np.bincount(partition.chunks[:, j], minlength=5)
         assert set(sizes.tolist()) == {4, 5}

@@ -15,7 +15,7 @@ from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.bagging.bagged_models import BaggedModels, BaggingCertificate, train_bagged
 from darrm_opt.bagging.guarantee import Draws, bagging_guarantee
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.samplers import Bits, SeededBitsForTestsOnly
+from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 
 class Memory:
@@ -30,11 +30,14 @@ class Memory:
         return np.array([int(tuple(row) in self.seen) for row in X.tolist()])
 
 
-class Scripted(Bits):
+class Scripted(RandomSource):
     """The draw that is told."""
 
     def __init__(self, drawn: tuple[int, ...]) -> None:
         self._left = list(drawn)
+
+    def octets(self, count: int) -> bytes:
+        raise AssertionError(f"{count} bytes were asked for, not a number")
 
     def below(self, n: int) -> int:
         number = self._left.pop(0)
@@ -47,15 +50,15 @@ LABELS = np.array([0, 1, 0, 1])
 
 
 def test_each_model_learns_from_its_subsample_and_the_majority_decides() -> None:
-    models = train_bagged(Memory, RECORDS, LABELS, 2, 3, bits=Scripted((0, 1, 1, 2, 3, 0)))
+    models = train_bagged(Memory, RECORDS, LABELS, 2, 3, source=Scripted((0, 1, 1, 2, 3, 0)))
     assert models.votes(RECORDS).tolist() == [[1, 2], [1, 2], [2, 1], [2, 1]]  # 0 and 1 were seen by two models
     assert models.predict(RECORDS).tolist() == [1, 1, 0, 0]
     # A subsample of one class makes a constant model; a tie goes to the first class, whichever it is.
-    tied = train_bagged(Memory(), RECORDS, LABELS, 2, 2, bits=Scripted((0, 2, 1, 3)))
+    tied = train_bagged(Memory(), RECORDS, LABELS, 2, 2, source=Scripted((0, 2, 1, 3)))
     assert tied.votes(RECORDS[:1]).tolist() == [[1, 1]]
     assert tied.predict(RECORDS[:1]).tolist() == [0]
     names = np.array(["no", "yes", "no", "yes"])
-    named = train_bagged(Memory, RECORDS, names, 2, 1, classes=("yes", "no"), bits=Scripted((0, 2)))
+    named = train_bagged(Memory, RECORDS, names, 2, 1, classes=("yes", "no"), source=Scripted((0, 2)))
     assert named.predict(RECORDS).tolist() == ["no"] * 4
 
 
@@ -75,7 +78,7 @@ def test_the_certificate_is_the_worst_over_all_draws() -> None:
     """Every draw of two models; whoever sees them sees the record with the certificate's chance, and never without it."""
     shown = Fraction(0)
     for drawn in product(range(4), repeat=4):
-        models = train_bagged(Memory, RECORDS, LABELS, 2, 2, bits=Scripted(drawn))
+        models = train_bagged(Memory, RECORDS, LABELS, 2, 2, source=Scripted(drawn))
         seen = set().union(*(getattr(model, "seen", set()) for model in models.models))
         shown += Fraction(3 in drawn, 4**4)
         assert ((3.0,) in seen) <= (3 in drawn)
@@ -109,7 +112,7 @@ def test_models_of_scikit_learn_on_real_data() -> None:
             40,
             11,
             seed=seed,
-            bits=SeededBitsForTestsOnly(1),
+            source=SeededRandomnessForTestsOnly(1),
         )
 
     models = bagged(0)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
-from darrm_opt import exact_rounding as exact
+from darrm_opt import rounding as exact
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.bagging.guarantee import (
     Draws,
@@ -115,9 +115,9 @@ def test_delta_is_the_least_double_above_the_exact_value(n: int, data: st.DataOb
     ("base", "exponent"), [(Fraction(59_999, 60_000), 90_000), (Fraction(10**9 - 1, 10**9), 10**6)]
 )
 def test_decimals_agree_with_whole_numbers(base: Fraction, exponent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "EXACT_BITS", 1 << 40)
+    monkeypatch.setattr(exact, "MAX_EXACT_BITS", 1 << 40)
     whole = exact.one_minus_power(base, exponent) if exponent < 10**5 else None
-    monkeypatch.setattr(exact, "EXACT_BITS", 0)
+    monkeypatch.setattr(exact, "MAX_EXACT_BITS", 0)
     decimal = exact.one_minus_power(base, exponent)
     if whole is not None:
         assert whole <= decimal <= whole * (1 + Fraction(2, 10**30))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, SolveFailed, solve
 from darrm_opt.design.backends import BACKENDS, highs, open_backend
-from darrm_opt.design.objective import rectangular
+from darrm_opt.design.objective import OBJECTIVES, rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.program import Status, dual_bound
+from darrm_opt.design.solver import METHODS, SHAPES, Method, Shape
 from darrm_opt.noise import Array
 
 EVERY = pytest.mark.parametrize("backend", [*BACKENDS])
@@ -153,6 +154,15 @@ def test_an_unknown_backend(name: Any) -> None:
         solve(SAMPLE[0], backend=name)
     with pytest.raises(InvalidInput, match=text):
         open_backend(name, 3)
+
+
+def test_every_choice_of_the_design_has_a_sentence() -> None:
+    """Registries own the names, for every interface that lists them."""
+    descriptions = [entry.description for entry in BACKENDS.values()]
+    for text in (*descriptions, *SHAPES.values(), *METHODS.values(), *OBJECTIVES.values()):
+        assert text.endswith(".")
+        assert len(text.split()) >= 4
+    assert (set(SHAPES), set(METHODS)) == (set(get_args(Shape)), set(get_args(Method)))
 
 
 MISSING = {

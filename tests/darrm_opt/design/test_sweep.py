@@ -75,7 +75,7 @@ def test_what_costs_nothing_is_had_at_target_zero() -> None:
 
 
 def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm_opt.design.sweep.MAX_TARGET_EPSILON", 4.0)
+    monkeypatch.setattr("darrm_opt.design.sweep.MAX_SWEEP_EPSILON", 4.0)
     problem = Problem(3, Privacy(math.inf), Privacy(1.0))
     with pytest.raises(InvalidInput, match=r"a utility that a target ε of 4 nats reaches"):
         least_m(problem, 1.0)

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, certify, solve, verify
-from darrm_opt.design import closed_forms
-from darrm_opt.design import cutting_planes as run
+from darrm_opt.design import closed_forms, cutting_planes, solver
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -87,7 +86,8 @@ def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch:
             raise TimeLimitReached
         return worst_case(noise, *arguments, **options)
 
-    monkeypatch.setattr(run, "worst_case", out_of_time)
+    monkeypatch.setattr(cutting_planes, "worst_case", out_of_time)
+    monkeypatch.setattr(solver, "worst_case", out_of_time)
     solution = solve(problem, time_limit=1000.0)
     assert solution.status is Status.TIME_LIMIT
     assert solution.utility == pytest.approx(monotone.utility, abs=1e-9)
@@ -108,7 +108,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
     def too_long(*_: object) -> Any:
         raise TimeLimitReached
 
-    monkeypatch.setattr(run, "repair", too_long)
+    monkeypatch.setattr(solver, "repair", too_long)
     solution = solve(problem, time_limit=1000.0)
     assert solution.status is Status.TIME_LIMIT
     assert solution.utility > 0.1
@@ -155,7 +155,7 @@ def test_the_inner_search_for_a_monotone_answer_keeps_the_limit_of_the_whole(mon
 def test_what_could_not_even_be_proved_is_refused_before_any_work(
     monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None
 ) -> None:
-    monkeypatch.setattr(run, "GrowingProgram", None)  # nothing is built
+    monkeypatch.setattr(solver, "MasterProgram", None)  # nothing is built
     with pytest.raises(
         InvalidInput, match=rf"^time_limit = 5 is not valid: expected at least \d+ seconds for K = {K:,}\."
     ):
@@ -229,7 +229,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
         found = worst_case_near_faces(*arguments, **(options | {"most": 0}))
         return replace(found, cuts=found.cuts[:0])
 
-    monkeypatch.setattr(run, "worst_case_near_faces", blind)
+    monkeypatch.setattr(cutting_planes, "worst_case_near_faces", blind)
     solution = solve(problem)
     assert solution.status is Status.SEARCH_LIMIT
     assert 0.01 < solution.gap < 0.1
@@ -240,7 +240,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """K > 120 and more than 64 voters off their ends in the mean: no stage follows the monotone one."""
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
-    monkeypatch.setattr(run.CuttingPlanes, "_maximise", lambda self: (Status.TIME_LIMIT, self.incumbent, 1.0))
+    monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self: (Status.TIME_LIMIT, self.noise, 1.0))
     solution = solve(problem, time_limit=1.0)
     assert solution.status is Status.TIME_LIMIT
     assert not solution.status.settled

@@ -32,7 +32,7 @@ from darrm_opt.learning import PrivateLogisticRegression, PrivateMajorityClassif
 from darrm_opt.learning.classifier import _plain  # noqa: E402
 from darrm_opt.learning.logistic_regression import CLOSE, FINE, minimum, smallest_sigma  # noqa: E402
 from darrm_opt.mechanism import BudgetSpent, ReleaseLog  # noqa: E402
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly  # noqa: E402
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly  # noqa: E402
 
 RANDOM = "compares two random answers with each other; private answers are drawn anew for each release"
 EXEMPT = {
@@ -400,7 +400,7 @@ def test_released_weights_are_the_minimum_plus_that_noise() -> None:
     drawn = []
     for seed in range(14):
         model = PrivateLogisticRegression(
-            4.0, 1e-5, regularization=strength, data_norm=norm, bits=SeededBitsForTestsOnly(seed)
+            4.0, 1e-5, regularization=strength, data_norm=norm, source=SeededRandomnessForTestsOnly(seed)
         )
         model.fit(X, y)
         drawn.append(np.append(model.coef_[0], model.intercept_) - center)

@@ -18,7 +18,7 @@ from support.auditor import Auditor, at_least, at_most
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, exact_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import ExactCoins, PrivateMajority, SeededWordsForTestsOnly, SystemWords
+from darrm_opt.mechanism import ExactCoins, PrivateMajority, SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.mechanism.majority import BLOCK, checked_votes
 
 SIGNIFICANCE = 1e-6
@@ -36,7 +36,7 @@ def solved(problem: Problem) -> Solution:
 
 
 def seeded(problem: Problem, seed: int = 0) -> PrivateMajority:
-    return PrivateMajority(solved(problem), words=SeededWordsForTestsOnly(seed))
+    return PrivateMajority(solved(problem), source=SeededRandomnessForTestsOnly(seed))
 
 
 def with_ones(l: int, K: int, rows: int) -> NDArray[np.uint8]:
@@ -87,7 +87,7 @@ def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
     noise = solved(PAPER).noise
     p, g = chance_of_one(noise, l), float(noise.signed[l])
     n = draws(p, g)
-    wrong = PrivateMajority((noise.values * OFF, PAPER), words=SeededWordsForTestsOnly(3))
+    wrong = PrivateMajority((noise.values * OFF, PAPER), source=SeededRandomnessForTestsOnly(3))
     ones = int(wrong.release_many(with_ones(l, 11, n)).sum())
     low, high = critical(n, p)
     assert not low <= ones <= high
@@ -107,7 +107,7 @@ def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
     # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
     gamma = solved(EVEN).noise.values.copy()
     gamma[3] = 1.0
-    release, n = PrivateMajority((gamma, EVEN), words=SeededWordsForTestsOnly(4)), 200_000
+    release, n = PrivateMajority((gamma, EVEN), source=SeededRandomnessForTestsOnly(4)), 200_000
     ones = int(release.release_many(with_ones(3, 6, n)).sum())
     low, high = critical(n, 0.5)
     assert low <= ones <= high
@@ -121,15 +121,15 @@ def test_what_is_released_depends_on_the_number_of_ones_alone() -> None:
 
 
 def test_the_bits_are_algorithm_1_for_every_row() -> None:
-    # The same words, through a plain reading of the paper's algorithm, across block borders.
+    # The same chance, through a plain reading of the paper's algorithm, across block borders.
     votes = np.random.default_rng(6).integers(0, 2, (2 * BLOCK + 17, 6), dtype=np.uint8)
     bits = seeded(EVEN, 9).release_many(votes)
-    words = SeededWordsForTestsOnly(9)
+    source = SeededRandomnessForTestsOnly(9)
     gamma = solved(EVEN).gamma
     coins = ExactCoins(np.where(2 * np.arange(7) == 6, 0.0, gamma))
     for start in (0, BLOCK, 2 * BLOCK):
         ones = votes[start : start + BLOCK].sum(axis=1, dtype=np.intp)
-        keep, fair = coins.toss(ones, words)
+        keep, fair = coins.toss(ones, source)
         plain = [int(2 * l > 6) if kept else int(coin) for l, kept, coin in zip(ones.tolist(), keep, fair, strict=True)]
         assert bits[start : start + BLOCK].tolist() == plain
 
@@ -325,14 +325,14 @@ def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> N
 
 
 def test_names_need_a_ledger_that_keeps_them() -> None:
-    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLedger knows releases by name\.$"
+    text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLog knows releases by name\.$"
     with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")
     with pytest.raises(
-        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLedger, a Ledger, or None\.$"
+        InvalidInput, match=r"^budget = 3\.0 is not valid: expected a ReleaseLog, a PrivacyBudget, or None\.$"
     ):
         PrivateMajority(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
 
 
 def test_chance_comes_from_the_system_unless_a_test_says_otherwise() -> None:
-    assert isinstance(PrivateMajority(solved(EVEN))._words, SystemWords)
+    assert isinstance(PrivateMajority(solved(EVEN))._source, SystemRandomness)

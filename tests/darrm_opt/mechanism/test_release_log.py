@@ -367,8 +367,8 @@ def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 CHARGES = """
 import sys
-from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLedger
-ledger = ReleaseLedger(sys.argv[1])
+from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
+ledger = ReleaseLog(sys.argv[1])
 release = PrivateMajority(ledger.release, ledger)
 made = 0
 try:

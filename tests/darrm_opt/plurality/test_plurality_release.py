@@ -32,18 +32,21 @@ from darrm_opt.plurality import (
     solve_plurality,
 )
 from darrm_opt.plurality.samplers import mechanism_from_record
-from darrm_opt.randomness.samplers import Bits, SeededBitsForTestsOnly
+from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 PROBLEM = PluralityProblem(7, 3, Privacy(1.0, 1e-3), abstention=True)
 SOLUTION = solve_plurality(PROBLEM, "dirichlet(1)")
 
 
-class Fixed(Bits):
+class Fixed(RandomSource):
     """The number that was chosen beforehand."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self.asked: list[int] = []
+
+    def octets(self, count: int) -> bytes:
+        raise AssertionError(f"{count} bytes were asked for, not a number")
 
     def below(self, n: int) -> int:
         self.asked.append(n)
@@ -92,7 +95,7 @@ def chi_square(sample: list[int], chances: list[float]) -> float:
 
 @pytest.mark.parametrize("counts", [(4, 2, 1), (0, 1, 6)])
 def test_released_classes_follow_the_table_at_a_stated_power(counts: tuple[int, ...]) -> None:
-    mechanism, bits = RuleMechanism(PROBLEM, SOLUTION.rule), SeededBitsForTestsOnly(11)
+    mechanism, bits = RuleMechanism(PROBLEM, SOLUTION.rule), SeededRandomnessForTestsOnly(11)
     chances = [float(each) for each in SOLUTION.rule.probabilities(counts)]
     sample = [mechanism.draw(counts, bits) for _ in range(DRAWS)]
     assert chi_square(sample, chances) > LEVEL
@@ -111,7 +114,7 @@ def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
     problem = PluralityProblem(5, 3, Privacy(0.5, 1e-3))
     mechanism = RuleMechanism(problem, solve_plurality(problem).rule)
     worst = mechanism.certificate
-    bits = SeededBitsForTestsOnly(2)
+    bits = SeededRandomnessForTestsOnly(2)
     here, there = (
         np.array([mechanism.draw(counts, bits) for _ in range(DRAWS)]) for counts in (worst.before, worst.after)
     )
@@ -139,7 +142,7 @@ def test_noisy_maximum_follows_the_convolution_of_its_discrete_noise() -> None:
             for place in range(3):
                 chances[place] += (winners >> place & 1) * chance / winners.bit_count()
     assert sum(chances) == pytest.approx(1, abs=1e-9)
-    mechanism, bits = NoisyMaximum(7, 3, sigma), SeededBitsForTestsOnly(4)
+    mechanism, bits = NoisyMaximum(7, 3, sigma), SeededRandomnessForTestsOnly(4)
     assert chi_square([mechanism.draw(counts, bits) for _ in range(4000)], [*chances, 0.0]) > LEVEL
 
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanism import ExactCoins, SeededWordsForTestsOnly, SystemWords, Words
+from darrm_opt.mechanism import ExactCoins, RandomSource, SeededRandomnessForTestsOnly, SystemRandomness
 
 SMALLEST = 5e-324
 LARGEST = 1 - 2.0**-53
@@ -28,7 +27,14 @@ class TapeEndedError(Exception):
     """More words are needed; carries how many bits the next has."""
 
 
-class Tape(Words):
+class WordsOnly(RandomSource):
+    """A source that is asked for words alone."""
+
+    def octets(self, count: int) -> bytes:
+        raise AssertionError(f"{count} bytes were asked for, not words")
+
+
+class Tape(WordsOnly):
     """Words that were chosen beforehand."""
 
     def __init__(self, words: tuple[int, ...]) -> None:
@@ -41,10 +47,10 @@ class Tape(Words):
         return np.array([self._left.pop(0)], dtype=np.uint64)
 
 
-class Recorded(Words):
+class Recorded(WordsOnly):
     """Words of another source, and how many of what width were asked for."""
 
-    def __init__(self, source: Words) -> None:
+    def __init__(self, source: RandomSource) -> None:
         self._source = source
         self.asked: list[tuple[int, int]] = []
 
@@ -122,14 +128,14 @@ def test_what_is_read_does_not_depend_on_which_coins_are_tossed(table: list[floa
     coins = ExactCoins(table, width)
     read = []
     for coin in range(len(table)):
-        source = Recorded(SeededWordsForTestsOnly(seed))
+        source = Recorded(SeededRandomnessForTestsOnly(seed))
         coins.toss(np.full(200, coin), source)
         read.append(source.asked)
     assert all(asked == read[0] for asked in read)
 
 
 def test_a_toss_of_common_doubles_reads_one_word() -> None:
-    source = Recorded(SystemWords())
+    source = Recorded(SystemRandomness())
     ExactCoins([0.0, 1.0, 0.1, LARGEST]).toss(np.arange(4), source)
     assert source.asked == [(4, 64)]
 
@@ -146,40 +152,9 @@ def test_coins_that_meet_their_digit_read_on() -> None:
 
 
 def test_zero_never_falls_and_one_always_does() -> None:
-    fell, _ = ExactCoins([0.0, 1.0]).toss(np.repeat([0, 1], 10_000), SystemWords())
+    fell, _ = ExactCoins([0.0, 1.0]).toss(np.repeat([0, 1], 10_000), SystemRandomness())
     assert not fell[:10_000].any()
     assert fell[10_000:].all()
-
-
-def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
-    # A false alarm has probability below 1e-9: 64 + 64·63/2 + 8 tests, each at 1e-9 over their number.
-    n = 1 << 16
-    words = SystemWords().words(n, 64)
-    bits = np.unpackbits(words.view(np.uint8).reshape(n, 8), axis=1).astype(np.float32)
-    tests = 64 + 64 * 63 // 2 + 8
-    level = 1e-9 / tests
-    far = float(stats.binom.isf(level / 2, n, 0.5)) - n / 2
-    assert (np.abs(bits.sum(axis=0) - n / 2) <= far).all()
-    agree = bits.T @ bits + (1 - bits).T @ (1 - bits)  # pairs of bits: equal half of the time
-    assert (np.abs(agree[np.triu_indices(64, 1)] - n / 2) <= far).all()
-    # Power: a bit that is 1 with probability 0.525 is found with probability above 0.999.
-    assert stats.binom.sf(n / 2 + far, n, 0.525) > 0.999
-    for place in range(8):
-        counts = np.bincount(words.view(np.uint8).reshape(n, 8)[:, place], minlength=256)
-        assert stats.chisquare(counts).pvalue > level
-
-
-def test_system_words_differ_and_keep_to_their_width() -> None:
-    source = SystemWords()
-    assert not np.array_equal(source.words(4, 64), source.words(4, 64))
-    assert set(source.words(1000, 3).tolist()) == {*range(8)}
-    assert source.words(0, 64).size == 0
-
-
-def test_seeded_words_are_their_generators_and_keep_to_their_width() -> None:
-    whole = SeededWordsForTestsOnly(5).words(1000, 64)
-    assert np.array_equal(whole, np.random.PCG64(5).random_raw(1000))
-    assert np.array_equal(SeededWordsForTestsOnly(5).words(1000, 3), whole >> np.uint64(61))
 
 
 @pytest.mark.parametrize("table", [[], [[0.5]], [math.nan], [-0.1], [1.1], [0.5, 1.1], [-0.1, 0.5], [0.5, math.nan]])

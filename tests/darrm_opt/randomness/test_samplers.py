@@ -16,26 +16,21 @@ from support.exhaustive_chance import exact_distribution
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
 from darrm_opt.bagging.bags import draw_subsamples
 from darrm_opt.errors import InvalidInput
-from darrm_opt.randomness.samplers import (
-    Bits,
-    SeededBitsForTestsOnly,
-    SystemBits,
-    discrete_gaussian,
-    discrete_laplace,
-    exponential_chance,
-    shuffled,
-)
+from darrm_opt.randomness.samplers import discrete_gaussian, discrete_laplace, exponential_chance, shuffled
+from darrm_opt.randomness.source import RandomSource, SeededRandomnessForTestsOnly
 
 
 @pytest.mark.parametrize("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
 def test_exponential_chance_is_exact(exponent: Fraction) -> None:
-    found, rest = exact_distribution(lambda bits: exponential_chance(exponent, bits), Fraction(1, 10**8))
+    found, rest = exact_distribution(lambda source: exponential_chance(exponent, source), Fraction(1, 10**8))
     assert rest < 1e-5
     assert float(found.get(True, Fraction(0))) - 1e-15 <= math.exp(-exponent)
     assert math.exp(-exponent) <= float(found.get(True, Fraction(0)) + rest) + 1e-15
 
 
-def agrees_with(masses: Callable[[int], float], draw: Callable[[Bits], int], least: Fraction, most_rest: float) -> None:
+def agrees_with(
+    masses: Callable[[int], float], draw: Callable[[RandomSource], int], least: Fraction, most_rest: float
+) -> None:
     total = math.fsum(masses(x) for x in range(-400, 401))
     found, rest = exact_distribution(draw, least)
     assert float(rest) < most_rest
@@ -49,7 +44,7 @@ def agrees_with(masses: Callable[[int], float], draw: Callable[[Bits], int], lea
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(2), Fraction(1, 2), Fraction(3, 2)])
 def test_discrete_laplace_is_exact(scale: Fraction) -> None:
     agrees_with(
-        lambda x: math.exp(-abs(x) / scale), lambda bits: discrete_laplace(scale, bits), Fraction(1, 10**5), 0.1
+        lambda x: math.exp(-abs(x) / scale), lambda source: discrete_laplace(scale, source), Fraction(1, 10**5), 0.1
     )
 
 
@@ -57,7 +52,7 @@ def test_discrete_laplace_is_exact(scale: Fraction) -> None:
 def test_discrete_gaussian_is_exact(variance: Fraction) -> None:
     agrees_with(
         lambda x: math.exp(-x * x / (2 * variance)),
-        lambda bits: discrete_gaussian(variance, bits),
+        lambda source: discrete_gaussian(variance, source),
         Fraction(1, 10**4),
         0.3,
     )
@@ -74,10 +69,10 @@ def chi_square(values: list[int], masses: Callable[[int], float], cells: int) ->
 
 
 def test_large_scales_have_the_right_shape() -> None:
-    bits = SeededBitsForTestsOnly(20)
-    laplace = [discrete_laplace(Fraction(25, 2), bits) for _ in range(8000)]
+    source = SeededRandomnessForTestsOnly(20)
+    laplace = [discrete_laplace(Fraction(25, 2), source) for _ in range(8000)]
     assert chi_square(laplace, lambda x: math.exp(-abs(x) / 12.5), 20) > 1e-3
-    gaussian = [discrete_gaussian(Fraction(2146, 100) ** 2, bits) for _ in range(8000)]
+    gaussian = [discrete_gaussian(Fraction(2146, 100) ** 2, source) for _ in range(8000)]
     assert chi_square(gaussian, lambda x: math.exp(-x * x / (2 * 21.46**2)), 30) > 1e-3
 
 
@@ -85,14 +80,14 @@ def test_large_scales_have_the_right_shape() -> None:
 class ThreeValued(LaplaceNoise):
     """−1, 0 or 1, a third each: noise of which every outcome can be listed."""
 
-    def draw(self, bits: Bits) -> int:
-        return bits.below(3) - 1
+    def draw(self, source: RandomSource) -> int:
+        return source.below(3) - 1
 
 
 @pytest.mark.parametrize("counts", [[5, 4], [5, 5], [2, 3, 3], [0, 2, 1]])
 def test_noisy_argmax_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> None:
     noise = ThreeValued(Fraction(1))
-    found, rest = exact_distribution(lambda bits: noisy_argmax(counts, noise, bits), Fraction(0))
+    found, rest = exact_distribution(lambda source: noisy_argmax(counts, noise, source), Fraction(0))
     assert rest == 0
     expected = dict.fromkeys(range(len(counts)), Fraction(0))
     for shifts in product((-1, 0, 1), repeat=len(counts)):
@@ -136,32 +131,28 @@ def test_discrete_noise_is_continuous_noise_for_large_scales() -> None:
 
 
 def test_shuffle_and_subsamples_are_uniform() -> None:
-    found, rest = exact_distribution(lambda bits: tuple(shuffled("abc", bits)))
+    found, rest = exact_distribution(lambda source: tuple(shuffled("abc", source)))
     assert rest == 0
     assert found == dict.fromkeys(permutations("abc"), Fraction(1, 6))
 
-    def subset(bits: Bits, *, replacement: bool) -> tuple[int, ...]:
-        return tuple(draw_subsamples(4, 2, 1, replacement=replacement, bits=bits)[0].tolist())
+    def subset(source: RandomSource, *, replacement: bool) -> tuple[int, ...]:
+        return tuple(draw_subsamples(4, 2, 1, replacement=replacement, source=source)[0].tolist())
 
-    without, rest = exact_distribution(lambda bits: subset(bits, replacement=False))
+    without, rest = exact_distribution(lambda source: subset(source, replacement=False))
     assert rest == 0
     assert without == dict.fromkeys(permutations(range(4), 2), Fraction(1, 12))
-    with_replacement, rest = exact_distribution(lambda bits: subset(bits, replacement=True))
+    with_replacement, rest = exact_distribution(lambda source: subset(source, replacement=True))
     assert rest == 0
     assert set(with_replacement.values()) == {Fraction(1, 16)}
     assert len(with_replacement) == 16
 
 
 def test_disjoint_subsamples_share_no_record() -> None:
-    chosen = draw_subsamples(30, 7, 4, replacement=False, sampling="disjoint", bits=SeededBitsForTestsOnly(3))
+    chosen = draw_subsamples(30, 7, 4, replacement=False, sampling="disjoint", source=SeededRandomnessForTestsOnly(3))
     assert len({int(record) for subsample in chosen for record in subsample}) == 28
 
 
-def test_the_operating_system_is_the_default_and_seeds_repeat() -> None:
-    assert [SeededBitsForTestsOnly(5).below(10**6) for _ in range(2)] == [SeededBitsForTestsOnly(5).below(10**6)] * 2
-    draws = {SystemBits().below(10**30) for _ in range(20)}
-    assert len(draws) == 20
-    assert all(0 <= draw < 10**30 for draw in draws)
+def test_the_operating_system_is_the_default() -> None:
     assert noisy_argmax([0, 500], GaussianNoise.of_sigma(2.0)) == 1
 
 

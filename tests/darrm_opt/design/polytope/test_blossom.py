@@ -15,9 +15,9 @@ from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribut
 from support.strategies import NOISES, asked, random_noise
 
 from darrm_opt.design.polytope.blossom import (
-    LONG,
-    SMALLEST,
+    MAX_STEPWISE_K,
     STEP_ERROR,
+    UNDERFLOW_SLACK,
     UNIT_ROUNDOFF,
     at_ends,
     extremes,
@@ -88,7 +88,7 @@ def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random_noise(np.random.default_rng(3), 19, "uniform")
     whole = [(layer.copy(), *extremes(layer, 0.7)) for _, _, layer in layers(noise.signed, 0.6, 0.4, 19)]
-    monkeypatch.setattr("darrm_opt.design.polytope.blossom.PART", 10)
+    monkeypatch.setattr("darrm_opt.design.polytope.blossom.CACHE_ENTRIES", 10)
     for (layer, most, least), (_, _, again) in zip(whole, layers(noise.signed, 0.6, 0.4, 19), strict=True):
         assert np.array_equal(layer, again)
         in_parts = extremes(layer, 0.7)
@@ -125,7 +125,7 @@ def test_a_step_stays_within_the_range_of_its_input(t: float, seed: int) -> None
 @pytest.mark.parametrize("K", [1, 4, 7, 10])
 def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K: int, *, by_binomials: bool) -> None:
     if by_binomials:
-        monkeypatch.setattr("darrm_opt.design.polytope.blossom.LONG", 0)
+        monkeypatch.setattr("darrm_opt.design.polytope.blossom.MAX_STEPWISE_K", 0)
     rng = np.random.default_rng(K)
     probabilities = np.array([0.5, 0.25, 1e-12, 0.3])
     counts = np.array([rng.multinomial(rng.integers(0, K + 1), rng.dirichlet(np.ones(4))) for _ in range(8)])
@@ -140,9 +140,9 @@ def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K:
         assert sum(errors) <= Fraction(rounding_error(K, 1.0))
 
 
-@pytest.mark.parametrize("K", [LONG, LONG + 1, LONG + 60])
+@pytest.mark.parametrize("K", [MAX_STEPWISE_K, MAX_STEPWISE_K + 1, MAX_STEPWISE_K + 60])
 def test_masses_of_many_voters(K: int) -> None:
-    """Beyond `LONG` voters they are made another way, within the same bound."""
+    """Beyond `MAX_STEPWISE_K` voters they are made another way, within the same bound."""
     rng = np.random.default_rng(K)
     probabilities = np.array([1e-12, 0.02, 0.475, 0.525, 1 - 1e-6])
     counts = np.array(
@@ -165,13 +165,19 @@ def test_masses_of_many_voters(K: int) -> None:
 
 def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways keep the bound, so that nothing but this tells which was gone."""
-    monkeypatch.setattr("darrm_opt.design.polytope.blossom._long_mass", lambda *asked: np.full(asked[-1] + 1, 7.0))
+    monkeypatch.setattr(
+        "darrm_opt.design.polytope.blossom._mass_by_convolution", lambda *asked: np.full(asked[-1] + 1, 7.0)
+    )
     nobody = np.zeros((2, 1), dtype=np.int64)
-    assert np.array_equal(mass(np.array([0.25]), nobody, nobody[:, 0], LONG), np.eye(2, LONG + 1)[[0, 0]])
-    assert np.array_equal(mass(np.array([0.25]), nobody, nobody[:, 0], LONG + 1), np.full((2, LONG + 2), 7.0))
+    assert np.array_equal(
+        mass(np.array([0.25]), nobody, nobody[:, 0], MAX_STEPWISE_K), np.eye(2, MAX_STEPWISE_K + 1)[[0, 0]]
+    )
+    assert np.array_equal(
+        mass(np.array([0.25]), nobody, nobody[:, 0], MAX_STEPWISE_K + 1), np.full((2, MAX_STEPWISE_K + 2), 7.0)
+    )
 
 
-@pytest.mark.parametrize("K", [3, LONG + 1])
+@pytest.mark.parametrize("K", [3, MAX_STEPWISE_K + 1])
 def test_no_multisets_have_no_masses(K: int) -> None:
     nothing = np.zeros((0, 2), dtype=np.int64)
     assert mass(np.array([0.25, 0.75]), nothing, nothing[:, 0], K).shape == (0, K + 1)
@@ -193,11 +199,11 @@ def test_stored_layers_are_the_layers(K: int) -> None:
 def test_layers_too_many_to_store_are_not(monkeypatch: pytest.MonkeyPatch, K: int, most: int, entries: int) -> None:
     signed = random_noise(np.random.default_rng(K), K, "uniform").signed
     assert sum(layer.size for _, _, layer in layers(signed, 0.6, 0.4, most)) == entries
-    monkeypatch.setattr("darrm_opt.design.polytope.blossom.STORED_ENTRIES", entries)
+    monkeypatch.setattr("darrm_opt.design.polytope.blossom.MAX_STORED_ENTRIES", entries)
     kept = stored_layers(signed, 0.6, 0.4, most)
     assert kept is not None
     assert sum(layer.size for _, _, layer in kept) == entries
-    monkeypatch.setattr("darrm_opt.design.polytope.blossom.STORED_ENTRIES", entries - 1)
+    monkeypatch.setattr("darrm_opt.design.polytope.blossom.MAX_STORED_ENTRIES", entries - 1)
     assert stored_layers(signed, 0.6, 0.4, most) is None
 
 
@@ -226,12 +232,12 @@ def test_the_constants_are_those_of_the_derivation() -> None:
     """True errors stay far below their bound, so that a bound of half the size would not be noticed otherwise."""
     assert np.finfo(np.float64).eps / 2 == UNIT_ROUNDOFF
     assert STEP_ERROR == (14 + 2) * UNIT_ROUNDOFF
-    assert SMALLEST == 2**14 * 5e-324
+    assert UNDERFLOW_SLACK == 2**14 * 5e-324
 
 
 def test_the_rounding_error_of_nothing_is_nothing() -> None:
     assert rounding_error(100, 0.0) == rounding_error(0, 1.0) == 0.0
-    assert rounding_error(3, 0.5) == 3 * STEP_ERROR * 0.5 + 3 * SMALLEST
+    assert rounding_error(3, 0.5) == 3 * STEP_ERROR * 0.5 + 3 * UNDERFLOW_SLACK
     assert rounding_error(1, 5e-324) > 0  # products of the smallest doubles vanish altogether
 
 

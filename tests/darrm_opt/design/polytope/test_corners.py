@@ -17,7 +17,7 @@ from support.exact import Voters, multisets
 from support.strategies import Asked, asks
 
 from darrm_opt import InvalidInput, Privacy, Problem
-from darrm_opt.design.polytope.corners import BLOCK, LABELS, ConstraintGenerator, Corners, Counts
+from darrm_opt.design.polytope.corners import BLOCK_VECTORS, LABELS, ConstraintGenerator, Corners, Counts
 
 Indices = NDArray[np.int64]
 Point = tuple[Fraction, Fraction]
@@ -162,7 +162,7 @@ def generator(K: int, affected: int | None = None, *, Delta: float = 0.0, epsilo
     return ConstraintGenerator(Problem(K, Privacy(epsilon, Delta), Privacy(0.3), affected))
 
 
-def stream(of: ConstraintGenerator, most: int = BLOCK) -> Counts:
+def stream(of: ConstraintGenerator, most: int = BLOCK_VECTORS) -> Counts:
     return np.concatenate([*of.blocks(most)])
 
 

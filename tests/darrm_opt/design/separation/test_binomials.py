@@ -12,11 +12,11 @@ import pytest
 from darrm_opt.design.separation.binomials import (
     TAIL,
     binomial,
+    bound_by_distance,
+    bound_by_extremes,
     evaluation_error,
     expected,
     expected_all,
-    farthest,
-    reached,
     terms_of,
 )
 from darrm_opt.noise import Array
@@ -66,7 +66,7 @@ def test_means_and_their_bounds(n: int, N: int, plus: int, minus: int, Delta: fl
     A, error = rough(n), evaluation_error(n * Delta)
     i, at, up, down = (np.array([*range(3)]), *(np.full(3, value) for value in (N, plus, minus)))
     means = expected(A, i, at, up, down, Delta, n)
-    far, near = farthest(A, i, at, up, down, Delta, n), reached(A, plus + minus, Delta)[:, N]
+    far, near = bound_by_extremes(A, i, at, up, down, Delta, n), bound_by_distance(A, plus + minus, Delta)[:, N]
     for row in range(3):
         true = exact(A[row], N, plus, minus, Delta)
         bound = exact_farthest(A[row], N, plus, minus, Delta)
@@ -84,7 +84,7 @@ def test_means_and_their_bounds(n: int, N: int, plus: int, minus: int, Delta: fl
 @pytest.mark.parametrize(("n", "trials"), [(0, 0), (1, 1), (6, 3), (6, 6)])
 def test_what_is_reached_within_a_distance(n: int, trials: int) -> None:
     A = rough(n)
-    bound = reached(A, trials, 0.3)
+    bound = bound_by_distance(A, trials, 0.3)
     for row, N in itertools.product(range(3), range(n + 1)):
         value = sum(m * Fraction(A[row, max(0, N - t) : N + t + 1].max()) for t, m in enumerate(masses(trials, 0.3)))
         assert bound[row, N] == pytest.approx(float(value), abs=1e-14)
@@ -96,11 +96,12 @@ def test_bounds_are_tight_where_rows_are_flat() -> None:
     A[0, 30:] = 1.0
     zero = np.array([0])
     near, far = (
-        float(farthest(A, zero, np.array([N]), np.array([40 - N]), np.array([N]), 0.02, 40)[0]) for N in (28, 15)
+        float(bound_by_extremes(A, zero, np.array([N]), np.array([40 - N]), np.array([N]), 0.02, 40)[0])
+        for N in (28, 15)
     )
     assert near > 0.02
     assert far < 1e-9
-    assert reached(A, 40, 0.02)[0, 15] < 1e-9
+    assert bound_by_distance(A, 40, 0.02)[0, 15] < 1e-9
 
 
 @pytest.mark.parametrize("mean", [0.0, 1e-9, 3.5, 499.9, 500.1, 711.9, 720.9, 4000.0, 90_000.0])

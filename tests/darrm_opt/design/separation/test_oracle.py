@@ -23,7 +23,7 @@ from darrm_opt.design.separation import separable
 from darrm_opt.design.separation.binomials import TAIL, terms_of
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.oracle import (
-    NEAR,
+    ERRORS_BELOW_LIMIT,
     enumerated_worst_case,
     search_layers,
     separable_worst_case,
@@ -62,7 +62,7 @@ def check(
     found = worst_case(noise, constraint, above=above, most=most, settle=settle)
     error = constraint.error(float(noise.values.max()))
     charged = search_error(constraint, float(noise.values.max())) if constraint.corners.Delta > 0 else error
-    level = constraint.limit - NEAR * charged if above is None else above
+    level = constraint.limit - ERRORS_BELOW_LIMIT * charged if above is None else above
     fuzz = 4 * error + 1e-15
 
     assert found.bound >= true.value - fuzz  # a bound is a bound, whatever was left out
@@ -251,9 +251,9 @@ def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch, entri
         tables.append(ends_near(*asked))
         return tables[-1]
 
-    ends_near = separable._ends_near
-    monkeypatch.setattr(separable, "_ends_near", kept)
-    monkeypatch.setattr(separable, "TABLE_ENTRIES", entries)
+    ends_near = separable._near_end_table
+    monkeypatch.setattr(separable, "_near_end_table", kept)
+    monkeypatch.setattr(separable, "MAX_TABLE_ENTRIES", entries)
     search_separable(Rows(layer, nx, s - nx), constraint, in_parts)
     assert [table.shape for table in tables] == (4 // rows) * [(rows, 3, 3, 3)]  # two voters, both of whom may move
     one, other = whole.result(0.0, "complete"), in_parts.result(0.0, "complete")

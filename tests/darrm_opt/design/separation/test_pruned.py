@@ -18,9 +18,9 @@ from darrm_opt.design.polytope.blossom import at_ends, layers
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
 from darrm_opt.design.separation import pruned
-from darrm_opt.design.separation.binomials import evaluation_error, farthest, reached, terms_of
+from darrm_opt.design.separation.binomials import bound_by_distance, bound_by_extremes, evaluation_error, terms_of
 from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice
-from darrm_opt.design.separation.pruned import AFRESH_EVERY, EVALUATION_REACH, Settle, search_error
+from darrm_opt.design.separation.pruned import LAYERS_BETWEEN_ROW_BOUNDS, MAX_EVALUATED_MEAN, Settle, search_error
 from darrm_opt.design.separation.result import Collector, TimeLimitReached
 from darrm_opt.design.separation.separable import search_separable
 from darrm_opt.noise import Array
@@ -33,11 +33,11 @@ def constraint_of(Delta: float, K: int = 8, affected: int | None = None) -> Priv
     return PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, 0.0), affected))
 
 
-def suspects_of(A: Array, q: float, fuzz: float) -> pruned._Suspects:
+def suspects_of(A: Array, q: float, fuzz: float) -> pruned._OpenRows:
     """Return rows under suspicion, with the bound on their second differences."""
     rows = Rows(A, np.arange(len(A)), len(A) - 1 - np.arange(len(A)))
     bend = np.abs(np.diff(A, 2, axis=1)).max(axis=1, initial=0.0) + 4 * fuzz
-    return pruned._Suspects(rows, at_ends(A, q), bend)
+    return pruned._OpenRows(rows, at_ends(A, q), bend)
 
 
 def search_of(
@@ -113,11 +113,11 @@ def test_the_bounds_of_rows_hold_in_every_layer(K: int, width: int | None) -> No
             bent = float(np.abs(np.diff(row, 2)).max(initial=0.0)) + 4 * fuzz
             assert bounds.slope[i] >= steepest - 1e-12
             assert bounds.bend[i] >= bent - 1e-12
-            if s % AFRESH_EVERY == 0:
+            if s % LAYERS_BETWEEN_ROW_BOUNDS == 0:
                 assert (bounds.slope[i], bounds.bend[i]) == (steepest, bent)
             else:
-                assert (bounds.slope[i], bounds.bend[i]) == fresh[min(first + i, s - s % AFRESH_EVERY)]
-        if s % AFRESH_EVERY == 0:
+                assert (bounds.slope[i], bounds.bend[i]) == fresh[min(first + i, s - s % LAYERS_BETWEEN_ROW_BOUNDS)]
+        if s % LAYERS_BETWEEN_ROW_BOUNDS == 0:
             fresh = {first + i: (bounds.slope[i], bounds.bend[i]) for i in range(len(layer))}
 
 
@@ -127,7 +127,7 @@ def test_the_error_of_a_search_is_that_of_its_parts() -> None:
     error = constraint.error(0.5) + (1 + constraint.q) * evaluation_error(9 * 0.25) * 0.5
     assert search_error(constraint, 0.5) == pytest.approx(error, rel=1e-9, abs=0)
     many = constraint_of(0.25, 300)
-    error = many.error(1.0) + (1 + many.q) * evaluation_error(EVALUATION_REACH)
+    error = many.error(1.0) + (1 + many.q) * evaluation_error(MAX_EVALUATED_MEAN)
     assert search_error(many, 1.0) == pytest.approx(error, rel=1e-9, abs=0)
 
 
@@ -139,7 +139,7 @@ def test_both_sides_of_the_mirror_are_under_suspicion(monkeypatch: pytest.Monkey
     """More voters at (y, x) than at (x, y) are hardly ever the worst, so that no answer tells whether they were seen."""
     constraint, seen = constraint_of(0.1, K, affected), {}
 
-    def kept(_: pruned._Search, suspects: pruned._Suspects, bound: float, moving: int) -> None:
+    def kept(_: pruned._Search, suspects: pruned._OpenRows, bound: float, moving: int) -> None:
         rows = suspects.rows
         for i, (nx, ny) in enumerate(zip(rows.nx.tolist(), rows.ny.tolist(), strict=True)):
             assert moving == affected - nx - ny
@@ -184,7 +184,7 @@ def test_the_best_of_a_layer_is_offered_with_its_voters(*, mirrored: bool) -> No
 @pytest.mark.parametrize("part", [1, 10, 32_768])
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int, part: int) -> None:
-    monkeypatch.setattr(pruned, "PART", part)
+    monkeypatch.setattr(pruned, "CACHE_ENTRIES", part)
     fuzz, Delta, moving = 1e-2, 0.05, max(0, n - 1) or n
     for seed in range(8):
         A = rough(seed, n)
@@ -201,7 +201,7 @@ def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int,
                     expected.append((i, n1))
                 else:
                     left_out = max(left_out, bound)
-        found = pruned._steep(search, suspects, moving)
+        found = pruned._sieve_by_steepest_kind(search, suspects, moving)
         assert search.collector.left_out == pytest.approx(left_out, abs=1e-14)
         assert [*zip(*(each.tolist() for each in found), strict=True)] == expected
 
@@ -211,7 +211,7 @@ def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int,
 def test_what_blossoms_reach_at_all(
     monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float, part: int
 ) -> None:
-    monkeypatch.setattr(pruned, "PART", part)
+    monkeypatch.setattr(pruned, "CACHE_ENTRIES", part)
     ruled_out = 0
     for seed in range(6):
         A = rough(seed, n)
@@ -219,7 +219,7 @@ def test_what_blossoms_reach_at_all(
         search = search_of(Delta, n, moving, above=float(np.quantile(suspects.at_ends, [0.5, 0.9, 1.0][seed % 3])))
         q, exactly, level = search.constraint.q, search.constraint.corners.Delta, search.collector.level
         i, n1 = np.nonzero(suspects.at_ends > -math.inf)
-        kept = pruned._far(search, Skeletons(suspects.rows, i, n1, moving))
+        kept = pruned._sieve_by_extremes(search, Skeletons(suspects.rows, i, n1, moving))
         expected = []
         for row, one in zip(i.tolist(), n1.tolist(), strict=True):
             at, zero, many, few = (
@@ -228,9 +228,9 @@ def test_what_blossoms_reach_at_all(
                 np.array([min(one, moving)]),
                 np.array([min(n - one, moving)]),
             )
-            here = farthest(A, at, np.array([one]), few, many, exactly, moving)[0]
-            there = farthest(A, at, np.array([zero]), many, few, exactly, moving)[0]
-            reach = reached(A[at], moving, exactly)[0]
+            here = bound_by_extremes(A, at, np.array([one]), few, many, exactly, moving)[0]
+            there = bound_by_extremes(A, at, np.array([zero]), many, few, exactly, moving)[0]
+            reach = bound_by_distance(A[at], moving, exactly)[0]
             if min(q * here + there, q * reach[one] + reach[zero]) > level:
                 expected.append((row, one))
             else:
@@ -277,7 +277,7 @@ def test_the_sieves_by_their_formulas(
         looked_at.extend(zip(at.i.tolist(), at.n1.tolist(), strict=True))
         return first_order_choice(slopes, at, q, e)
 
-    monkeypatch.setattr(pruned, "choose", kept)
+    monkeypatch.setattr(pruned, "first_order_choice", kept)
     for seed in range(6):
         fuzz, A = (0.0, 1e-3, 1e-2)[seed % 3], rough(seed, n)
         suspects = suspects_of(A, constraint_of(Delta).q, fuzz)
@@ -285,7 +285,7 @@ def test_the_sieves_by_their_formulas(
         search = search_of(Delta, n, moving, above=above, most=most, fuzz=fuzz, settle=settle)
         q, exactly = search.constraint.q, search.constraint.corners.Delta
         mean = moving * exactly
-        steep = [*zip(*map(np.ndarray.tolist, pruned._steep(search, suspects, moving)), strict=True)]
+        steep = [*zip(*map(np.ndarray.tolist, pruned._sieve_by_steepest_kind(search, suspects, moving)), strict=True)]
         bounds, offered, uncertain, passed = [above] if most else [], [], [], []
         for i, n1 in steep:
             at = Skeletons(suspects.rows, np.array([i]), np.array([n1]), moving)
@@ -295,7 +295,7 @@ def test_the_sieves_by_their_formulas(
             if bound <= above:
                 bounds.append(bound)
                 continue
-            if pruned._far(search, at).i.size == 0:
+            if pruned._sieve_by_extremes(search, at).i.size == 0:
                 continue
             local = float(pruned._local_bend(A, suspects.bend, at, mean)[0])
             choice = first_order_choice(slopes, at, q, np.array([mean * (local + 4 * fuzz) + 2 * fuzz]))
@@ -308,7 +308,7 @@ def test_the_sieves_by_their_formulas(
         looked_at.clear()
         bounds.append(search.collector.left_out)  # what sieves 1 and 3 have left out just now, each at its own bound
         assert bounds[-1] <= above
-        left = pruned._sift(search, suspects, moving)
+        left = pruned._apply_sieves(search, suspects, moving)
         level = above if most else max([above, *(value for value, *_ in offered)])
         settling = settle == "always" or (settle == "until a cut" and not search.collector.cut)
         expected = [(i, n1) for bound, i, n1 in uncertain if bound > level and settling]
@@ -338,16 +338,16 @@ def test_the_first_order_bound_at_its_edge(monkeypatch: pytest.MonkeyPatch, n: i
         looked_at.append(set(zip(at.i.tolist(), at.n1.tolist(), strict=True)))
         return first_order_choice(slopes, at, q, e)
 
-    monkeypatch.setattr(pruned, "_steep", lambda *_: (i, n1))
-    monkeypatch.setattr(pruned, "_far", lambda _, passed: passed)
-    monkeypatch.setattr(pruned, "choose", kept)
+    monkeypatch.setattr(pruned, "_sieve_by_steepest_kind", lambda *_: (i, n1))
+    monkeypatch.setattr(pruned, "_sieve_by_extremes", lambda _, passed: passed)
+    monkeypatch.setattr(pruned, "first_order_choice", kept)
     gains, mean = Slopes.of(at, q).gain(at), moving * exactly
     for place, gain in enumerate(gains):
         here = int(i[place]), int(n1[place])
         bound = rows.at_ends[here] + exactly * (gain + 2 * fuzz * moving) + 0.5 * mean**2 * rows.bend[here[0]]
         for level, passes in ((bound - 1e-12, True), (bound + 1e-12, False)):
             looked_at.clear()
-            pruned._sift(search_of(Delta, n, moving, above=level, fuzz=fuzz), rows, moving)
+            pruned._apply_sieves(search_of(Delta, n, moving, above=level, fuzz=fuzz), rows, moving)
             assert any(here in looked for looked in looked_at) == passes
 
 
@@ -379,7 +379,7 @@ def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta
 
 def one_by_one(search: pruned._Search, rows: Rows, moving: int) -> None:
     for row, n1 in itertools.product(range(len(rows.values)), range(rows.n + 1)):
-        pruned._settle(search, rows, row, n1, moving)
+        pruned._search_skeleton(search, rows, row, n1, moving)
 
 
 def rows_at_once(search: pruned._Search, rows: Rows, moving: int) -> None:
@@ -433,10 +433,10 @@ def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that
         looked.append("sieves")
         return Skeletons(rows.rows, none, none, 4)
 
-    monkeypatch.setattr(pruned, "TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
-    monkeypatch.setattr(pruned, "EVALUATION_REACH", 2.0)
+    monkeypatch.setattr(pruned, "MAX_TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
+    monkeypatch.setattr(pruned, "MAX_EVALUATED_MEAN", 2.0)
     monkeypatch.setattr(pruned, "search_separable", lambda *_: looked.append("complete"))
-    monkeypatch.setattr(pruned, "_sift", sifted)
+    monkeypatch.setattr(pruned, "_apply_sieves", sifted)
     search = search_of(Delta, 4, 4, above=0.0)
     pruned._search_rows(search, rows, 7.5, 4)
     if Delta < 0.5:
@@ -457,10 +457,10 @@ def test_what_is_left_open_is_searched_completely(
     i, n1 = np.array([0, 0, 2, 0, 0, 2, 0, 2, 2, 0, 2])[:many], (np.arange(11) * 3 % 5)[:many]
     settled: list[tuple[int, int]] = []
     searched: list[Rows] = []
-    monkeypatch.setattr(pruned, "TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
+    monkeypatch.setattr(pruned, "MAX_TABLE_ENTRIES", 5 * 5**2 if affordable else 5 * 5**2 - 1)
     monkeypatch.setattr(pruned, "search_separable", lambda rows, *_: searched.append(rows))
-    monkeypatch.setattr(pruned, "_sift", lambda *_: Skeletons(suspects.rows, i, n1, 4))
-    monkeypatch.setattr(pruned, "_settle", lambda *asked: settled.append(asked[2:4]))
+    monkeypatch.setattr(pruned, "_apply_sieves", lambda *_: Skeletons(suspects.rows, i, n1, 4))
+    monkeypatch.setattr(pruned, "_search_skeleton", lambda *asked: settled.append(asked[2:4]))
     pruned._search_rows(search_of(0.1, 4, 4, above=0.0), suspects, 7.5, 4)
     if affordable and many > 10:
         (rows,) = searched
@@ -473,4 +473,4 @@ def test_what_is_left_open_is_searched_completely(
 def test_settling_takes_no_longer_than_there_is_time() -> None:
     search = replace(search_of(0.1, 4, 4, above=0.0), collector=Collector(deadline=time.perf_counter() - 1))
     with pytest.raises(TimeLimitReached):
-        pruned._settle(search, suspects_of(rough(1, 4), 0.5, 0.0).rows, 0, 2, 4)
+        pruned._search_skeleton(search, suspects_of(rough(1, 4), 0.5, 0.0).rows, 0, 2, 4)

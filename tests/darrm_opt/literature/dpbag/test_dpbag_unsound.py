@@ -22,7 +22,7 @@ from darrm_opt.literature.dpbag.historical import (
     truncating_partition,
 )
 from darrm_opt.literature.pate.laplace_moments import conjectured_moment, data_dependent_moment
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 
 def test_the_stop_leaks() -> None:
@@ -40,7 +40,7 @@ def test_the_stop_leaks() -> None:
     strict = leaking_stop(split, partition, 2, 0.04, 1.0, 1e-3, rule="strict")
     assert strict.n_labels == 42
     assert strict.claim.epsilon <= 1
-    labels, stop = leaking_labels(split, partition, 2, 0.04, 1.0, 1e-3, bits=SeededBitsForTestsOnly(1))
+    labels, stop = leaking_labels(split, partition, 2, 0.04, 1.0, 1e-3, source=SeededRandomnessForTestsOnly(1))
     assert labels.shape == (stop.n_labels,)
 
 

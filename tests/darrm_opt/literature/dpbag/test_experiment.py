@@ -13,7 +13,7 @@ from darrm_opt import Privacy
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.literature.dpbag.datasets import DATASETS, MODELS, load_dataset, teacher
 from darrm_opt.literature.dpbag.experiment import AggregatorExperiment, AggregatorResult, run_experiment
-from darrm_opt.randomness.samplers import SeededBitsForTestsOnly
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
 pytest.importorskip("sklearn")
 
@@ -24,7 +24,7 @@ T, CHUNKS, PARTITIONS = 30, 15, 3
 @pytest.fixture(scope="module", params=DATASETS)
 def lesson(request: pytest.FixtureRequest) -> AggregatorExperiment:
     data = load_dataset(request.param, T, seed=4)
-    return run_experiment(data, TOTAL, n_chunks=CHUNKS, n_partitions=PARTITIONS, bits=SeededBitsForTestsOnly(9))
+    return run_experiment(data, TOTAL, n_chunks=CHUNKS, n_partitions=PARTITIONS, source=SeededRandomnessForTestsOnly(9))
 
 
 def of(lesson: AggregatorExperiment, name: str) -> AggregatorResult:

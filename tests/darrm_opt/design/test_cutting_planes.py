@@ -1,0 +1,116 @@
+"""The loop's parts: which cuts are added, what an incumbent promises, and the clock of a solve."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm_opt import Problem, verify
+from darrm_opt.design.clock import MIN_GRACE, SolveClock
+from darrm_opt.design.cutting_planes import select_cuts
+from darrm_opt.design.incumbent import Incumbent, no_release
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.schedule import Stage, schedule
+from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.separation.result import TimeLimitReached
+from darrm_opt.noise import NoiseFunction
+
+
+def stage(max_cuts: int, min_distance: float) -> Stage:
+    return Stage(gap=0.0, max_cuts=max_cuts, min_distance=min_distance, complete=True, step=1.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30),
+    st.integers(1, 6),
+    st.sampled_from([0, 1, 3.5]),
+)
+def test_cuts_keep_their_order_their_distance_and_their_number(
+    pairs: list[tuple[int, int]], max_cuts: int, min_distance: float
+) -> None:
+    cuts = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    chosen = select_cuts(cuts, stage(max_cuts, min_distance))
+    expected: list[tuple[int, int]] = []
+    for a, b in pairs:  # the plain reading: a cut is taken unless one that was taken lies too close
+        far = all(abs(a - c) + abs(b - d) > min_distance for c, d in expected)
+        if len(expected) < max_cuts and (far or min_distance == 0):
+            expected.append((a, b))
+    assert [tuple(row) for row in chosen.tolist()] == expected
+
+
+PROBLEM = Problem.from_allowance(7, 2, 0.3, 1e-2)
+CONSTRAINT = PrivacyConstraint.of(PROBLEM)
+
+
+def test_an_incumbent_is_its_gamma_scaled_until_the_search_finds_no_violation() -> None:
+    plain = NoiseFunction(np.ones(8))
+    incumbent = Incumbent(plain, worst_case(plain, CONSTRAINT), CONSTRAINT.limit, complete=True)
+    assert incumbent.worst.value > CONSTRAINT.limit
+    again = worst_case(incumbent.noise, CONSTRAINT)
+    assert again.value == pytest.approx(CONSTRAINT.limit, rel=1e-12)
+    assert verify(PROBLEM, incumbent.noise.values * (1 - 1e-9)).margin >= 0
+
+
+def test_an_incumbent_that_was_not_searched_whole_is_held_to_the_rows() -> None:
+    """A search that saw nothing leaves γ = 1 as it is; the rows of all multisets scale it as the complete search does."""
+    plain = NoiseFunction(np.ones(8))
+    whole = worst_case(plain, CONSTRAINT)
+    blind = Incumbent(plain, worst_case(no_release(7), CONSTRAINT), CONSTRAINT.limit, complete=False)
+    assert blind.noise == plain
+    rows = np.concatenate([CONSTRAINT.rows(counts) for counts in ConstraintGenerator(PROBLEM).blocks()])
+    held = blind.with_rows(rows)
+    assert held.worst.value == pytest.approx(whole.value, rel=1e-12)
+    assert held.worst.bound >= held.worst.value
+    complete = Incumbent(plain, whole, CONSTRAINT.limit, complete=True)
+    assert complete.with_rows(2 * rows) is complete
+
+
+def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
+    small, large = PROBLEM, Problem.from_allowance(501, 3, 0.1)
+    exact, *others = schedule(small, "free", 1e-6)
+    assert (exact.gap, exact.complete, others) == (0.0, True, [])
+    for shape in ("free", "monotone"):
+        stages = schedule(large, shape, 1e-4)
+        assert all(0 < each.gap < 1e-4 for each in stages)
+        assert stages[-1].complete
+        assert all(not before.complete or after.complete for before, after in pairwise(stages))
+    (bounding,) = schedule(Problem.from_allowance(201, 3, 0.1, 0.45), "free", 1e-4)
+    assert bounding.bounding
+
+
+def test_a_clock_without_a_limit_never_stops() -> None:
+    clock = SolveClock(None)
+    assert (clock.deadline, clock.remaining, clock.remaining_for_fallback) == (math.inf, None, None)
+    clock.check()
+    clock.begin_proof()
+    assert clock.proof_deadline == math.inf
+
+
+def test_a_clock_stops_searches_at_the_limit_and_the_proof_after_its_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    clock = SolveClock(2.0)
+    inner = SolveClock(1.0, clock)
+    now[0] = 101.5
+    clock.check()
+    with pytest.raises(TimeLimitReached):
+        inner.check()
+    inner.begin_proof()
+    assert inner.proof_deadline == 101.5 + MIN_GRACE
+    assert clock.remaining_for_fallback == clock.remaining == 0.5
+    clock.proof_deadline = inner.proof_deadline
+    now[0] = 101.7
+    clock.begin_proof()  # has begun: no time is added
+    assert clock.proof_deadline == 101.5 + MIN_GRACE
+    assert clock.remaining_for_fallback == pytest.approx((101.5 + MIN_GRACE - 101.7) / 2)
+    assert SolveClock(1.0, clock).proof_deadline == clock.proof_deadline
+    with clock.measure("search"):
+        now[0] += 0.25
+    assert clock.seconds["search"] == 0.25

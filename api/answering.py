@@ -25,12 +25,12 @@ MIN_WIDTH = 1e-3
 def error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
     from api.curves import over_p, shared_p
-    from darrm_opt.comparison.baselines import left_out
+    from darrm_opt.comparison.baselines import reasons_left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])
     drawn = over_p(solution, shared_p(argument["points"]), argument["baselines"])
-    return {**drawn, "left_out": left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
+    return {**drawn, "left_out": reasons_left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
 
 
 def profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -44,5 +44,5 @@ def drawn(bags: Bags, K: int) -> dict[str, Any]:
         "replacement": bags.replacement,
         "sampling": bags.sampling,
         "chance": bags.chance,
-        "reached": bags.reach(K).mean,
+        "reached": bags.affected_distribution(K).mean,
     }

@@ -57,7 +57,7 @@ def composed(
         return answer
     total = total_privacy(release, queries, wanted, fresh=fresh)
     names = ["optimal", "pld", "profile", "bits"]
-    if release.counted(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
+    if release.effective(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
         names = ["simple", "general", *names, "models"]
     for name in names:
         refusal = total.refused.get(name)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
-from darrm_opt.comparison.baselines import BASELINES, FURTHER, private_baselines
+from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
@@ -73,7 +73,7 @@ def over_m(solutions: Sequence[Solution], baselines: Sequence[str] | None = None
         {name: _averages(noise, solution.objective) for name, noise in compared(solution, baselines).items()}
         for solution in solutions
     ]
-    names = [name for name in ("optimal", *BASELINES, *FURTHER) if any(name in table for table in tables)]
+    names = [name for name in ("optimal", *BASELINES, *OTHER_BASELINES) if any(name in table for table in tables)]
     problems = [problem_record(solution.problem) for solution in solutions]
     return {
         "over": "m",

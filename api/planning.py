@@ -52,7 +52,7 @@ def advice(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 def planned(found: Plan) -> dict[str, Any]:
     """Return a plan as plain data: the situation as it was understood, the advice, and a row for each option."""
-    asked = found.situation
+    asked = found.request
     voters = problem_record(asked.voters)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
@@ -73,7 +73,7 @@ def planned(found: Plan) -> dict[str, Any]:
                 "accuracy": remedy.accuracy,
                 "words": remedy.words,
             }
-            for remedy in found.remedies
+            for remedy in found.suggestions
         ],
         "warnings": list(found.warnings),
     }
@@ -81,7 +81,7 @@ def planned(found: Plan) -> dict[str, Any]:
 
 def _option(option: Option) -> dict[str, Any]:
     return {
-        "way": option.way,
+        "way": option.mechanism,
         "fits": option.fits,
         "accuracy": option.accuracy,
         "queries": option.queries,

@@ -34,17 +34,20 @@ def accounts_seconds(problem: Problem, asked: CompareRequest) -> float:
     Raises:
         TooMuchWork: it is refused anyway.
     """
-    from darrm_opt.accounting.freshness import counted_voters
+    from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
-    from darrm_opt.comparison.compare import check_comparable, drawn_steps
+    from darrm_opt.comparison.compare import check_comparable, mixture_steps
 
     bags = checked_bags(problem, **asked.draw())
-    reach, total = None if bags is None else bags.reach(problem.K), Privacy(asked.total_epsilon, asked.total_delta)
-    problem = counted_voters(problem, asked.queries, fresh=asked.fresh)
+    reach, total = (
+        None if bags is None else bags.affected_distribution(problem.K),
+        Privacy(asked.total_epsilon, asked.total_delta),
+    )
+    problem = effective_voters(problem, asked.queries, fresh=asked.fresh)
     check_comparable(problem, asked.queries, total, reach)
     if reach is None:
         return ACCOUNTS * RELEASE_SECONDS * asked.queries
-    return ACCOUNTS * DRAWN_SECONDS * drawn_steps(problem, asked.queries, total, reach)
+    return ACCOUNTS * DRAWN_SECONDS * mixture_steps(problem, asked.queries, total, reach)
 
 
 @both_ways(

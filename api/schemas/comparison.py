@@ -124,7 +124,7 @@ class CompareRequest(Asked):
 
         drawn = checked_bags(question.problem, **self.draw())
         if drawn is not None:
-            drawn.reach(self.K)
+            drawn.affected_distribution(self.K)
         return question
 
 

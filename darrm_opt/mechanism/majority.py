@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, Release
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.release import Released
 from darrm_opt.accounting.total import MAX_RELEASES
 from darrm_opt.design.certificate import Certificate
@@ -70,7 +70,7 @@ class PrivateMajority:
     ) -> None:
         given = self._release = Release.of(solution)
         noise = given.noise
-        once = counted_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
+        once = effective_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
         self._charged_once, self._charged = once, False
         if isinstance(budget, ReleaseLog):
             if budget.release != self._release:
@@ -83,7 +83,7 @@ class PrivateMajority:
             if fresh and not budget.fresh:
                 raise InvalidInput("fresh", fresh, "False", f"The ledger {budget.path} is for voters trained once.")
         elif budget is not None and not isinstance(budget, PrivacyBudget):
-            raise InvalidInput("budget", budget, "a ReleaseLedger, a Ledger, or None")
+            raise InvalidInput("budget", budget, "a ReleaseLog, a Ledger, or None")
         self._budget = budget
         self._words = SystemWords() if words is None else words
         K = given.problem.K
@@ -146,7 +146,7 @@ class PrivateMajority:
         if isinstance(self._budget, ReleaseLog):
             return self._budget.once(len(table), lambda: self._draw(table), release_id)
         if release_id is not None:
-            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLedger knows releases by name.")
+            raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if self._budget is not None:
             self._charge(self._budget, len(table))
         return self._draw(table)

@@ -22,16 +22,16 @@ from darrm_opt.accounting import (
     FRESH,
     DeltaTooSmall,
     Release,
+    compose_models,
     exact_epsilon,
-    models_together,
     optimal_delta,
     privacy_map,
     total_privacy,
     total_privacy_of_sequence,
 )
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.budgeting import best_target, design_sequence
-from darrm_opt.budgeting.quota import still_proved
+from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import most_releases
@@ -149,7 +149,7 @@ def test_totals_hold_for_a_few_voters_of_any_kind(
         total = total_privacy(solution, queries, delta)
         for account in total.totals.values():
             assert true_delta(pairs, account.epsilon) <= account.delta
-        assert total.best.epsilon <= models_together({solution.problem.voter: affected}, delta).epsilon
+        assert total.best.epsilon <= compose_models({solution.problem.voter: affected}, delta).epsilon
 
 
 def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
@@ -199,9 +199,9 @@ def test_the_models_together_are_an_account_of_any_number_of_releases() -> None:
     quota = most_releases(solution, Privacy(1.5))
     assert (quota.queries, quota.account) == (10**9, "models")
     release = Release.of(solution)
-    assert still_proved(release, quota, Privacy(1.5), fresh=False)
-    assert not still_proved(release, quota, Privacy(1.49), fresh=False)
-    assert not still_proved(release, quota, Privacy(1.5), fresh=True)
+    assert is_proved(release, quota, Privacy(1.5), fresh=False)
+    assert not is_proved(release, quota, Privacy(1.49), fresh=False)
+    assert not is_proved(release, quota, Privacy(1.5), fresh=True)
 
 
 def test_models_with_a_Delta_together() -> None:
@@ -260,7 +260,7 @@ def test_fresh_is_a_truth_value(fresh: object) -> None:
     for ask in (
         lambda: total_privacy(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
         lambda: most_releases(solved(5, 0.3, 0.2), Privacy(1.0), fresh=fresh),  # type: ignore[arg-type]
-        lambda: counted_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
+        lambda: effective_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidInput, match=text):
             ask()

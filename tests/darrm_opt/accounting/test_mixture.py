@@ -70,7 +70,7 @@ SMALL_DRAWS = [Bags(3, 1), Bags(3, 2), Bags(4, 2, False), Bags(4, 1, False, "dis
 def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
-    law = bags.reach(3)
+    law = bags.affected_distribution(3)
     for r, chance in enumerate(law.chances):
         exact = Fraction(counts.count(r), len(together))
         assert exact <= Fraction(chance) <= exact + Fraction(1, 10**14)
@@ -80,7 +80,7 @@ def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
 @pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
 def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: int) -> None:
     """With the draw in view, the worst adversary gets the average of the worst of each draw: no more, no less."""
-    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3), points=8001)
+    total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3), points=8001)
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
     for epsilon in EPSILONS:
@@ -108,7 +108,7 @@ def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
         return law
 
     here, there = law_of_answers(1), law_of_answers(0)
-    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3))
+    total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3))
     shown = 0.0
     for epsilon in EPSILONS:
         slope = Fraction(math.exp(epsilon))
@@ -225,9 +225,9 @@ def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: in
         assert max(exact, Fraction(0)) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
         assert direct.delta(epsilon) <= max(float(exact), 0.0) * (1 + 1e-13) + 1e-14
         assert direct.delta(epsilon) == pytest.approx(search.at(epsilon)[0], abs=1e-9)
-    assert direct.delta(direct.reach) <= direct.delta(direct.reach + 5) + 1e-15
+    assert direct.delta(direct.max_loss) <= direct.delta(direct.max_loss + 5) + 1e-15
     if 0 < max(upper) < 1:
-        slopes = np.exp(np.linspace(0.0, direct.reach, 200))
+        slopes = np.exp(np.linspace(0.0, direct.max_loss, 200))
         searched = outer_region(slopes, [search.at(math.log(slope))[0] for slope in slopes])
         few = compose_bits([(direct.region, 6)], points=2001).epsilon(0.05)
         assert few <= compose_bits([(searched, 6)], points=2001).epsilon(0.05) <= few * (1 + 2e-2)

@@ -55,7 +55,7 @@ def test_the_split_of_delta_matters() -> None:
 
     end = calibrate(pure, 2.0, 2.0, guess=0.07, precision=1e-3)
     assert end is not None
-    assert found.solution.utility > 1.05 * end.made
+    assert found.solution.utility > 1.05 * end.result
 
 
 def test_one_release_gets_the_whole_total() -> None:

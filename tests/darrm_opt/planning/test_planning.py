@@ -19,14 +19,14 @@ from api.client import DarrmClient, Distrusted
 from api.planning import expected_seconds, planned
 from api.settings import Settings
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
-from darrm_opt.accounting import DeltaTooSmall, exact_epsilon, models_together, optimal_composition
+from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, optimal_composition
 from darrm_opt.accuracy import disagreement
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning import WAYS, Plan, plan
-from darrm_opt.planning.suggestions import _above
+from darrm_opt.planning import MECHANISMS, Plan, plan
+from darrm_opt.planning.suggestions import _four_digits_above
 from darrm_opt.priors import IndependentVoters, SharedBeta
 
 INF = Privacy(math.inf)
@@ -101,7 +101,7 @@ def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     assert found.options[0].accuracy is not None
     assert found.options[0].accuracy >= wanted - 2e-3
     assert (found.verdict == "plain majority") == (wanted == 1.0)
-    assert {option.way for option in found.options} <= set(WAYS)
+    assert {option.mechanism for option in found.options} <= set(MECHANISMS)
 
 
 @pytest.mark.parametrize("asked", GRID, ids=str)
@@ -136,7 +136,7 @@ def test_you_do_not_need_this_mechanism() -> None:
     assert found.advice.startswith("You do not need this mechanism")
     assert found.best is not None
     assert (found.best.accuracy, found.best.queries, found.best.spent) == (1.0, None, Privacy(0.5, 1e-6))
-    assert [option.way for option in found.options] == [
+    assert [option.mechanism for option in found.options] == [
         "majority"
     ]  # nothing is more accurate, so nothing else was searched
     three = plan(9, Privacy(0.1), 1000, Privacy(0.3), affected=3)
@@ -146,21 +146,21 @@ def test_you_do_not_need_this_mechanism() -> None:
 def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
     trained = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1)
     fresh = plan(
-        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, ways=("majority", "randomized_response")
+        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, mechanisms=("majority", "randomized_response")
     )
     assert trained.verdict == "plain majority"
     assert fresh.verdict != "plain majority"
     enough = plan(5, Privacy(0.1), 20, Privacy(2.0, 1e-3), affected=1, fresh=True)
     assert enough.best is not None
-    assert enough.best.way == "majority"
+    assert enough.best.mechanism == "majority"
     assert enough.best.queries == 20
     assert any("trained once" in warning for warning in enough.warnings)
 
 
 def test_models_trained_once_never_count_as_fresh() -> None:
     asked = (5, Privacy(0.4), 3, Privacy(0.5, 1e-3), 5)
-    ways = ("optimal",)
-    trained, fresh = plan(*asked, ways=ways), plan(*asked, ways=ways, fresh=True)
+    mechanisms = ("optimal",)
+    trained, fresh = plan(*asked, mechanisms=mechanisms), plan(*asked, mechanisms=mechanisms, fresh=True)
     one, two = trained.options[0], fresh.options[0]
     assert one.problem is not None
     assert two.problem is not None
@@ -170,21 +170,21 @@ def test_models_trained_once_never_count_as_fresh() -> None:
     assert one.accuracy < two.accuracy
     assert "same randomness every time" in one.why
     assert "fresh randomness" in two.why
-    single = plan(5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5, ways=ways).options[0]
+    single = plan(5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5, mechanisms=mechanisms).options[0]
     assert single.problem is not None
     assert single.problem.voter == Privacy(0.4)
 
 
 def test_models_together_cost_the_least_sound_composition() -> None:
-    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-6) == Privacy(0.5, 1e-6)
-    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-7).epsilon == math.inf
-    assert models_together({Privacy(0.1): 3}, 0.0) == Privacy(0.3)
-    assert models_together({Privacy(0.5, 1e-6): 30}, 1e-3).epsilon < 0.75 * 30 * 0.5
-    assert models_together({Privacy(0.5, 1e-6): 3}, 2e-6).epsilon == math.inf
+    assert compose_models({Privacy(0.5, 1e-6): 1}, 1e-6) == Privacy(0.5, 1e-6)
+    assert compose_models({Privacy(0.5, 1e-6): 1}, 1e-7).epsilon == math.inf
+    assert compose_models({Privacy(0.1): 3}, 0.0) == Privacy(0.3)
+    assert compose_models({Privacy(0.5, 1e-6): 30}, 1e-3).epsilon < 0.75 * 30 * 0.5
+    assert compose_models({Privacy(0.5, 1e-6): 3}, 2e-6).epsilon == math.inf
 
 
 def test_the_ends_of_the_range_have_an_answer() -> None:
-    ways = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
+    mechanisms = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
     for K, voter, total, fresh in (
         (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
         (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), True),  # ε = 0
@@ -192,7 +192,7 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
         (1, Privacy(0.5), Privacy(1.0, 1e-3), True),
         (2, INF, Privacy(1.0), False),
     ):
-        found = plan(K, voter, 3, total, fresh=fresh, ways=ways)
+        found = plan(K, voter, 3, total, fresh=fresh, mechanisms=mechanisms)
         fitting = [option for option in found.options if option.fits]
         assert fitting, (K, voter, total, fresh)
         noisy = found.verdict != "plain majority"
@@ -209,7 +209,7 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
 
 
 def accuracy(queries: int, total: Privacy, affected: int = 1) -> float:
-    found = plan(5, INF, queries, total, affected, ways=("optimal",)).options[0]
+    found = plan(5, INF, queries, total, affected, mechanisms=("optimal",)).options[0]
     return found.accuracy or 0.5
 
 
@@ -224,34 +224,34 @@ def test_more_budget_and_fewer_queries_never_hurt() -> None:
 
 
 def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
-    ways = ("majority", "optimal", "randomized_response")
+    mechanisms = ("majority", "optimal", "randomized_response")
     asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
-    found = plan(*asked, ways=ways)
+    found = plan(*asked, mechanisms=mechanisms)
     assert (found.verdict, found.best) == ("none", None)
     assert found.advice.startswith("No option is of use")
-    assert {remedy.change for remedy in found.remedies} == {"queries", "total"}
-    for remedy in found.remedies:
-        assert remedy.words in found.advice
-        queries = asked[2] if remedy.queries is None else remedy.queries
-        again = plan(asked[0], asked[1], queries, remedy.total, 2, ways=ways)
+    assert {suggestion.change for suggestion in found.suggestions} == {"queries", "total"}
+    for suggestion in found.suggestions:
+        assert suggestion.words in found.advice
+        queries = asked[2] if suggestion.queries is None else suggestion.queries
+        again = plan(asked[0], asked[1], queries, suggestion.total, 2, mechanisms=mechanisms)
         assert again.options[0].accuracy is not None
-        assert again.options[0].accuracy >= remedy.accuracy - 1e-3
+        assert again.options[0].accuracy >= suggestion.accuracy - 1e-3
         assert again.verdict != "none"
-    least = plan(*asked, ways=ways, least_accuracy=0.5)
+    least = plan(*asked, mechanisms=mechanisms, least_accuracy=0.5)
     assert least.verdict == "noisy majority"
 
 
 def test_numbers_in_words_are_not_below_what_they_stand_for() -> None:
     values = np.random.default_rng(3).lognormal(0, 5, 300).tolist()
     for value in values:
-        assert value <= _above(value) <= value * 1.002
+        assert value <= _four_digits_above(value) <= value * 1.002
 
 
 def test_the_prior_decides() -> None:
-    ways = ("optimal",)
+    mechanisms = ("optimal",)
     asked = (5, INF, 2, Privacy(2.0, 1e-3), 1)
-    shared = plan(*asked, "shared(1,1)", ways=ways).options[0]
-    usual = plan(*asked, ways=ways).options[0]
+    shared = plan(*asked, "shared(1,1)", mechanisms=mechanisms).options[0]
+    usual = plan(*asked, mechanisms=mechanisms).options[0]
     assert shared.noise is not None
     assert shared.accuracy == pytest.approx(1 - disagreement(shared.noise, SharedBeta(1, 1)))
     assert shared.accuracy != usual.accuracy
@@ -270,7 +270,7 @@ def test_the_prior_decides() -> None:
         ({"least_accuracy": 0.4}, r"least_accuracy = 0\.4 is not valid: expected a probability in \[0\.5, 1\)"),
         ({"prior": "minimax"}, "prior = 'minimax' is not valid: expected the text of an objective that has a prior"),
         ({"prior": "histogram(1,2)"}, "counts"),
-        ({"ways": ("magic",)}, "ways = 'magic' is not valid: expected one or more of majority, fewer_voters"),
+        ({"ways": ("magic",)}, "mechanisms = 'magic' is not valid: expected one or more of majority, fewer_voters"),
         ({"ways": ()}, "expected one or more of majority"),
     ],
 )
@@ -281,7 +281,7 @@ def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
 
 
 def test_swapped_deltas_and_ties_are_warned_of() -> None:
-    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), ways=("randomized_response",))
+    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), mechanisms=("randomized_response",))
     assert any("swapped" in warning for warning in found.warnings)
     assert any("can tie" in warning for warning in found.warnings)
 
@@ -320,7 +320,7 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
 
 
 def test_a_plan_for_other_voters_is_not_believed() -> None:
-    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
+    answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
         assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"

@@ -20,7 +20,7 @@ from darrm_opt.budgeting.sequence_design import design_sequence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plan, planner
-from darrm_opt.planning.options import WAYS, Option
+from darrm_opt.planning.options import MECHANISMS, Option
 from darrm_opt.planning.request import PlanRequest
 
 INF = Privacy(math.inf)
@@ -30,7 +30,7 @@ def only(
     way: str, K: int, voter: Privacy, queries: int, total: Privacy, affected: int, *, fresh: bool = False
 ) -> Option:
     """Return the option of one way."""
-    (option,) = plan(K, voter, queries, total, affected, ways=(way,), fresh=fresh).options
+    (option,) = plan(K, voter, queries, total, affected, mechanisms=(way,), fresh=fresh).options
     return option
 
 
@@ -89,9 +89,9 @@ def test_what_takes_too_much_work_is_not_weighed(monkeypatch: pytest.MonkeyPatch
     def endless(_: PlanRequest) -> Option:
         raise TooMuchWork("It takes a year.")
 
-    monkeypatch.setitem(planner._WEIGH, "randomized_response", endless)
-    found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, ways=("optimal", "randomized_response"))
-    assert {each.way: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
+    monkeypatch.setitem(planner._EVALUATORS, "randomized_response", endless)
+    found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, mechanisms=("optimal", "randomized_response"))
+    assert {each.mechanism: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
     assert found.options[1].why == "Not weighed: It takes a year."
 
 
@@ -128,11 +128,11 @@ def test_a_time_limit_leaves_what_was_found() -> None:
     def late() -> bool:
         return next(at) > 30
 
-    whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, ways=("gnmax", "saa"))
-    situation = replace(whole.situation, stop=late)
-    options = planner._weighed(situation, WAYS, lambda option: told.append(option.way))
-    assert told == [option.way for option in options]
-    assert set(told) == set(WAYS)
+    whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, mechanisms=("gnmax", "saa"))
+    request = replace(whole.request, stop=late)
+    options = planner._evaluate(request, MECHANISMS, lambda option: told.append(option.mechanism))
+    assert told == [option.mechanism for option in options]
+    assert set(told) == set(MECHANISMS)
     assert any(option.fits for option in options)
     assert [option.why for option in options][-1] == noisy.TIME_IS_UP
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
@@ -143,7 +143,7 @@ def test_a_time_limit_leaves_what_was_found() -> None:
 def test_the_limit_is_told_and_what_fits_is_proved() -> None:
     found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
     assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
-    assert {option.why for option in found.options if option.way == "optimal"} == {noisy.TIME_IS_UP}
+    assert {option.why for option in found.options if option.mechanism == "optimal"} == {noisy.TIME_IS_UP}
 
 
 @pytest.mark.parametrize("stopped", [0, 3, 40])
@@ -164,39 +164,41 @@ def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
 
 def test_a_draw_of_subsamples_is_accounted_for() -> None:
     """What `compare` has for the same draw, and more than where every voter is reached."""
-    total, ways = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
-    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, ways=ways)
-    certain = plan(5, None, 5, total, ways=ways)
-    assert drawn.situation.bags == Bags(1000, 50)
+    total, mechanisms = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
+    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, mechanisms=mechanisms)
+    certain = plan(5, None, 5, total, mechanisms=mechanisms)
+    assert drawn.request.bags == Bags(1000, 50)
     assert (drawn.options[0].accuracy or 0) > 1.01 * (certain.options[0].accuracy or 1)
-    (remedy,) = drawn.remedies
-    assert total.epsilon < remedy.total.epsilon < certain.remedies[-1].total.epsilon
+    (suggestion,) = drawn.suggestions
+    assert total.epsilon < suggestion.total.epsilon < certain.suggestions[-1].total.epsilon
     for option in drawn.options:
         assert option.noise is not None
-        spent = mixture_epsilon(option.noise, drawn.situation.released, 5, total.delta, Bags(1000, 50).reach(5))
+        spent = mixture_epsilon(
+            option.noise, drawn.request.released, 5, total.delta, Bags(1000, 50).affected_distribution(5)
+        )
         assert spent <= total.epsilon * (1 + 1e-3)
     assert "chance decides how many of the 5 voters" in drawn.options[0].why
-    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, ways=("majority",))
+    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, mechanisms=("majority",))
     assert own.verdict == "plain majority"
     with pytest.raises(InvalidInput, match="affected"):
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
 def test_where_nothing_fits_the_total_is_repeated() -> None:
-    found = plan(5, INF, 3, Privacy(1.0, 1e-3), ways=("majority",))
-    assert (found.verdict, found.best, found.remedies) == ("none", None, ())
+    found = plan(5, INF, 3, Privacy(1.0, 1e-3), mechanisms=("majority",))
+    assert (found.verdict, found.best, found.suggestions) == ("none", None, ())
     assert found.advice.startswith("No option fits: nothing gives an accuracy of ")
     assert found.advice.endswith(" over 3 queries within (1, 0.001).")
 
 
 def test_private_models_whose_delta_is_too_large_are_told_what_would_do() -> None:
-    found = plan(5, Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, ways=("majority",))
-    (remedy,) = found.remedies
-    assert (remedy.queries, remedy.accuracy) == (None, 1.0)
-    assert plan(5, Privacy(0.1, 1e-3), 9, remedy.total, 3, ways=("majority",)).verdict == "plain majority"
+    found = plan(5, Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, mechanisms=("majority",))
+    (suggestion,) = found.suggestions
+    assert (suggestion.queries, suggestion.accuracy) == (None, 1.0)
+    assert plan(5, Privacy(0.1, 1e-3), 9, suggestion.total, 3, mechanisms=("majority",)).verdict == "plain majority"
     assert found.warnings[0].startswith("total_delta = 0.0001 is below Delta = 0.001")
 
 
 def test_a_voter_that_protects_nobody_is_told() -> None:
-    found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, ways=("majority",))
+    found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
     assert found.warnings == ("epsilon = 25 protects nobody: such a voter is as good as not private.",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from darrm_opt.accounting.composition.closed_forms import slack_in_range
+from darrm_opt.accounting.composition.closed_forms import check_slack
 from darrm_opt.accounting.errors import Counterexample
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
 from darrm_opt.errors import InvalidInput
@@ -174,7 +174,7 @@ def _sgld_total(
     rate = batch / records
     step = sgld_step_printed(batch, lipschitz, sigma, delta, acknowledge_unsound=True).epsilon
     mean = 2 * steps * rate * step * math.tanh(rate * step)
-    return rate, step, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(slack_in_range(slack))) + mean
+    return rate, step, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(check_slack(slack))) + mean
 
 
 def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:

@@ -147,8 +147,8 @@ def test_noisy_votes_of_many_voters_keep_their_utility(
 
     found = calibrate(priced, 1.0, 4.0, guess=knob, precision=5e-3)
     assert found is not None
-    assert useful(upper_half(found.made.values)) == pytest.approx(kept, abs=2e-3)
-    attained = attained_epsilon([(NoisyMajority(found.made, problem).profile.inner, 50)], 1e-5, points=1001)
+    assert useful(upper_half(found.result.values)) == pytest.approx(kept, abs=2e-3)
+    attained = attained_epsilon([(NoisyMajority(found.result, problem).profile.inner, 50)], 1e-5, points=1001)
     assert 0.998 * found.cost <= attained <= found.cost
 
 

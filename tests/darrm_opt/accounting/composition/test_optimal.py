@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
-from darrm_opt.accounting.composition.enumeration import enumerated_delta, growth, hardest
+from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
     least_possible_delta_of_sequence,
@@ -43,7 +43,7 @@ def just_above(value: float, exact: Fraction, total: float) -> bool:
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k: int) -> None:
-    outcomes = [hardest(Privacy(epsilon, delta))] * k
+    outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
     for share in (0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0, 1.5):
         total = share * k * epsilon
         assert just_above(optimal_delta(epsilon, delta, k, total), enumerated_delta(outcomes, total), total), total
@@ -53,7 +53,7 @@ def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k:
 @pytest.mark.parametrize("delta", DELTAS)
 def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: float, delta: float) -> None:
     for k in (1, 2, 4):
-        outcomes = [hardest(Privacy(epsilon, delta))] * k
+        outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
         floor = least_possible_delta(delta, k)
         for share in (0.0, 1e-6, 0.1, 0.5):
             total_delta = floor + share * (1 - floor)
@@ -77,7 +77,7 @@ def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: flo
 )
 def test_sequences_are_the_enumerated_ones_in_every_order(events: list[Privacy]) -> None:
     total = math.fsum(event.epsilon for event in events)
-    outcomes = [hardest(event) for event in events]
+    outcomes = [worst_mechanism(event) for event in events]
     for share in (0.0, 0.2, 0.51, 0.93, 1.0):
         found = optimal_delta_of_sequence(events, share * total)
         assert just_above(found, enumerated_delta(outcomes, share * total), total)
@@ -140,7 +140,7 @@ def test_a_million_queries(epsilon: float, delta: float) -> None:
 
 def test_masses_are_above_the_binomial_ones_and_add_up() -> None:
     for epsilon, k in [(0.2676, 100), (1.0, 33), (1e-9, 50), (30.0, 20)]:
-        p = growth(epsilon) / (1 + growth(epsilon))
+        p = exp_fraction(epsilon) / (1 + exp_fraction(epsilon))
         losses = response_losses(epsilon, k)
         assert sum(map(Fraction, losses.masses.tolist())) <= 1 + Fraction(1, 10**11)
         for loss, mass in zip(losses.losses.tolist(), losses.masses.tolist(), strict=True):

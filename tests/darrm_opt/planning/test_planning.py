@@ -1,4 +1,4 @@
-"""The planner: its advice against brute force, its proofs, its words, and that all ways in agree."""
+"""Planner: its advice against brute force, its proofs, its texts, and agreement of Python, command line and REST."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_every_option_that_fits_is_proved(asked: Any) -> None:
 # ------------------------------------------------------------------------------------------ trained once, or fresh
 
 
-def test_you_do_not_need_this_mechanism() -> None:
+def test_the_plain_majority_is_advised_if_it_fits() -> None:
     found = plan(11, Privacy(0.5, 1e-6), 10**6, Privacy(0.5, 1e-6), affected=1)
     assert found.verdict == "plain majority"
     assert found.advice.startswith("You do not need this mechanism")
@@ -223,7 +223,7 @@ def test_more_budget_and_fewer_queries_never_hurt() -> None:
     assert by_reach == sorted(by_reach, reverse=True)
 
 
-def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
+def test_suggestions_make_a_useless_plan_useful() -> None:
     mechanisms = ("majority", "optimal", "randomized_response")
     asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
     found = plan(*asked, mechanisms=mechanisms)
@@ -241,7 +241,7 @@ def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
     assert least.verdict == "noisy majority"
 
 
-def test_numbers_in_words_are_not_below_what_they_stand_for() -> None:
+def test_numbers_in_text_are_rounded_up() -> None:
     values = np.random.default_rng(3).lognormal(0, 5, 300).tolist()
     for value in values:
         assert value <= _four_digits_above(value) <= value * 1.002
@@ -270,8 +270,11 @@ def test_the_prior_decides() -> None:
         ({"least_accuracy": 0.4}, r"least_accuracy = 0\.4 is not valid: expected a probability in \[0\.5, 1\)"),
         ({"prior": "minimax"}, "prior = 'minimax' is not valid: expected the text of an objective that has a prior"),
         ({"prior": "histogram(1,2)"}, "counts"),
-        ({"ways": ("magic",)}, "mechanisms = 'magic' is not valid: expected one or more of majority, fewer_voters"),
-        ({"ways": ()}, "expected one or more of majority"),
+        (
+            {"mechanisms": ("magic",)},
+            "mechanisms = 'magic' is not valid: expected one or more of majority, fewer_voters",
+        ),
+        ({"mechanisms": ()}, "expected one or more of majority"),
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
@@ -299,7 +302,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
+def test_python_command_line_and_rest_agree(tmp_path: Any) -> None:
     expected = json.loads(json.dumps(planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
     words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert json.loads(run("plan", *words, "--json").stdout) == expected
@@ -319,7 +322,7 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
         assert client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5)) == expected
 
 
-def test_a_plan_for_other_voters_is_not_believed() -> None:
+def test_a_plan_for_other_voters_is_rejected() -> None:
     answer = planned(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
@@ -346,14 +349,14 @@ def test_a_plan_for_other_voters_is_not_believed() -> None:
         ({"m": 1}, "m"),
     ],
 )
-def test_what_the_service_refuses(change: dict[str, Any], field: str) -> None:
+def test_bad_requests_are_rejected_by_the_service(change: dict[str, Any], field: str) -> None:
     with TestClient(create_app(Settings(cache_url="memory", solvers=1))) as service:
         answer = service.post("/v1/plan", json=ASKED | change)
     assert answer.status_code == 422
     assert answer.json()["field"] == field
 
 
-def test_what_the_command_line_refuses() -> None:
+def test_bad_options_are_rejected_by_the_command_line() -> None:
     assert refused("plan", "--K", "5").startswith("Error: --total-epsilon")
     assert "--total-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--total-delta", "1")
     assert "--K" in refused("plan", "--total-epsilon", "1")

@@ -1,4 +1,4 @@
-"""The planner where an option only just fits, does not, or is not weighed: what it says, and that what fits is proved."""
+"""Planner at its edges: options that only just fit, do not fit or are skipped, with their reasons and proofs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
     assert 1.0 < option.spent.epsilon <= 1.5
     refused = only("majority", 5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5)
     assert not refused.fits
-    assert refused.why.startswith("A record reaches 5 of the 5 models: together they cost ε = ")
+    assert refused.why.startswith("A record affects 5 of the 5 models: together they cost ε = ")
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
         ("fewer_voters", INF, 9, Privacy(0.5, 1e-3), 3, False, "Voters that are not private stay so"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, of 3 of them together"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, True, "No finite ε is proved at that δ"),
-        ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not weighed for more than 500 queries"),
+        ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not computed for more than 500 queries"),
     ],
 )
-def test_what_does_not_fit_says_why(
+def test_options_that_do_not_fit_give_the_reason(
     way: str, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool, why: str
 ) -> None:
     option = only(way, 5, voter, queries, total, affected, fresh=fresh)
@@ -85,19 +85,19 @@ def test_what_does_not_fit_says_why(
     assert option.why.startswith(why)
 
 
-def test_what_takes_too_much_work_is_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mechanisms_that_take_too_much_work_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(_: PlanRequest) -> Option:
         raise TooMuchWork("It takes a year.")
 
     monkeypatch.setitem(planner._EVALUATORS, "randomized_response", endless)
     found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, mechanisms=("optimal", "randomized_response"))
     assert {each.mechanism: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
-    assert found.options[1].why == "Not weighed: It takes a year."
+    assert found.options[1].why == "Not computed: It takes a year."
 
 
 @pytest.mark.parametrize("way", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "saa"])
 @pytest.mark.parametrize(("queries", "fresh"), [(1, False), (3, True), (3, False)])
-def test_without_a_delta_every_way_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
+def test_without_a_delta_every_mechanism_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
     """K = 5, ε = 1: γ_Sub(1) is 1-DP, and was once said to cost more than a total of 1."""
     total = Privacy(1.0 * queries)
     option = only(way, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
@@ -121,7 +121,7 @@ def test_without_a_delta_a_plain_majority_costs_half_of_the_votes() -> None:
     assert "see optimal" in only("optimal_sequence", 5, INF, 3, Privacy(1.0), 1).why
 
 
-def test_a_time_limit_leaves_what_was_found() -> None:
+def test_a_time_limit_keeps_earlier_results() -> None:
     told: list[str] = []
     at = iter(range(1000))
 
@@ -140,7 +140,7 @@ def test_a_time_limit_leaves_what_was_found() -> None:
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
 
 
-def test_the_limit_is_told_and_what_fits_is_proved() -> None:
+def test_the_time_limit_is_reported_and_results_are_proved() -> None:
     found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
     assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
     assert {option.why for option in found.options if option.mechanism == "optimal"} == {noisy.TIME_IS_UP}
@@ -184,14 +184,14 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
-def test_where_nothing_fits_the_total_is_repeated() -> None:
+def test_the_advice_repeats_the_total_if_nothing_fits() -> None:
     found = plan(5, INF, 3, Privacy(1.0, 1e-3), mechanisms=("majority",))
     assert (found.verdict, found.best, found.suggestions) == ("none", None, ())
     assert found.advice.startswith("No option fits: nothing gives an accuracy of ")
     assert found.advice.endswith(" over 3 queries within (1, 0.001).")
 
 
-def test_private_models_whose_delta_is_too_large_are_told_what_would_do() -> None:
+def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
     found = plan(5, Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, mechanisms=("majority",))
     (suggestion,) = found.suggestions
     assert (suggestion.queries, suggestion.accuracy) == (None, 1.0)
@@ -199,6 +199,6 @@ def test_private_models_whose_delta_is_too_large_are_told_what_would_do() -> Non
     assert found.warnings[0].startswith("total_delta = 0.0001 is below Delta = 0.001")
 
 
-def test_a_voter_that_protects_nobody_is_told() -> None:
+def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
     found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
     assert found.warnings == ("epsilon = 25 protects nobody: such a voter is as good as not private.",)

@@ -232,7 +232,7 @@ def test_the_single_release_is_its_own_guarantee() -> None:
     assert 0.01 <= total.delta(0.7) <= 0.01 + total.step
 
 
-def test_refusals() -> None:
+def test_errors() -> None:
     region = privacy_region(Privacy(0.3, 1e-3))
     with pytest.raises(TooMuchWork, match=r"Use optimal\(\) or a PLD"):
         compose_bits([(region, 10**6)])
@@ -269,6 +269,6 @@ def test_bad_pairs_are_named(pairs: list[float]) -> None:
         inner_region(pairs)
 
 
-def test_regions_of_no_privacy_are_refused() -> None:
+def test_regions_without_privacy_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="epsilon = inf"):
         privacy_region(Privacy(math.inf))

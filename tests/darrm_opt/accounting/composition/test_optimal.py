@@ -21,7 +21,6 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.budgeting.calibration import epsilon_each, most_queries
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 
@@ -216,31 +215,3 @@ def test_bad_totals_and_events_are_named() -> None:
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="few enough mechanisms"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)
-
-
-@pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
-@pytest.mark.parametrize("k", [1, 7, 1000])
-def test_what_each_may_cost_fits_and_more_does_not(budget: Privacy, k: int) -> None:
-    for delta in (0.0, budget.delta / k / 2):
-        each = epsilon_each(budget, delta, k)
-        assert each >= budget.epsilon / k * (1 - 1e-12)
-        assert optimal_delta(each, delta, k, budget.epsilon) <= budget.delta
-        assert optimal_delta(each * (1 + 1e-6), delta, k, budget.epsilon) > budget.delta
-        assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
-
-
-def test_how_many_fit() -> None:
-    for each, budget in [(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03)), (Privacy(0.01), Privacy(1.0, 1e-6))]:
-        many = most_queries(each, budget)
-        assert optimal_delta(each.epsilon, each.delta, many, budget.epsilon) <= budget.delta
-        assert optimal_delta(each.epsilon, each.delta, many + 1, budget.epsilon) > budget.delta
-    assert most_queries(Privacy(0.5), Privacy(0.1)) == 0
-
-
-def test_impossible_calibrations_are_named() -> None:
-    with pytest.raises(DeltaTooSmall):
-        epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
-    with pytest.raises(InvalidInput, match="k = 0 is not valid: expected at least one mechanism"):
-        epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
-    with pytest.raises(InvalidInput, match=r"budget = Privacy\(epsilon=0\.0"):
-        epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)

@@ -135,7 +135,7 @@ def test_profiles_add_to_other_mechanisms() -> None:
         one.then(pld_of(Privacy(0.2), 0.02))
 
 
-def test_it_hands_over_to_the_library() -> None:
+def test_conversion_to_the_library() -> None:
     from dp_accounting.pld import privacy_loss_distribution
 
     ours = pld_of(Privacy(0.3, 1e-4), 0.01)
@@ -165,12 +165,12 @@ def test_bad_discretisations_are_named(bad: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
-def test_what_is_no_profile_is_refused(bad: object) -> None:
+def test_invalid_profiles_are_rejected(bad: object) -> None:
     with pytest.raises(InvalidInput, match=r"profile = .* is not valid: expected .* probabilities"):
         pld_from_profile(bad, discretisation=0.1, max_loss=1.0)  # type: ignore[arg-type]
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):

@@ -87,7 +87,7 @@ class PlanRequest:
             affected: how many voters one record can influence; None for all.
             prior: how votes fall.
             fresh: whether every voter draws fresh randomness for every answer.
-            least_accuracy: below this an answer is of no use [probability], in [0.5, 1).
+            least_accuracy: below this an answer is useless [probability], in [0.5, 1).
             n: records, where each voter is a model trained on a random subsample of its own; None for no draw.
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.

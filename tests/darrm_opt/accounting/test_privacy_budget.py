@@ -224,7 +224,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         ({"format": 2}, "has format 2; this version reads 1"),
         ({"accounting": "none"}, "is damaged: .*accounting = 'none'"),
         ({"budget": {"epsilon": -1, "delta": 0}}, "is damaged: .*epsilon = -1"),
-        ({"budget": {"epsilon": 0.5, "delta": 0}}, "overspends its own budget"),
+        ({"budget": {"epsilon": 0.5, "delta": 0}}, "the events of the budget"),
         ({"events": [{"epsilon": 0.1, "delta": 0, "count": -3}]}, "is damaged: .*count = -3"),
         ({"events": [{"epsilon": "0.1", "delta": 0, "count": 3}]}, "is damaged: .*epsilon = '0.1'"),
         ({"events": [{"epsilon": 0.1}]}, "is damaged: KeyError"),
@@ -258,7 +258,7 @@ def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
         assert not ledger.fits(Privacy(0.0), 0)
         assert ledger.affordable(Privacy(0.1)) == 0
         assert ledger.remaining == Privacy(0.0)
-        with pytest.raises(BudgetExceeded, match=r"a copy of it that fork made has nothing left\. Nothing was charged"):
+        with pytest.raises(BudgetExceeded, match=r"a copy made by fork has nothing left\. Nothing was charged"):
             ledger.charge(Privacy(0.0))
         with pytest.raises(BudgetExceeded, match="Nothing was saved"):
             ledger.save(tmp_path / "copy")

@@ -228,7 +228,7 @@ def test_suggestions_make_a_useless_plan_useful() -> None:
     asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
     found = plan(*asked, mechanisms=mechanisms)
     assert (found.verdict, found.best) == ("none", None)
-    assert found.advice.startswith("No option is of use")
+    assert found.advice.startswith("No option is useful")
     assert {suggestion.change for suggestion in found.suggestions} == {"queries", "total"}
     for suggestion in found.suggestions:
         assert suggestion.words in found.advice

@@ -201,4 +201,4 @@ def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
 
 def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
     found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
-    assert found.warnings == ("epsilon = 25 protects nobody: such a voter is as good as not private.",)
+    assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is as good as not private.",)

@@ -234,7 +234,7 @@ def test_the_single_release_is_its_own_guarantee() -> None:
 
 def test_errors() -> None:
     region = privacy_region(Privacy(0.3, 1e-3))
-    with pytest.raises(TooMuchWork, match=r"Use optimal\(\) or a PLD"):
+    with pytest.raises(TooMuchWork, match=r"Use optimal_composition\(\) or a PLD"):
         compose_bits([(region, 10**6)])
     with pytest.raises(TooMuchWork, match="exact adaptive composition of single bits"):
         compose_bits_any_order([(region, 1000), (region, 1000)])

@@ -186,7 +186,7 @@ def test_below_the_leak_floor_is_refused_with_the_floor() -> None:
 
 
 def test_too_many_different_events_are_refused() -> None:
-    with pytest.raises(TooMuchWork, match=r"Use pld_sequence\(\)"):
+    with pytest.raises(TooMuchWork, match=r"Use pld_composition_of_sequence\(\)"):
         optimal_delta_of_sequence({Privacy(0.1 + i / 100): 30 for i in range(8)}, 1.0)
 
 
@@ -194,7 +194,7 @@ def test_too_many_different_events_are_refused() -> None:
     ("arguments", "message"),
     [
         ((-0.1, 0.0, 3, 0.1), r"epsilon = -0\.1 is not valid"),
-        ((math.inf, 0.0, 3, 0.1), r"epsilon = inf is not valid.*What is not private"),
+        ((math.inf, 0.0, 3, 0.1), r"epsilon = inf is not valid.*A mechanism that is not private"),
         ((math.nan, 0.0, 3, 0.1), "epsilon = nan is not valid"),
         ((0.1, 1.0, 3, 0.1), r"delta = 1\.0 is not valid"),
         ((0.1, 0.0, -1, 0.1), "k = -1 is not valid"),

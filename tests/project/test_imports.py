@@ -26,7 +26,7 @@ PACKAGES = ("darrm_opt", "solver_cache", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "errors", "optional_packages", "decimal_grid", "process"},
+    {"_version", "errors", "optional_packages", "decimal_grid", "process", "search"},
     {"problem", "noise", "rounding", "exact_rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},

@@ -1,5 +1,4 @@
-"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison.
-"""
+"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison."""
 
 from __future__ import annotations
 

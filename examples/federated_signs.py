@@ -42,11 +42,20 @@ def randomised(signs: NDArray[np.bool_], chance: np.random.Generator) -> NDArray
 def main() -> None:
     """Plan, then train."""
     bits = COORDINATES * ROUNDS
-    ways = ("majority", "optimal_sequence", "subsampling", "randomized_response")
-    found = plan(CLIENTS, Privacy(EPSILON), bits, TOTAL, prior=NEAR_A_HALF, fresh=True, least_accuracy=0.55, ways=ways)
+    mechanisms = ("majority", "optimal_sequence", "subsampling", "randomized_response")
+    found = plan(
+        CLIENTS,
+        Privacy(EPSILON),
+        bits,
+        TOTAL,
+        prior=NEAR_A_HALF,
+        fresh=True,
+        least_accuracy=0.55,
+        mechanisms=mechanisms,
+    )
     print(f"{CLIENTS} clients, each answer {EPSILON}-DP; {bits} bits within ({TOTAL.epsilon:g}, {TOTAL.delta:g})")
     for option in found.options:
-        print(f"  {option.way:<19} {'does not fit' if option.accuracy is None else f'{option.accuracy:.4f}'}")
+        print(f"  {option.mechanism:<19} {'does not fit' if option.accuracy is None else f'{option.accuracy:.4f}'}")
     print(found.advice)
     if found.best is None or found.best.release is None:
         raise SystemExit("nothing to release")

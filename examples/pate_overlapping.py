@@ -33,12 +33,12 @@ def main() -> None:
         TOTAL,
         affected=PARTITIONS,
         prior="shared(0.3,0.3)",
-        ways=("majority", "optimal", "gnmax", "optimal_sequence"),
+        mechanisms=("majority", "optimal", "gnmax", "optimal_sequence"),
     )
     print(f"{K} teachers that are not private, a record reaches {PARTITIONS}; {LABELS} labels within {TOTAL}")
     for option in found.options:
         accuracy = "does not fit" if option.accuracy is None else f"{option.accuracy:.3f}"
-        print(f"  {option.way:<16} {accuracy}")
+        print(f"  {option.mechanism:<16} {accuracy}")
     print(found.advice)
     best = found.best
     if best is None or best.release is None:

@@ -35,7 +35,7 @@ def main() -> None:
         f"released at m = 0.5: {release.release([1] * 9 + [0] * 2)}, proved with margin {release.certificate.margin:.1e}"
     )
 
-    found = plan(K, Privacy(EPSILON), 4, Privacy(0.8, 1e-5), affected=1, fresh=True, ways=("majority", "optimal"))
+    found = plan(K, Privacy(EPSILON), 4, Privacy(0.8, 1e-5), affected=1, fresh=True, mechanisms=("majority", "optimal"))
     print(f"Four such answers within (0.8, 1e-5): {found.advice}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from darrm_opt.comparison.baselines import BASELINES, FURTHER
+from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.solver import Method, Shape
@@ -19,7 +19,7 @@ MAX_ALLOWANCES = 101
 MAX_GAMMA_LENGTH = 100_001
 """Most entries of a posted γ that are read at all; the server's max_voters is far below."""
 
-ALL_BASELINES = (*BASELINES, *FURTHER)
+ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)
 """Names of the baselines, the default ones first."""
 
 

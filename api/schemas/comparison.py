@@ -125,7 +125,7 @@ class CompareRequest(RequestModel):
 
         drawn = checked_bags(spec.problem, **self.draw())
         if drawn is not None:
-            drawn.reach(self.K)
+            drawn.affected_distribution(self.K)
         return spec
 
 

@@ -1,19 +1,17 @@
-"""What many releases cost together.
+"""Privacy accounting: the total (ε, δ) of many releases.
 
+* `total_privacy`, `total_privacy_of_sequence`: releases of a γ by every account below, and the least of them;
+  `release_profile`: one release at every ε;
 * `basic_composition`, `kov_composition`, `kov_composition_at_delta`: closed forms;
 * `optimal_composition`, `optimal_composition_of_sequence`: the exact optimum over all adaptive compositions of (ε, δ)-DP mechanisms;
-* `pld_composition`, `pld_composition_of_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact privacy profile;
+* `pld_composition`, `pld_composition_of_sequence`, `pld_from_profile`: privacy loss distributions, of (ε, δ) or of an exact profile;
 * `compose_bits`: the exact adaptive composition of releases that are single bits;
-* `total_privacy`, `total_privacy_of_sequence`: releases of a γ at hand by all of these, and the least; `release_profile`: one release at every ε;
-* `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ in other libraries' ledgers;
-* `gaussian_epsilon`, `rdp_epsilon`, `sgld`, `federated`: noisy training;
-* `high_probability`, `on_average`, …: what privacy promises about generalisation;
-* `best_target`: the target of one release with which γ_opt does most for Q releases within a total;
-  `design_sequence`: a γ made for all Q of them;
-* `FRESH`, `models_together`: what many releases may suppose of voters that were trained once;
-* `PrivacyBudget`: a budget that refuses to be overspent; `epsilon_each`, `most_queries`: the way back from a budget.
+* `compose_models`, `FRESH`: voters that were trained once and answer many queries;
+* `PrivacyBudget`: an accountant that rejects a charge beyond its budget;
+* `gaussian_epsilon`, `rdp_epsilon`, `amplify_by_subsampling`: the Gaussian mechanism and random batches;
+* `as_pld`, `as_event`, `pld_accountant`, `privacy_map`: releases of a γ for the accountants of other libraries.
 
-`reproduction` holds printed theorems that are false; nothing here uses it.
+Design under a total budget is in `darrm_opt.budgeting`; theorems of papers that nothing here uses are in `darrm_opt.literature`.
 """
 
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
@@ -35,7 +33,7 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta_of_sequence,
 )
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork, UnsoundBound
-from darrm_opt.accounting.freshness import FRESH, models_together
+from darrm_opt.accounting.freshness import FRESH, compose_models
 from darrm_opt.accounting.gaussian import amplify_by_subsampling, gaussian_delta, gaussian_epsilon
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.pld.composition import (
@@ -79,6 +77,7 @@ __all__ = [
     "basic_composition",
     "compose_bits",
     "compose_bits_any_order",
+    "compose_models",
     "exact_epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -91,7 +90,6 @@ __all__ = [
     "kov_composition_of_sequence",
     "least_possible_delta",
     "loss_tail",
-    "models_together",
     "optimal_composition",
     "optimal_composition_of_sequence",
     "optimal_delta",

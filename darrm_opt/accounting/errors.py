@@ -1,4 +1,4 @@
-"""What the accountants refuse, named for what the caller can do about it."""
+"""Errors of the accountants, named after what the caller can change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeltaTooSmall(DarrmError):
 
 
 class TooMuchWork(DarrmError):
-    """The computation asked for is exact but too long; the message names a cheaper sound one."""
+    """The computation asked for is exact but too long; the message names a cheaper sound account."""
 
 
 class BudgetExceeded(DarrmError):
@@ -33,7 +33,7 @@ class BudgetExceeded(DarrmError):
 
 
 class BudgetUnreadable(DarrmError):
-    """A saved ledger is missing, damaged or from another format; nothing was loaded."""
+    """A saved budget is missing, damaged or in another format; nothing was loaded."""
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,43 @@
-"""Fresh voters and voters that were trained once: what many releases may suppose of them.
+"""Fresh voters and voters that were trained once: which account of their releases holds.
 
-Releases of a γ compose at the voters' own (ε, Δ) only if every answer is given with new randomness. Models that were trained
-once answer every query from the same training, so an earlier bit says something of each later one, and "Q times (mε, δ)" is
-false (`docs/proofs.md`, "Voters that were trained once"). For their releases two accounts hold, and the cheaper one counts:
+Releases of a γ compose at the voters' own (ε, Δ) only if every answer uses new randomness. Models that were trained once
+answer every query from the same training, so an earlier bit carries information about each later one, and "Q times (mε, δ)"
+is false (`docs/proofs.md`, "Voters that were trained once"). Two accounts hold for their releases, and the cheaper one counts:
 
-* the voters taken as not private (ε = inf), of which a record changes at most ``affected``: γ itself is what protects;
+* the voters taken as not private (ε = inf), of which a record changes at most ``affected``: γ itself protects;
 * the models together: r of them composed, and everything computed from them, for any number of queries.
 
-One release has no earlier one, and voters that are not private have no randomness to share: there the word changes nothing.
+A single release has no earlier one, and voters that are not private have no randomness to share: freshness changes nothing there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from darrm_opt.accounting.cheapest import cheapest
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, Privacy, Problem
 from darrm_opt.rounding import as_written
 
-__all__ = ["FRESH", "checked_fresh", "counted_voters", "models_together", "models_total"]
+__all__ = ["FRESH", "check_fresh", "compose_models", "effective_voters", "models_account"]
 
 
-def checked_fresh(fresh: Any) -> bool:
-    """Return ``fresh``, or raise `InvalidInput` if it is no truth value."""
+def check_fresh(fresh: Any) -> bool:
+    """Return ``fresh``, or raise `InvalidInput` if it is not a bool."""
     if not isinstance(fresh, bool):
         raise InvalidInput("fresh", fresh, "True (fresh randomness in every answer) or False (trained once)")
     return fresh
 
 
-def counted_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
-    """Return the voters as each of ``queries`` releases may count them, so that the releases compose.
+def effective_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
+    """Return the voters whose (ε, Δ) holds in each of ``queries`` releases, given the earlier ones, so that the releases compose.
 
     Args:
-        problem: K, the voters' privacy, and ``affected``; its target stays as it is, and says nothing of other voters.
+        problem: K, the voters' privacy, and ``affected``; its target is kept and is no guarantee for the voters returned.
         queries: Q ≥ 0 releases in all.
         fresh: see `FRESH`.
 
@@ -47,22 +46,22 @@ def counted_voters(problem: Problem, queries: int, *, fresh: bool) -> Problem:
         as not private.
 
     Raises:
-        InvalidInput: ``fresh`` is no truth value.
+        InvalidInput: ``fresh`` is not a bool.
 
     >>> voters = Problem(5, Privacy(0.3), Privacy(0.1))
-    >>> [counted_voters(voters, Q, fresh=fresh).voter.epsilon for Q, fresh in ((1, False), (2, True), (2, False))]
+    >>> [effective_voters(voters, Q, fresh=fresh).voter.epsilon for Q, fresh in ((1, False), (2, True), (2, False))]
     [0.3, 0.3, inf]
     """
-    if checked_fresh(fresh) or queries <= 1 or problem.voter.epsilon == math.inf:
+    if check_fresh(fresh) or queries <= 1 or problem.voter.epsilon == math.inf:
         return problem
     return Problem(problem.K, Privacy(math.inf), problem.target, problem.affected)
 
 
-def models_together(models: Mapping[Privacy, int], total_delta: float) -> Privacy:
+def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy:
     """Return the privacy of independent models together, and so of everything computed from them.
 
     Args:
-        models: how many of each privacy one record reaches, ≥ 1 in all.
+        models: how many models of each privacy one record affects, ≥ 1 in all.
         total_delta: δ of all together [probability], in [0, 1).
 
     Returns:
@@ -71,7 +70,7 @@ def models_together(models: Mapping[Privacy, int], total_delta: float) -> Privac
     Guarantees:
         Sound for models that are independent given the data, by basic or by optimal composition.
 
-    >>> models_together({Privacy(0.5, 1e-6): 1}, 1e-5), models_together({Privacy(0.1): 3}, 0.0).epsilon
+    >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
     (Privacy(epsilon=0.5, delta=1e-06), 0.3)
     """
     if any(model.epsilon == math.inf for model in models):
@@ -80,31 +79,30 @@ def models_together(models: Mapping[Privacy, int], total_delta: float) -> Privac
         (model,) = models
         if model.delta <= total_delta:
             return model
-    found = []
+    accounts: dict[str, Callable[[], Privacy]] = {}
     if sum(count * as_written(model.delta) for model, count in models.items()) <= as_written(total_delta):
         epsilon = sum((count * as_written(model.epsilon) for model, count in models.items()), Fraction(0))
-        found.append(Privacy(_at_least(epsilon), total_delta))
-    with suppress(DeltaTooSmall, TooMuchWork):
-        if len(models) == 1:
-            ((model, count),) = models.items()
-            found.append(optimal_composition(model.epsilon, model.delta, count, total_delta))
-        else:
-            found.append(optimal_composition_of_sequence(models, total_delta))
-    return min(found, key=lambda privacy: privacy.epsilon, default=Privacy(math.inf, total_delta))
+        accounts["simple"] = lambda: Privacy(_at_least(epsilon), total_delta)
+    if len(models) == 1:
+        ((model, count),) = models.items()
+        accounts["optimal"] = lambda: optimal_composition(model.epsilon, model.delta, count, total_delta)
+    else:
+        accounts["optimal"] = lambda: optimal_composition_of_sequence(models, total_delta)
+    return Privacy(cheapest(accounts)[0], total_delta)
 
 
-def models_total(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:
-    """Return what the models of a problem cost together, where that is an account of the releases; ε = inf where it is none.
+def models_account(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> Privacy:
+    """Return the account of the releases by the privacy of the models together; ε = inf if it does not apply.
 
     Args:
-        problem: its voters count.
+        problem: only its voters matter.
         queries: Q ≥ 0 releases in all.
         total_delta: δ of all together [probability], in [0, 1).
-        fresh: see `FRESH`; fresh voters pay for every answer, so their models together are no account.
+        fresh: see `FRESH`; fresh voters pay for every answer, so this account does not apply to them.
     """
-    if counted_voters(problem, queries, fresh=fresh) is problem:
+    if effective_voters(problem, queries, fresh=fresh) is problem:
         return Privacy(math.inf, total_delta)
-    return models_together({problem.voter: problem.affected}, total_delta)
+    return compose_models({problem.voter: problem.affected}, total_delta)
 
 
 def _at_least(value: Fraction) -> float:

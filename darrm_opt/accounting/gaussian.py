@@ -1,4 +1,4 @@
-"""One step of noisy gradient descent: the Gaussian mechanism, exactly, and what sampling a batch saves.
+"""Gaussian mechanism: its exact privacy profile, and amplification by a random batch.
 
 A Gaussian mechanism whose mean moves by at most μ standard deviations has the privacy profile
 
@@ -44,7 +44,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """
     from scipy.special import erfcx, ndtr
 
-    mu, epsilon = _shift(mu), non_negative(epsilon, "epsilon", _NATS)
+    mu, epsilon = _check_shift(mu), non_negative(epsilon, "epsilon", _NATS)
     if epsilon == math.inf:
         return 0.0
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -77,7 +77,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Source: Balle, Wang 2018.
     """
-    mu, delta = _shift(mu), positive_delta(delta)
+    mu, delta = _check_shift(mu), positive_delta(delta)
     return least_epsilon(lambda epsilon: gaussian_delta(mu, epsilon), delta, gaussian_epsilon_tail(mu, delta))
 
 
@@ -86,7 +86,7 @@ def gaussian_epsilon_tail(mu: float, delta: float) -> float:
 
     Source: P[loss > ε] ≤ δ for the loss N(μ²/2, μ²).
     """
-    mu, delta = _shift(mu), positive_delta(delta)
+    mu, delta = _check_shift(mu), positive_delta(delta)
     return up(mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)), 16)
 
 
@@ -105,7 +105,7 @@ def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
 
     Source: Balle, Barthe, Gaboardi 2018 (amplification by sampling without replacement).
     """
-    rate = _rate(rate)
+    rate = _check_rate(rate)
     if rate == 1 or event.epsilon == math.inf:
         return Privacy(event.epsilon, up(rate * event.delta, 2) if rate < 1 and event.delta else event.delta)
     if event.epsilon > 1:  # ln(1 + q(e^ε − 1)) = ε + ln(q + (1−q)e^(−ε)), which cannot overflow
@@ -129,14 +129,14 @@ def positive_delta(delta: float) -> float:
     return number
 
 
-def _shift(mu: float) -> float:
+def _check_shift(mu: float) -> float:
     number = real_number(mu, "mu", _MU)
     if not 0 < number < math.inf:
         raise InvalidInput("mu", mu, _MU)
     return number
 
 
-def _rate(rate: float) -> float:
+def _check_rate(rate: float) -> float:
     accepted = "a share of the records, above 0 and at most 1"
     number = real_number(rate, "rate", accepted)
     if not 0 < number <= 1:

@@ -1,15 +1,15 @@
-"""Releases of a γ in the ledgers of other libraries: as a ``dp_accounting`` PLD or event, and as a map in OpenDP's style.
+"""Conversion of releases of a γ for other libraries: a ``dp_accounting`` PLD or event, and a privacy map in OpenDP's style.
 
-What is handed over is the exact profile of the release (`release_profile`), not its (mε, δ), and it is never optimistic:
-the bound on rounding that `Pld` adds to each δ on request is added here to the infinite loss, for no other library knows
-of it. That is sound under composition: masses that err by g in sum, composed with anything, err by at most g times what of
-the other is finite, and an infinite loss larger by g raises the composed one by exactly that.
+The conversion uses the exact profile of the release (`release_profile`), not its (mε, δ), and is never optimistic: the bound
+on rounding that `Pld` adds to each δ on request is added here to the infinite loss, since no other library knows of it. That
+is sound under composition: masses that err by g in sum, composed with anything, err by at most g times the finite mass of the
+other, and an infinite loss larger by g raises the composed one by exactly that.
 
-What is handed over will be composed, so voters that were trained once are taken as not private (`freshness`): the models together
-are an account of another ledger only as what they are, ``affected`` events of one voter's (ε, Δ).
+The result will be composed with others, so voters that were trained once are taken as not private (`freshness`). The models
+together enter another accountant only as ``affected`` events of one voter's (ε, Δ).
 
-A neighbour is whatever one record's change means to the voters: their (ε, Δ) and `affected` decide it, so the other
-ledger must speak of the same neighbours.
+Neighbours are datasets whose difference changes the voters as their (ε, Δ) and ``affected`` say, so the other accountant must
+use the same neighbouring relation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import non_negative
-from darrm_opt.accounting.freshness import checked_fresh
+from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.release import Release, Released
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import whole_number
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 DISCRETISATION = 1e-4
 """The library's own default [nats]; PLDs compose only where theirs are equal."""
 
-MANY = 2
-"""Releases that one handed over counts as: others of the same voters may be composed with it."""
+COMPOSED_QUERIES = 2
+"""Queries assumed for a single converted release: others of the same voters may be composed with it."""
 
 Profile = Callable[[float], float]
 """ε [nats] → δ [probability], never below the exact one."""
@@ -43,7 +43,7 @@ Profile = Callable[[float], float]
 def as_pld(
     released: Released | Release, *, queries: int = 1, fresh: bool = False, discretisation: float = DISCRETISATION
 ) -> PrivacyLossDistribution:
-    """Return releases of a γ as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others there.
+    """Return releases of a γ as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
@@ -66,8 +66,8 @@ def as_pld(
     from darrm_opt.accounting.pld.distribution import Pld
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    pld: Pld = Release.of(released).counted(MANY, fresh=fresh).profile.pld(discretisation, count=queries)
-    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "a hand-over")
+    pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
+    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "the conversion")
     dense: Any = pld.mass.to_dense_pmf()
     guarded = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
@@ -83,8 +83,8 @@ def as_pld(
 def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
     """Return one release as a ``dp_accounting`` DpEvent, for the accountant of `pld_accountant`.
 
-    Compose it (``SelfComposedDpEvent(event, 100)``) and mix it with the library's own events, those of DP-SGD say. Other
-    accountants of the library refuse events that they do not know.
+    Compose it (``SelfComposedDpEvent(event, 100)``) and combine it with the library's own events, such as those of DP-SGD. Other
+    accountants of the library reject this event.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
@@ -94,11 +94,11 @@ def as_event(released: Released | Release, *, fresh: bool = False) -> Any:
         NotPrivate: a bare γ is not private for its problem.
         BackendUnavailable: dp_accounting is not installed.
     """
-    return _classes()[0](Release.of(released), checked_fresh(fresh))
+    return _event_and_accountant()[0](Release.of(released), check_fresh(fresh))
 
 
 def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "ADD_OR_REMOVE_ONE") -> Any:
-    """Return a ``dp_accounting`` PLDAccountant that also understands `as_event`.
+    """Return a ``dp_accounting`` PLDAccountant that also accepts `as_event`.
 
     Args:
         discretisation: h [nats] of all it composes.
@@ -107,8 +107,8 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     Raises:
         BackendUnavailable: dp_accounting is not installed.
     """
-    relation = require("dp_accounting.privacy_accountant", "a hand-over").NeighboringRelation[neighbours]
-    return _classes()[1](relation, discretisation)
+    relation = require("dp_accounting.privacy_accountant", "the conversion").NeighboringRelation[neighbours]
+    return _event_and_accountant()[1](relation, discretisation)
 
 
 def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool = False) -> Callable[[int], Profile]:
@@ -141,7 +141,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
     """
     release = Release.of(released)
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    profile = release.counted(queries, fresh=fresh).profile
+    profile = release.effective(queries, fresh=fresh).profile
     one = profile.delta if queries == 1 else compose_bits([(profile.outer, queries)]).delta
 
     def to_profile(d_in: int) -> Profile:
@@ -164,12 +164,12 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
 
 
 @cache
-def _classes() -> tuple[Any, Any]:
-    """Return the event and the accountant that knows it, made when the library is first asked for."""
+def _event_and_accountant() -> tuple[Any, Any]:
+    """Return the event class and the accountant class that accepts it, defined when the library is first used."""
     import attrs
 
-    dp_event: Any = require("dp_accounting.dp_event", "a hand-over")
-    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "a hand-over")
+    dp_event: Any = require("dp_accounting.dp_event", "the conversion")
+    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "the conversion")
 
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
         """One release of a γ, by its exact privacy profile."""

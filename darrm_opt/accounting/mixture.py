@@ -1,24 +1,22 @@
-"""What releases cost where chance decides how many voters one record reaches.
+"""Total privacy if chance decides how many voters one record affects.
 
 Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random number R of
-them, with a law that is public. Draw once, let the same models answer every query, and compare two neighbours by the same
-draw: given that the record reaches r models, only those r voters can differ, so the Q releases together are (ε, D_r(ε))
--indistinguishable, D_r the exact account with r affected voters. The hockey-stick divergence is jointly convex, so
+them, with a public law. Draw once, let the same models answer every query, and compare two neighbours by the same draw: given
+that the record affects r models, only those r voters can differ, so the Q releases together are (ε, D_r(ε))-indistinguishable,
+with D_r the exact account with r affected voters. The hockey-stick divergence is jointly convex, so
 
     D(ε) ≤ Σ_r Pr[R = r]·D_r(ε)    for every ε.
 
-Composed for each r first and averaged after: the draw is shared by all queries. The bound holds even where the draw becomes
-known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no model saw leaks
-nothing.
+Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the draw
+becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no model saw
+leaks nothing.
 
-Few terms. D_r grows with r, so counts may be taken together at the largest of them, and the counts at the far end, together
-of probability below a small share of δ, may count as a sure loss: both only raise the sum.
+Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of total
+probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
 
-About what releases cost where chance decides how many voters one record reaches: a fast estimate, from below, no proof.
-
-Instead of an adversary who chooses each pair in view of the earlier bits: one and the same pair Q times, the worst of those
-that a γ can show. That is two binomial laws, and costs a hundredth of the recursion. It says where to look for a knob's
-place, and which places are hopeless: what `reach` proves for the same counts is never less, but for rounding.
+`estimated_epsilon` is a fast estimate from below, no proof: instead of an adversary who chooses each pair in view of the earlier
+bits, one and the same pair Q times, the worst of those that a γ can show. That takes two binomial laws, a hundredth of the
+recursion. It is a starting point for calibration and rejects hopeless values: `mixture_total` is never less, but for rounding.
 """
 
 from __future__ import annotations
@@ -31,40 +29,41 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm_opt.accounting.bits.lines import apart, log_masses
+from darrm_opt.accounting.bits.lines import hockey_stick, log_binomials
 from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import upper_hull
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.errors import DeltaTooSmall
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.release import NoisyMajority, release_profile
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
 from darrm_opt.rounding import float_above, up
+from darrm_opt.search import largest_fitting
 
-SPARED = 4e-3
-"""Share of the total δ that the far end of the law may take as a sure loss, or a line of a region that is left out."""
+NEGLECTED_SHARE = 4e-3
+"""Share of the total δ that is charged for the far end of the law, or for lines of a region that are left out."""
 
-MAX_PARTS, FEW_PARTS, MIN_PARTS = 24, 8, 6
+MAX_GROUPS, MAX_PRIVATE_GROUPS, MIN_GROUPS = 24, 8, 6
 """Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are private,
 as each count then asks for a search of its own, and fewer for very many releases."""
 
-STEPS = 3e3
+MAX_STEPS = 3e3
 """Releases times counts in one account, where that many counts are to be had: about a second."""
 
-MAX_POINTS, MIN_POINTS, UPDATES = 2001, 501, 5e6
+MAX_POINTS, MIN_POINTS, MAX_UPDATES = 2001, 501, 5e6
 """Grid points of the recursions: as many as leave that many updates of a point, one release and one count."""
 
-COARSER, COARSEST = 2e-5, 2e-2
+LINE_RISE, MAX_LINE_RISE = 2e-5, 2e-2
 """Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at most: it
 raises their total ε by half of that, at most."""
 
-TOLERANCE, MAX_EXACT = 3e-3, 40
+TOLERANCE, MAX_EXACT_VOTERS = 3e-3, 40
 """Of the region of voters that are not private, in an average over many counts; for up to so many voters it is exact."""
 
-UNLIKELY = 1e-2
+NEAR_END_CHANCE = 1e-2
 """Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
 
 DIGITS = 60
@@ -72,12 +71,12 @@ DIGITS = 60
 
 
 @dataclass(frozen=True)
-class Part:
-    """Counts taken together.
+class CountGroup:
+    """A group of counts of affected voters, accounted for at the largest of them.
 
     Attributes:
         count: the largest of them [voters].
-        chance: that the record reaches one of them, rounded up [probability].
+        chance: probability that the record affects one of them, rounded up [probability].
     """
 
     count: int
@@ -86,10 +85,10 @@ class Part:
 
 @dataclass(frozen=True)
 class AffectedDistribution:
-    """How many voters one record reaches, by chance that does not look at the records.
+    """The distribution of the number of voters that one record affects, drawn independently of the records.
 
     Attributes:
-        chances: Pr[it reaches r voters], r = 0..K, each rounded up [probability].
+        chances: Pr[it affects r voters], r = 0..K, each rounded up [probability].
 
     Raises:
         InvalidInput: a chance outside [0, 1], or chances that do not add up to 1 at least.
@@ -106,7 +105,7 @@ class AffectedDistribution:
 
     @classmethod
     def exactly(cls, count: int, K: int) -> AffectedDistribution:
-        """Return the law of a record that reaches ``count`` of K voters for certain.
+        """Return the distribution of a record that affects exactly ``count`` of K voters.
 
         Args:
             count: in 0..K.
@@ -120,13 +119,13 @@ class AffectedDistribution:
 
     @classmethod
     def binomial(cls, K: int, chance: Fraction | float) -> AffectedDistribution:
-        """Return the law of a record that reaches each of K voters independently with the same chance.
+        """Return the distribution of a record that affects each of K voters independently with the same chance.
 
         Args:
             K: voters, ≥ 1.
-            chance: [probability] in [0, 1]. A larger one is a larger count, so one that was rounded up is safe.
+            chance: [probability] in [0, 1]. Rounding it up is safe: the count only grows.
 
-        >>> Reach.binomial(2, 0.5).chances
+        >>> AffectedDistribution.binomial(2, 0.5).chances
         (0.25000000000000006, 0.5000000000000001, 0.25000000000000006)
         """
         K = whole_number(K, "K", "a whole number of voters, at least 1")
@@ -150,11 +149,11 @@ class AffectedDistribution:
 
     @property
     def mean(self) -> float:
-        """Voters that one record reaches on average, up to rounding."""
+        """Average number of voters that one record affects, up to rounding."""
         return float(np.arange(self.K + 1) @ np.array(self.chances))
 
-    def parts(self, spared: float, most: int = MAX_PARTS) -> tuple[list[Part], float]:
-        """Return few counts that stand for all, and the probability of the far end that they leave out.
+    def parts(self, spared: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
+        """Return groups that cover all counts but the far end, and the probability of that far end.
 
         Args:
             spared: what may be left out [probability].
@@ -168,7 +167,7 @@ class AffectedDistribution:
         while last > 0 and (wider := up(beyond + self.chances[last], 1)) <= spared:
             last, beyond = last - 1, wider if self.chances[last] else beyond
         first, near = 1, 0.0
-        while first < last and last - first >= most and (near := near + self.chances[first]) <= UNLIKELY:
+        while first < last and last - first >= most and (near := near + self.chances[first]) <= NEAR_END_CHANCE:
             first += 1
         ends = np.unique(np.linspace(last, first, min(most, last - first + 1)).round().astype(int)).tolist()
         found, start = [], 1
@@ -176,25 +175,25 @@ class AffectedDistribution:
             chance = float_above(sum((Fraction(self.chances[r]) for r in range(start, end + 1)), Fraction(0)))
             start = end + 1
             if chance:
-                found.append(Part(end, min(1.0, chance)))
+                found.append(CountGroup(end, min(1.0, chance)))
         return found, beyond
 
 
 @dataclass(frozen=True)
 class MixtureTotal:
-    """What the releases cost together, averaged over the number of voters that one record reaches.
+    """Total privacy of the releases, averaged over the number of voters that one record affects.
 
     Attributes:
-        parts: counts that stand for all of the law.
+        parts: groups of counts that cover the distribution.
         deltas: for each of them ε ↦ D_count(ε), sound.
         beyond: probability of the far end, charged as a sure loss.
-        reach: an ε beyond which nothing falls any more [nats].
+        max_loss: an ε beyond which δ does not fall any more [nats].
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CountGroup, ...]
     deltas: tuple[Callable[[float], float], ...]
     beyond: float
-    reach: float
+    max_loss: float
 
     def delta(self, epsilon: float) -> float:
         """Return δ at ``epsilon`` ≥ 0 [nats], rounded up."""
@@ -209,15 +208,15 @@ class MixtureTotal:
         """Return ε [nats] at ``delta`` [probability] in [0, 1).
 
         Raises:
-            BelowLeakFloor: δ is below the probability of an infinite loss.
+            DeltaTooSmall: δ is below the probability of an infinite loss.
         """
         delta = Privacy(0.0, delta).delta
-        floor = self.delta(self.reach)
+        floor = self.delta(self.max_loss)
         if floor > delta:
             raise DeltaTooSmall(delta, floor, "that is the probability of an infinite loss, over draws and answers")
-        return least_epsilon(self.delta, delta, self.reach)
+        return least_epsilon(self.delta, delta, self.max_loss)
 
-    def heaviest(self, epsilon: float) -> Part | None:
+    def heaviest(self, epsilon: float) -> CountGroup | None:
         """Return the part that adds most to δ at ``epsilon`` [nats]; None where nothing is added."""
         shares = self.shares(epsilon)
         return self.parts[int(np.argmax(shares))] if shares and max(shares) > 0 else None
@@ -227,14 +226,14 @@ def mixture_total(
     gamma: ArrayLike | NoiseFunction,
     problem: Problem,
     queries: int,
-    reach: AffectedDistribution,
+    distribution: AffectedDistribution,
     *,
     fresh: bool = False,
     total_delta: float = 0.0,
     points: int | None = None,
     most_parts: int | None = None,
 ) -> MixtureTotal:
-    """Return what releases of any γ cost, by the exact recursion on its bits, averaged over the reach of a record.
+    """Return the total privacy of releases of any γ, by the exact recursion on its bits, averaged over the affected voters.
 
     Private voters that were trained once are taken as not private where they answer more than one query: given the draw, their own
     privacy does not compose.
@@ -244,9 +243,9 @@ def mixture_total(
         problem: K and the voters count; its ``affected`` and its target do not. The voters' own privacy must hold with the
             draw given: what a random draw adds to it is counted here, not there.
         queries: Q ≥ 1, fixed beforehand, each chosen freely in view of the earlier answers; one draw serves all of them.
-        reach: how many voters one record reaches.
+        distribution: of the number of voters that one record affects.
         fresh: see `freshness.FRESH`.
-        total_delta: where ε will be asked [probability]: a `SPARED` share of it goes to the law's far end.
+        total_delta: the δ at which ε will be evaluated [probability]: the share `NEGLECTED_SHARE` of it pays for the far end.
         points: grid points of each recursion, as in `compose_bits`; None for what a second or so affords.
         most_parts: counts that are accounted for one by one; None likewise. Sound for any numbers.
 
@@ -254,39 +253,43 @@ def mixture_total(
         Sound at every ε.
 
     Raises:
-        InvalidInput: a number is outside its range, or the reach is that of another number of voters.
+        InvalidInput: a number is outside its range, or the distribution is that of another number of voters.
         TooMuchWork: too many releases for the recursion.
 
     Source: joint convexity of the hockey-stick divergence; docs, "Proofs".
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
-    >>> total = mixture_total(gamma, voters, 3, Reach.binomial(5, 0.1), total_delta=0.01)
-    >>> total.epsilon(0.01) < mixture_total(gamma, voters, 3, Reach.exactly(5, 5)).epsilon(0.01)
+    >>> total = mixture_total(gamma, voters, 3, AffectedDistribution.binomial(5, 0.1), total_delta=0.01)
+    >>> total.epsilon(0.01) < mixture_total(gamma, voters, 3, AffectedDistribution.exactly(5, 5)).epsilon(0.01)
     True
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
-    if reach.K != problem.K:
-        raise InvalidInput("reach", reach.K, f"the law of a record among K = {problem.K} voters")
-    noise, problem = NoiseFunction(gamma, problem.K), counted_voters(problem, queries, fresh=fresh)
-    parts, beyond = counts_of(problem, queries, reach, total_delta, most_parts)
+    if distribution.K != problem.K:
+        raise InvalidInput("distribution", distribution.K, f"a distribution over 0..{problem.K} voters")
+    noise, problem = NoiseFunction(gamma, problem.K), effective_voters(problem, queries, fresh=fresh)
+    parts, beyond = count_groups(problem, queries, distribution, total_delta, most_parts)
     if points is None:
-        points = min(MAX_POINTS, max(MIN_POINTS, int(UPDATES / (queries * max(1, len(parts))))))
+        points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
     # Lines of a region that matter little are left out: what many releases share among them, and the longer the coarser.
-    fewer = min(COARSEST, COARSER * queries), SPARED * total_delta / queries
-    curves = [_curve(noise, with_affected(problem, part.count), queries, points, fewer) for part in parts]
+    fewer = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
+    curves = [_profile_at_count(noise, with_affected(problem, part.count), queries, points, fewer) for part in parts]
     furthest = max((flat for _, flat in curves), default=0.0)
     return MixtureTotal(tuple(parts), tuple(delta for delta, _ in curves), beyond, furthest)
 
 
-def counts_of(
-    problem: Problem, queries: int, reach: AffectedDistribution, total_delta: float, most_parts: int | None = None
-) -> tuple[list[Part], float]:
-    """Return the counts that `mixture_total` accounts for one by one, and the probability that it charges as lost."""
+def count_groups(
+    problem: Problem,
+    queries: int,
+    distribution: AffectedDistribution,
+    total_delta: float,
+    most_parts: int | None = None,
+) -> tuple[list[CountGroup], float]:
+    """Return the groups that `mixture_total` accounts for one by one, and the probability that it charges as a certain loss."""
     if most_parts is None:
-        usual = MAX_PARTS if problem.voter.epsilon == math.inf else FEW_PARTS
-        most_parts = min(usual, max(MIN_PARTS, int(STEPS / queries)))
-    return reach.parts(SPARED * Privacy(0.0, total_delta).delta, most_parts)
+        usual = MAX_GROUPS if problem.voter.epsilon == math.inf else MAX_PRIVATE_GROUPS
+        most_parts = min(usual, max(MIN_GROUPS, int(MAX_STEPS / queries)))
+    return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, most_parts)
 
 
 def mixture_epsilon(
@@ -294,13 +297,13 @@ def mixture_epsilon(
     problem: Problem,
     queries: int,
     total_delta: float,
-    reach: AffectedDistribution,
+    distribution: AffectedDistribution,
     *,
     fresh: bool = False,
     **effort: int | None,
 ) -> float:
-    """Return the total ε of `mixture_total` at a total δ [nats]; arguments, guarantees and refusals are its own."""
-    total = mixture_total(gamma, problem, queries, reach, fresh=fresh, total_delta=total_delta, **effort)
+    """Return the total ε of `mixture_total` at a total δ [nats]; arguments, guarantees and errors are the same."""
+    total = mixture_total(gamma, problem, queries, distribution, fresh=fresh, total_delta=total_delta, **effort)
     return total.epsilon(total_delta)
 
 
@@ -309,15 +312,15 @@ def with_affected(problem: Problem, count: int) -> Problem:
     return Problem(problem.K, problem.voter, problem.target, count)
 
 
-def _curve(
+def _profile_at_count(
     noise: NoiseFunction, problem: Problem, queries: int, points: int, fewer: tuple[float, float]
 ) -> tuple[Callable[[float], float], float]:
     """Return ε ↦ D_r(ε) for the problem's r, and an ε beyond which it is flat."""
     private = problem.voter.epsilon < math.inf
     one = NoisyMajority(noise, problem).profile if private else NonPrivateVotes(noise, problem.affected)
     if queries == 1:
-        return one.delta, one.reach
-    if isinstance(one, NonPrivateVotes) and problem.K <= MAX_EXACT:
+        return one.delta, one.max_loss
+    if isinstance(one, NonPrivateVotes) and problem.K <= MAX_EXACT_VOTERS:
         region = one.region
     else:
         profile = release_profile(noise, problem, tolerance=TOLERANCE) if isinstance(one, NonPrivateVotes) else one
@@ -326,45 +329,45 @@ def _curve(
     return total.delta, up((total.values.size - 1) * total.step, 4)
 
 
-PAIRS = 12
-"""Most pairs that are tried for one number of voters."""
+MAX_PAIRS = 12
+"""Most pairs tried for one number of affected voters."""
 
 PRECISION = 1e-4
 """Relative precision of the estimate."""
 
 
 def estimated_epsilon(
-    noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, reach: AffectedDistribution
+    noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
 ) -> float:
-    """Return about the total ε of releases at a total δ, a little too small.
+    """Return an estimate from below of the total ε of releases at a total δ.
 
     Args:
         noise: γ.
         problem: K and the voters count.
         queries: Q ≥ 1.
         total_delta: allowed in total [probability], in [0, 1).
-        reach: how many voters one record reaches.
+        distribution: of the number of voters that one record affects.
 
     Returns:
         ε [nats], ``inf`` where there is none.
 
-    >>> from darrm_opt.accounting.mixture import reached_epsilon
+    >>> from darrm_opt.accounting.mixture import mixture_epsilon
     >>> from darrm_opt.problem import Privacy
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
-    >>> about = estimated_epsilon(gamma, voters, 30, 0.01, Reach.binomial(5, 0.1))
-    >>> proved = reached_epsilon(gamma, voters, 30, 0.01, Reach.binomial(5, 0.1))
+    >>> about = estimated_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
+    >>> proved = mixture_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
     >>> 0.9 * proved < about <= proved
     True
     """
-    parts, beyond = counts_of(problem, queries, reach, total_delta)
+    parts, beyond = count_groups(problem, queries, distribution, total_delta)
     if beyond > total_delta:
         return math.inf
-    laws = [log_masses(_pairs(noise, with_affected(problem, part.count)), queries) for part in parts]
+    laws = [log_binomials(_main_pairs(noise, with_affected(problem, part.count)), queries) for part in parts]
     chances = np.array([part.chance for part in parts])
 
     def fits(epsilon: float) -> bool:
-        found = np.array([np.max(apart(*law, epsilon), initial=0.0) for law in laws])
+        found = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
         return beyond + float(chances @ found) <= total_delta
 
     if not parts or fits(0.0):
@@ -374,13 +377,10 @@ def estimated_epsilon(
         low, high = high, 2 * high
         if low > MAX_TARGET_EPSILON:
             return math.inf
-    while high - low > PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return low
+    return largest_fitting(lambda epsilon: not fits(epsilon), low, high, PRECISION)  # the end below
 
 
-def _pairs(noise: NoiseFunction, problem: Problem) -> Array:
+def _main_pairs(noise: NoiseFunction, problem: Problem) -> Array:
     """Return the pairs that matter most: vertices of the region that one release can show, p > q."""
     if problem.voter.epsilon == math.inf:
         shown = NonPrivateVotes(noise, problem.affected).pairs
@@ -388,5 +388,5 @@ def _pairs(noise: NoiseFunction, problem: Problem) -> Array:
         shown = NoisyMajority(noise, problem).profile.pairs
     hull = upper_hull(np.clip(shown, 0.0, 1.0))
     hull = hull[hull[:, 0] > hull[:, 1]]
-    tried = np.linspace(0, max(0, len(hull) - 1), min(PAIRS, len(hull)))
+    tried = np.linspace(0, max(0, len(hull) - 1), min(MAX_PAIRS, len(hull)))
     return np.asarray(hull[np.unique(tried.round().astype(int))])

@@ -1,20 +1,20 @@
-"""The accountant: what has been spent of a budget, what is left, and a refusal before it is overspent.
+"""Privacy budget in memory: charges events against a total (ε, δ) and rejects a charge that would exceed it.
 
 A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants proves that all
 events together, this one included, are within the budget:
 
 * ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact optimal
-  composition. All three hold at once, so the least of them does. They suppose that the *parameters* of the events and
-  their number were fixed beforehand, or are a fixed sequence that stops early; which query is asked next may depend on
+  composition. All three hold at once, so the least of them does. They require that the *parameters* of the events and
+  their number were fixed beforehand, or are a fixed sequence that stops early; which query comes next may depend on
   all earlier answers.
-* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. The only one of these that stays valid where the parameters
-  themselves are chosen in the light of earlier answers (it is a privacy filter).
+* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. The only one of these that stays valid if the parameters
+  themselves depend on earlier answers (it is a privacy filter).
 
-An event is what one release costs *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
-(`freshness`), so whoever charges must know; `mechanism.PrivateMajority` asks.
+An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
+(`freshness`), so the caller must know; `mechanism.PrivateMajority` checks.
 
-Sums are of the numbers as they are written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. What is
-forgiven is half a unit in the last place of each number; a release designed by this package is proved for more than that.
+Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The error is at
+most half a unit in the last place of each number; a release designed by this package is proved with more room than that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+from darrm_opt.accounting.cheapest import cheapest
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
 from darrm_opt.accounting.composition.optimal import (
     checked_mechanisms,
@@ -41,6 +42,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.rounding import as_written
+from darrm_opt.search import largest_count
 
 Accounting = Literal["best", "simple"]
 
@@ -48,13 +50,13 @@ FORMAT = 1
 """Version of the saved form."""
 
 MAX_EVENTS = 10**9
-"""Largest number of events that `Ledger.affordable` counts to."""
+"""Largest number of events that `PrivacyBudget.affordable` counts to."""
 
 _COUNT = "a whole number of events, at least 0"
 
 
 class PrivacyBudget:
-    """A privacy budget and what was charged to it. The only object here that changes.
+    """A privacy budget and the events charged to it; the only mutable object of the accounting.
 
     Args:
         budget: total (ε, δ) that all events together may cost; ε finite.
@@ -63,14 +65,14 @@ class PrivacyBudget:
     Guarantees:
         At every moment the events charged are proved to be within the budget. A charge that is refused changes nothing.
         Charges from several threads are made one at a time. A copy that ``fork`` makes has nothing left: only the process that
-        made or loaded a ledger can charge it.
+        made or loaded a budget can charge it.
 
     Raises:
         InvalidInput: the budget or the accounting is not valid.
 
-    >>> ledger = PrivacyBudget(Privacy(1.0, 1e-6))
-    >>> ledger.charge(Privacy(0.3), 3)
-    >>> round(ledger.spent.epsilon, 3), ledger.affordable(Privacy(0.3))
+    >>> account = PrivacyBudget(Privacy(1.0, 1e-6))
+    >>> account.charge(Privacy(0.3), 3)
+    >>> round(account.spent.epsilon, 3), account.affordable(Privacy(0.3))
     (0.9, 0)
     """
 
@@ -79,7 +81,7 @@ class PrivacyBudget:
             raise InvalidInput("budget", budget, "a Privacy(epsilon, delta)")
         if budget.epsilon == math.inf:
             raise InvalidInput(
-                "budget", budget, "a Privacy with a finite epsilon", "An infinite budget needs no ledger."
+                "budget", budget, "a Privacy with a finite epsilon", "An infinite budget needs no accounting."
             )
         if accounting not in ("best", "simple"):
             raise InvalidInput("accounting", accounting, "'best' or 'simple'")
@@ -163,22 +165,13 @@ class PrivacyBudget:
         Raises:
             InvalidInput: the event is not valid.
         """
-        if not self.fits(event):
-            return 0
-        fitting, too_many = 1, 2
-        while too_many <= MAX_EVENTS and self.fits(event, too_many):
-            fitting, too_many = too_many, 2 * too_many
-        too_many = min(too_many, MAX_EVENTS + 1)
-        while too_many - fitting > 1:
-            middle = (fitting + too_many) // 2
-            fitting, too_many = (middle, too_many) if self.fits(event, middle) else (fitting, middle)
-        return fitting
+        return largest_count(lambda count: self.fits(event, count), MAX_EVENTS)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the ledger as JSON: beside the file, flushed to the disk, then put in its place in one step.
+        """Write the budget as JSON, atomically: to a temporary file, flushed to disk, then renamed.
 
         Args:
-            path: file to write; whoever reads it sees the old ledger or the new one, never a part.
+            path: file to write; a reader sees the old budget or the new one, never a part.
 
         Raises:
             BudgetExceeded: this is a forked copy, which does not know what its original has spent since.
@@ -188,39 +181,37 @@ class PrivacyBudget:
         record = {
             "format": FORMAT,
             "accounting": self._accounting,
-            "budget": _written(self._budget),
-            "events": [{**_written(event), "count": count} for event, count in self._events.items()],
+            "budget": _to_record(self._budget),
+            "events": [{**_to_record(event), "count": count} for event, count in self._events.items()],
         }
         with replacing(target, 0o600) as draft, draft.open("w", encoding="utf-8") as file:
             json.dump(record, file, indent=1, allow_nan=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivacyBudget:
-        """Return the ledger that `save` wrote.
+        """Return the budget that `save` wrote.
 
         Raises:
-            LedgerUnreadable: no such file, damaged, another format, or events that overspend its own budget.
+            BudgetUnreadable: no such file, damaged, another format, or events that overspend its own budget.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as err:
-            raise BudgetUnreadable(f"the ledger {path} cannot be read: {err}") from err
+            raise BudgetUnreadable(f"the budget {path} cannot be read: {err}") from err
         try:
             record = json.loads(text)
             if record["format"] != FORMAT:
                 raise BudgetUnreadable(
-                    f"the ledger {path} has format {record['format']!r}; this version reads {FORMAT}."
+                    f"the budget {path} has format {record['format']!r}; this version reads {FORMAT}."
                 )
-            ledger = cls(_read(record["budget"]), record["accounting"])
+            loaded = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
-                ledger._events = ledger._with(_read(event), whole_number(event["count"], "count", _COUNT))
+                loaded._events = loaded._with(_from_record(event), whole_number(event["count"], "count", _COUNT))
         except (ValueError, KeyError, TypeError) as err:  # InvalidInput is a ValueError
-            raise BudgetUnreadable(f"the ledger {path} is damaged: {err!r}") from err
-        if not ledger.fits(Privacy(0.0), 0):
-            raise BudgetUnreadable(
-                f"the ledger {path} overspends its own budget {ledger.budget}: refusing to go on from it."
-            )
-        return ledger
+            raise BudgetUnreadable(f"the budget {path} is damaged: {err!r}") from err
+        if not loaded.fits(Privacy(0.0), 0):
+            raise BudgetUnreadable(f"the events of the budget {path} exceed {loaded.budget}; nothing was loaded.")
+        return loaded
 
     @property
     def _forked(self) -> bool:
@@ -229,8 +220,8 @@ class PrivacyBudget:
     def _refuse_fork(self, outcome: str) -> None:
         if self._forked:
             raise BudgetExceeded(
-                f"this ledger was made in process {self._process[0]}, and a copy of it that fork made has nothing left. {outcome} "
-                "Charge in one process, or keep the account on a file: ReleaseLedger."
+                f"this budget was made in process {self._process[0]}; a copy made by fork has nothing left. {outcome} "
+                "Charge in one process, or use a budget on a file: ReleaseLog."
             )
 
     def _with(self, event: Privacy, count: int) -> Counter[Privacy]:
@@ -249,13 +240,13 @@ def _within(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -
         return True
     if accounting == "simple":
         return False
-    return _holds(lambda: kov_composition_at_delta(events, budget.delta).epsilon <= budget.epsilon) or _holds(
+    return _is_proved(lambda: kov_composition_at_delta(events, budget.delta).epsilon <= budget.epsilon) or _is_proved(
         lambda: optimal_delta_of_sequence(events, budget.epsilon) <= budget.delta
     )
 
 
-def _holds(claim: Callable[[], bool]) -> bool:
-    """Return the claim, or False where its accountant says that it cannot hold or is too long to check."""
+def _is_proved(claim: Callable[[], bool]) -> bool:
+    """Return the claim, or False if its accountant finds that it cannot hold or takes too long to check."""
     try:
         return claim()
     except (DeltaTooSmall, TooMuchWork):
@@ -264,14 +255,13 @@ def _holds(claim: Callable[[], bool]) -> bool:
 
 def _spent(events: Counter[Privacy], delta: float, accounting: Accounting) -> float:
     epsilon, plain = _sum(events)
-    found = [_above(epsilon)] if plain <= as_written(delta) else []
+    accounts: dict[str, Callable[[], Privacy]] = {}
+    if plain <= as_written(delta):
+        accounts["simple"] = lambda: Privacy(_above(epsilon), delta)
     if accounting == "best":
-        for accountant in (kov_composition_at_delta, optimal_composition_of_sequence):
-            try:
-                found.append(accountant(events, delta).epsilon)
-            except (DeltaTooSmall, TooMuchWork):
-                continue
-    return min(found)
+        accounts["general"] = lambda: kov_composition_at_delta(events, delta)
+        accounts["optimal"] = lambda: optimal_composition_of_sequence(events, delta)
+    return cheapest(accounts)[0]
 
 
 def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
@@ -296,9 +286,9 @@ def _left(whole: float, part: Fraction) -> float:
     return nearest if as_written(nearest) <= exact else math.nextafter(nearest, 0.0)
 
 
-def _written(privacy: Privacy) -> dict[str, Any]:
+def _to_record(privacy: Privacy) -> dict[str, Any]:
     return {"epsilon": privacy.epsilon, "delta": privacy.delta}
 
 
-def _read(record: dict[str, Any]) -> Privacy:
+def _from_record(record: dict[str, Any]) -> Privacy:
     return Privacy(record["epsilon"], record["delta"])

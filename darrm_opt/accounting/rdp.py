@@ -40,7 +40,7 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
 
     Source: Mironov 2017, Proposition 7.
     """
-    alphas = _checked_orders(orders)
+    alphas = _check_orders(orders)
     moved = non_negative(sensitivity, "sensitivity", "a finite distance, at least 0")
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0")
     if not 0 < deviation < math.inf or moved == math.inf:
@@ -67,7 +67,7 @@ def rdp_epsilon(
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12; Mironov 2017, Proposition 3.
     """
-    alphas, divergences = _pairs(orders, rdp)
+    alphas, divergences = _check_divergences(orders, rdp)
     delta = positive_delta(delta)
     slope = -math.log(delta) / (alphas - 1)
     if conversion == "tight":
@@ -96,7 +96,7 @@ def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tup
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12: δ = e^((α−1)(r−ε)) (1 − 1/α)^(α−1)/α.
     """
-    alphas, divergences = _pairs(orders, rdp)
+    alphas, divergences = _check_divergences(orders, rdp)
     epsilon = non_negative(epsilon, "epsilon", "a finite number of nats, at least 0")
     exponent = (alphas - 1) * (divergences - epsilon + np.log1p(-1 / alphas)) - np.log(alphas)
     exponent += 8 * ULP * (alphas * (divergences + epsilon + 1) + np.log(alphas))
@@ -119,15 +119,15 @@ def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float 
     return up(rho + 2 * math.sqrt(rho * -math.log(positive_delta(delta))), 16) if rho else 0.0
 
 
-def _checked_orders(orders: ArrayLike) -> Array:
+def _check_orders(orders: ArrayLike) -> Array:
     alphas = np.asarray(orders, dtype=np.float64)
     if alphas.ndim != 1 or not alphas.size or not np.all((alphas > 1) & np.isfinite(alphas)):
         raise InvalidInput("orders", np.asarray(orders).tolist(), _ORDERS)
     return alphas
 
 
-def _pairs(orders: ArrayLike, rdp: ArrayLike) -> tuple[Array, Array]:
-    alphas, divergences = _checked_orders(orders), np.asarray(rdp, dtype=np.float64)
+def _check_divergences(orders: ArrayLike, rdp: ArrayLike) -> tuple[Array, Array]:
+    alphas, divergences = _check_orders(orders), np.asarray(rdp, dtype=np.float64)
     if divergences.shape != alphas.shape or not np.all(divergences >= 0):
         raise InvalidInput(
             "rdp", np.asarray(rdp).tolist(), f"{alphas.size} divergences of at least 0, one for each order"

@@ -1,18 +1,17 @@
-"""All that one release of a γ can show a neighbour, for every ε at once.
+"""One release of a γ: its exact privacy profile, and the proof that it is private for a target.
 
 The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q) of
-the region of `bit_region`, each kink an edge of it. So a few searches know all of it: ask at two slopes, then where the
-two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; if something
-does, it is a new piece, with a crossing on either side. About two searches a vertex. The lines leave a region (outer), the
-pairs found span one (inner), and between two neighbouring lines the two differ by a triangle: the next search goes where
-that triangle matters most, until none matters more than a tolerance. A γ of the design has few vertices; one with smooth
-noise has about K, and the rule spends the lines where they count.
+the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where the two
+lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise there is a new
+piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region from outside, the
+pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the next search goes where
+that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one with smooth noise has about K,
+and the rule spends the lines where they matter.
 
-What is returned is proved: each δ asked for is an upper bound (`ProfileSearch`), and between them the region that
-these bounds leave is used, not the pairs that were found. Voters that are not private need no search: all pairs are known
-(`open_votes`), and the region is spanned by them.
+The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is used,
+not the pairs that were found. Voters that are not private need no search: all pairs are known (`bits.non_private_votes`).
 
-One release: a γ and its voters (`NoisyMajority`), and the proof that it is private for a target (`Release`).
+`NoisyMajority` is a γ with its voters; `Release` adds the proof that it is private for its target.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ import numpy as np
 
 from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region
-from darrm_opt.accounting.composition.optimal import epsilon_above_floor
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.design.certificate import Certificate, verify
 from darrm_opt.design.profile import MIN_IMPROVEMENT, ProfileSearch
@@ -41,32 +40,31 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import ULP, up
 
 MAX_LINES = 240
-"""Most slopes asked: beyond, the region stays larger than the tolerance says, and sound."""
+"""Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
 
 TOLERANCE = 3e-4
 """Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many releases
 exceeds that of the inner region by a smaller share."""
 
-CLOSE = 1e-5
-"""The profile has ended where it is below this share of the flat end or of its last vertex."""
+FLAT_SHARE = 1e-5
+"""The profile counts as flat below this share of its flat end or of its last vertex."""
 
-FURTHEST = 30.0
-"""Largest ε at which the profile is asked while it still falls [nats]: at e^ε beyond, rounding is all that a search
-could find."""
+MAX_EPSILON = 30.0
+"""Largest ε at which the profile is searched while it still falls [nats]; beyond, a search would find only rounding."""
 
-SLIVER = 1e-13
-"""What still falls beyond `ReleaseProfile.reach` is less than this (or a share of `CLOSE`) [probability]."""
+FLAT_TOLERANCE = 1e-13
+"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share `FLAT_SHARE` [probability]."""
 
 CELLS = 2000
 """Cells of a PLD up to the target ε, where its length allows."""
 
-LONG_PLD = 1 << 21
+MAX_DEFAULT_CELLS = 1 << 21
 """Cells of a composed PLD beyond which fewer `CELLS` are taken [cells]: about a second of work."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseProfile:
-    """What one release can show, as lines p ≤ δ + c·q that no pair of neighbouring datasets passes.
+    """The pairs that one release can show, as lines p ≤ δ + c·q that no pair of neighbouring datasets passes.
 
     Attributes:
         epsilons: ln c of the lines [nats], increasing, shape (lines,).
@@ -100,18 +98,20 @@ class ReleaseProfile:
         """Return an ε [nats] at which the release is (ε, δ)-DP for this ``delta`` [probability] in [0, 1).
 
         Raises:
-            BelowLeakFloor: no finite ε is proved at this δ.
+            DeltaTooSmall: no finite ε is proved at this δ.
         """
-        return epsilon_above_floor(self.delta, delta, self.reach, "that much one release may leak, rounding included")
+        return epsilon_at_delta(
+            self.delta, delta, self.max_loss, "one release may leak with that probability, rounding included"
+        )
 
     @cached_property
-    def reach(self) -> float:
-        """An ε from where on the profile is flat but for `SLIVER` [nats]: the largest finite loss of a vertex."""
+    def max_loss(self) -> float:
+        """An ε beyond which the profile is flat up to `FLAT_TOLERANCE` [nats]: the largest finite loss of a vertex."""
         p, p_rest, q, q_rest = self.outer.moves.T
         above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
         # A vertex matters up to where it falls below the flat end, the pair with q = 0.
         flat = float(np.max(above[below == 0.0], initial=0.0))
-        matters = (below > 0) & (above > flat * (1 + CLOSE) + SLIVER)
+        matters = (below > 0) & (above > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE)
         losses = np.log((above[matters] - flat) / below[matters])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 
@@ -126,7 +126,7 @@ class ReleaseProfile:
         kept = list(range(len(lines)))
         while len(kept) > 2:
             lost = [
-                _lost(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
+                _relative_rise(lines[kept[i - 1]], lines[kept[i]], lines[kept[i + 1]], share, spare)
                 for i in range(1, len(kept) - 1)
             ]
             least = int(np.argmin(lost))
@@ -153,14 +153,14 @@ class ReleaseProfile:
         from darrm_opt.accounting.pld.composition import pld_from_profile
 
         step = self.discretisation(count) if discretisation is None else discretisation
-        return pld_from_profile(self, discretisation=step, reach=self.reach).repeated(count)
+        return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)
 
     def discretisation(self, count: int) -> float:
         """Return h for ``count`` releases [nats]: it divides the largest finite loss, where most of the mass may sit."""
-        if self.reach < SLIVER:  # 0, rounded up
+        if self.max_loss < FLAT_TOLERANCE:  # 0, rounded up
             return 1.0
-        affordable = LONG_PLD // (40 * math.isqrt(max(1, count)))
-        return self.reach / max(1, min(CELLS, affordable))
+        affordable = MAX_DEFAULT_CELLS // (40 * math.isqrt(max(1, count)))
+        return self.max_loss / max(1, min(CELLS, affordable))
 
 
 def release_profile(
@@ -170,7 +170,7 @@ def release_profile(
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: its voters count (K, voter, affected); its target only says where to look first.
+        problem: its voters (K, voter, affected); its target is only the starting point of the search.
         tolerance: by how much the outer region may exceed the inner one, as a share of p − q at its vertices.
 
     Guarantees:
@@ -178,7 +178,7 @@ def release_profile(
         takes more than `MAX_LINES` lines; for voters that are not private and K up to that, to rounding.
 
     Raises:
-        InvalidInput: a γ that is none.
+        InvalidInput: ``gamma`` is not a noise function of K voters.
 
     Source: the profile is ours (see `design.profile`); the search for all its pieces is the "sandwich" of supporting lines.
 
@@ -191,7 +191,7 @@ def release_profile(
     noise = NoiseFunction(gamma, problem.K)
     votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
     at = ProfileSearch(noise, problem).at if votes is None else votes.at
-    known = _searched(at, min(problem.target.epsilon, FURTHEST), tolerance)
+    known = _search_profile(at, min(problem.target.epsilon, MAX_EPSILON), tolerance)
     epsilons = np.array(sorted(known))
     deltas, p, q = np.array([known[float(epsilon)] for epsilon in epsilons]).T
     pairs = np.clip(np.stack([p, q], axis=1), 0.0, 1.0)
@@ -200,16 +200,16 @@ def release_profile(
     return ReleaseProfile(epsilons, deltas, pairs, outer_region(_slopes(epsilons), deltas), inner_region(pairs))
 
 
-_Found = tuple[float, float, float]
+_ProfilePoint = tuple[float, float, float]
 """(δ, P, Q) at one ε: no pair has a larger P − c·Q than δ, and (P, Q) attains about that."""
 
-_Known = dict[float, _Found]
+_ProfilePoints = dict[float, _ProfilePoint]
 
 
-def _searched(at: Callable[[float], _Found], likely: float, tolerance: float) -> _Known:
-    """Return the profile at as many ε as the tolerance wants, the widest gap between the two regions first."""
+def _search_profile(at: Callable[[float], _ProfilePoint], likely: float, tolerance: float) -> _ProfilePoints:
+    """Return the profile at as many ε as the tolerance needs, refining the widest gap between the two regions first."""
     known = {epsilon: at(epsilon) for epsilon in sorted({0.0, likely})}
-    while (end := _further(known)) is not None:
+    while (end := _next_epsilon(known)) is not None:
         known[end] = at(end)
     gaps = [gap for low, high in pairwise(sorted(known)) if (gap := _gap(known, low, high, tolerance)) is not None]
     heapq.heapify(gaps)
@@ -222,7 +222,7 @@ def _searched(at: Callable[[float], _Found], likely: float, tolerance: float) ->
     return known
 
 
-def _gap(known: _Known, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
+def _gap(known: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
     """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None.
 
     ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which the two
@@ -247,7 +247,7 @@ _Line = tuple[float, float]
 """(slope, δ)."""
 
 
-def _lost(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
+def _relative_rise(before: _Line, line: _Line, after: _Line, share: float, spare: float) -> float:
     """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
     (low, low_delta), (slope, delta), (high, high_delta) = before, line, after
     between = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
@@ -260,27 +260,27 @@ def _slopes(epsilons: Array) -> list[float]:
     return [up(math.exp(float(epsilon)), 2) for epsilon in epsilons]
 
 
-def _further(known: _Known) -> float | None:
+def _next_epsilon(known: _ProfilePoints) -> float | None:
     """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
     last = max(known)
     _, p, q = known[last]
     c = math.exp(last)
-    if last >= FURTHEST or c * q <= CLOSE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
+    if last >= MAX_EPSILON or c * q <= FLAT_SHARE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
-    return min(max(math.log(p / q), last + 0.25) + CLOSE, FURTHEST)
+    return min(max(math.log(p / q), last + 0.25) + FLAT_SHARE, MAX_EPSILON)
 
 
 Released = Solution | tuple[ArrayLike | NoiseFunction, Problem]
-"""A certified γ, or a γ and the problem for which `verify` proves it."""
+"""A certified γ, or a γ and a problem for which `verify` proves it."""
 
 
 @dataclass(frozen=True)
 class NoisyMajority:
-    """The majority of K votes, released through a γ: all that decides what one bit can show.
+    """The majority of K votes, released through a γ: what determines the pairs that one bit can show.
 
     Args:
         noise: γ.
-        problem: K voters, their privacy, and how many of them one record reaches. Of its target only δ counts.
+        problem: K voters, their privacy, and how many of them one record affects. Of its target only δ matters.
     """
 
     noise: NoiseFunction
@@ -291,7 +291,7 @@ class NoisyMajority:
         """(ε, δ) of one release: the ε that its profile proves at the target's δ.
 
         Raises:
-            BelowLeakFloor: no finite ε is proved at that δ.
+            DeltaTooSmall: no finite ε is proved at that δ.
         """
         delta = self.problem.target.delta
         return Privacy(self.profile.epsilon(delta), delta)
@@ -304,7 +304,7 @@ class NoisyMajority:
 
 @dataclass(frozen=True)
 class Release(NoisyMajority):
-    """A γ that is proved private for its problem: there is no other.
+    """A γ that is proved private for its problem; construction fails otherwise.
 
     Args:
         noise: γ.
@@ -315,7 +315,7 @@ class Release(NoisyMajority):
     """
 
     def __post_init__(self) -> None:
-        proved(self.noise, self.problem)
+        certificate_of(self.noise, self.problem)
 
     @classmethod
     def of(cls, released: Released | Release) -> Release:
@@ -337,31 +337,31 @@ class Release(NoisyMajority):
 
     @property
     def certificate(self) -> Certificate:
-        """Why it is private, as proved when it was made."""
-        return proved(self.noise, self.problem)
+        """The certificate that was proved when the release was made."""
+        return certificate_of(self.noise, self.problem)
 
     @property
     def privacy(self) -> Privacy:
         """(mε, δ) of one release, as it was proved."""
         return self.problem.target
 
-    def counted(self, queries: int, *, fresh: bool) -> NoisyMajority:
-        """Return the release as each of ``queries`` counts: itself, or that of voters taken as not private.
+    def effective(self, queries: int, *, fresh: bool) -> NoisyMajority:
+        """Return the release with the voters of `effective_voters`: itself, or that of voters taken as not private.
 
         Args:
             queries: Q ≥ 0 releases in all.
-            fresh: whether the voters are (`freshness.FRESH`).
+            fresh: whether the voters are fresh (`freshness.FRESH`).
         """
-        voters = counted_voters(self.problem, queries, fresh=fresh)
+        voters = effective_voters(self.problem, queries, fresh=fresh)
         return self if voters is self.problem else NoisyMajority(self.noise, voters)
 
 
 @lru_cache(maxsize=64)
-def proved(noise: NoiseFunction, problem: Problem) -> Certificate:
-    """Return why a γ is private: `verify`, remembered by the bits of γ and the problem, since it takes seconds for many voters.
+def certificate_of(noise: NoiseFunction, problem: Problem) -> Certificate:
+    """Return the certificate of a γ: `verify`, cached by γ and problem because it takes seconds for many voters.
 
     Raises:
-        NotPrivate: it is not, or cannot be proved to be; refusals are not remembered.
+        NotPrivate: it is not private, or cannot be proved to be; this outcome is not cached.
     """
     return verify(problem, noise)
 

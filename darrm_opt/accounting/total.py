@@ -1,19 +1,19 @@
-"""The accounts of many releases: each a sound total (ε, δ) of releases counted by γ, or a refusal.
+"""Total privacy of many releases of a γ: every sound account there is, and the least of them.
 
-    simple    the sums of mε and δ
-    general   the closed form, all of the total δ that the releases' own δ leave as slack
+    simple    basic composition: the sums of mε and δ
+    general   the closed form of Kairouz, Oh and Viswanath; its slack is all of the total δ that the releases leave
     optimal   the exact optimum over all (mε, δ)-DP mechanisms
-    pld       their privacy loss distribution: the same, plus a guard for rounding
-    profile   the privacy loss distribution of the exact profile of this very γ
-    bits      the exact adaptive recursion on all that a bit of this γ can show
+    pld       the same by privacy loss distributions, plus a guard for rounding
+    profile   the privacy loss distribution of the exact profile of this γ
+    bits      the exact adaptive recursion on the pairs that a bit of this γ can show
+    models    the models together, for voters that were trained once
 
-Each rests on less than the next: (mε, δ) is one point of the profile, and the profile is one bound on a pair (P, Q) while
-the recursion knows that a release is one bit. `bits` and `profile` hold while the whole transcript of a query is its bit.
+Each account rests on a finer description of the release than the one before: (mε, δ) is one point of the profile, and the
+profile bounds a pair (P, Q), while the recursion uses that a release is one bit. `bits` and `profile` hold while the bit is
+the whole transcript of a query.
 
-What many releases of a γ cost together, by every sound account there is (`accounts`), and the least of them.
-
-Each account is a proof by itself: whatever the least of them is, it is sound too. They are asked for the voters as they count
-(`freshness`): where voters were trained once, as not private, and beside them there is the account of the models together.
+Each account is a proof by itself, so the least of them is sound too. Voters that were trained once are taken as not private
+(`freshness`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from darrm_opt.accounting.bits.adversary import POINTS as ATTACK_POINTS
+from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import MAX_WORK, POINTS, compose_bits_any_order
+from darrm_opt.accounting.cheapest import NotApplicable, cheapest, evaluate
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta, kov_delta
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta_of_sequence,
@@ -36,30 +37,33 @@ from darrm_opt.accounting.composition.optimal import (
     total_loss,
 )
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.freshness import checked_fresh, counted_voters, models_together, models_total
+from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
 from darrm_opt.accounting.pld.composition import pld_composition, pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.release import NoisyMajority, Release, Released
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Privacy, Problem, real_number, whole_number
 from darrm_opt.rounding import float_above
 
-BITS_WORK = MAX_WORK / 10
+MAX_BITS_WORK = MAX_WORK / 10
 """Updates that `bits` may take, some seconds; the grid is coarser where more would be needed."""
 
 MIN_POINTS = 1001
 """Coarsest grid of `bits`: below it the recursion is refused."""
 
-ATTACK_WORK = BITS_WORK / 10
+MAX_ADVERSARY_WORK = MAX_BITS_WORK / 10
 """Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
+
+MAX_PROFILE_QUERIES = 100_000
+"""Most releases for which the PLD of the profile is computed if the recursion is too long: seconds each time."""
 
 Counts = Counter[NoisyMajority]
 """How many releases of each γ, with the voters as each of them counts (`freshness`)."""
 
 
-def simple_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the sums of mε and δ; the δ is their own, whatever ``total_delta`` is."""
+def basic_total(counts: Counts, total_delta: float) -> Privacy:
+    """Return the sums of mε and δ; this δ does not depend on ``total_delta``."""
     events = _events(counts)
     delta = float_above(sum((count * Fraction(event.delta) for event, count in events.items()), Fraction(0)))
     if delta >= 1:
@@ -67,7 +71,7 @@ def simple_total(counts: Counts, total_delta: float) -> Privacy:
     return Privacy(total_loss(events), delta)
 
 
-def general_total(counts: Counts, total_delta: float) -> Privacy:
+def kov_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the closed form with the best slack."""
     return kov_composition_at_delta(_events(counts), total_delta)
 
@@ -82,7 +86,7 @@ def optimal_total(counts: Counts, total_delta: float) -> Privacy:
 
 
 def pld_total(counts: Counts, total_delta: float) -> Privacy:
-    """Return the same by privacy loss distributions."""
+    """Return the optimum by privacy loss distributions, the guard for rounding included."""
     events = _events(counts)
     if len(events) == 1:
         ((event, count),) = events.items()
@@ -92,20 +96,20 @@ def pld_total(counts: Counts, total_delta: float) -> Privacy:
 
 def profile_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the total by the privacy loss distribution of the exact profiles."""
-    floor = max(release.profile.delta(release.profile.reach) for release in counts)
+    floor = max(release.profile.delta(release.profile.max_loss) for release in counts)
     if floor > total_delta:  # all of them leak no less; where one leaks nearly all, no distribution is left to compose
-        raise DeltaTooSmall(total_delta, floor, "that much one release may leak, rounding included")
-    return Privacy(composed_profile(counts).epsilon(total_delta), total_delta)
+        raise DeltaTooSmall(total_delta, floor, "one release may leak with that probability, rounding included")
+    return Privacy(compose_profiles(counts).epsilon(total_delta), total_delta)
 
 
-def composed_profile(counts: Counts) -> Pld:
+def compose_profiles(counts: Counts) -> Pld:
     """Return the PLD of the exact profiles of releases, on one grid."""
     together = sum(counts.values())
-    longest = max(counts, key=lambda release: release.profile.reach)
+    longest = max(counts, key=lambda release: release.profile.max_loss)
     step = longest.profile.discretisation(together)
     parts = [
-        pld_from_profile(release.profile, discretisation=step, reach=release.profile.reach).repeated(count)
-        for release, count in sorted(counts.items(), key=_in_order)
+        pld_from_profile(release.profile, discretisation=step, max_loss=release.profile.max_loss).repeated(count)
+        for release, count in sorted(counts.items(), key=_sort_key)
     ]
     total = parts[0]
     for part in parts[1:]:
@@ -117,7 +121,7 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
     """Return the total by the exact adaptive recursion, on at most ``most_points`` grid points."""
     if sum(counts.values()) == 1:  # no grid needed
         return Privacy(next(iter(counts)).profile.epsilon(total_delta), total_delta)
-    parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_in_order)]
+    parts = [(release.profile.outer, count) for release, count in sorted(counts.items(), key=_sort_key)]
     if len(parts) == 1:
         updates = parts[0][0].moves.shape[0] * parts[0][1]
     else:
@@ -125,32 +129,58 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
         for _, count in parts:
             states *= count + 1
         updates = states * sum(region.moves.shape[0] for region, _ in parts)
-    points = min(most_points, int(BITS_WORK / updates))
+    points = min(most_points, int(MAX_BITS_WORK / updates))
     if points < MIN_POINTS:
         raise TooMuchWork(
             f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
-            "The account by profile, or optimal, knows longer sequences."
+            "The accounts profile and optimal handle longer sequences."
         )
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
-def attained(counts: Counts, total_delta: float) -> float | None:
-    """Return an ε that some adversary attains with releases in some order, below every account; None for too many of them."""
-    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_in_order)]
-    if sum(region.moves.shape[0] * count for region, count in parts) * ATTACK_POINTS > ATTACK_WORK:
+def cheapest_total(
+    majority: NoisyMajority, queries: int, total_delta: float, points: int = POINTS
+) -> tuple[float, str]:
+    """Return the least total ε of ``queries`` releases of one γ [nats], and the name of the account that proves it.
+
+    The exact recursion on bits is the least of all where it is affordable; elsewhere the PLD of the profile and the optimal
+    composition of (ε, δ) compete. (inf, "none") if nothing is proved at that δ.
+
+    Args:
+        majority: γ, and voters whose releases compose.
+        queries: Q ≥ 1.
+        total_delta: δ of all releases together [probability], in [0, 1).
+        points: grid points of the recursion.
+    """
+    counts = Counter({majority: queries})
+    profile, optimal = partial(profile_total, counts, total_delta), partial(optimal_total, counts, total_delta)
+    try:
+        return bits_total(counts, total_delta, points).epsilon, "bits"
+    except DeltaTooSmall:
+        return cheapest({"optimal": optimal})  # the profile leaks no less than the bits do
+    except TooMuchWork:
+        return cheapest(
+            {"profile": profile, "optimal": optimal} if queries <= MAX_PROFILE_QUERIES else {"optimal": optimal}
+        )
+
+
+def attained_by_adversary(counts: Counts, total_delta: float) -> float | None:
+    """Return an ε that some adversary attains with the releases in some order, a lower bound on every account; None for too many."""
+    parts = [(release.profile.inner, count) for release, count in sorted(counts.items(), key=_sort_key)]
+    if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
         return None
     return attained_epsilon(parts, total_delta)
 
 
 ACCOUNTS: dict[str, Callable[[Counts, float], Privacy]] = {
-    "simple": simple_total,
-    "general": general_total,
+    "simple": basic_total,
+    "general": kov_total,
     "optimal": optimal_total,
     "pld": pld_total,
     "profile": profile_total,
     "bits": bits_total,
 }
-"""By name, in the order in which they learn more of the release."""
+"""Accounts by name, each with a finer description of the release than the one before."""
 
 
 def _events(counts: Counts) -> Counter[Privacy]:
@@ -160,14 +190,13 @@ def _events(counts: Counts) -> Counter[Privacy]:
     return events
 
 
-def _in_order(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
+def _sort_key(item: tuple[NoisyMajority, int]) -> tuple[float, float, bytes]:
     target = item[0].problem.target
     return target.epsilon, target.delta, item[0].noise.values.tobytes()
 
 
 METHODS = tuple(ACCOUNTS)
-"""The accounts of releases, in the order in which they learn more of them; "models" beside them is that of the models together,
-which there is only for voters that were trained once."""
+"""Names of the accounts that apply to every release; "models" is added for voters that were trained once."""
 
 MAX_RELEASES = 10**9
 """Most releases in one account."""
@@ -178,9 +207,9 @@ class ReleaseTotal:
     """The cost of many releases by each account.
 
     Attributes:
-        delta: total δ at which they were asked [probability].
+        delta: total δ of the query [probability].
         totals: (ε, δ) by method; ``simple`` has a δ of its own.
-        refused: why a method gave none, by method.
+        refused: the error of each method that gave no total.
         epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
             account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
             to tell, or where private voters were trained once (what they attain together is not known).
@@ -188,7 +217,7 @@ class ReleaseTotal:
 
     delta: float
     totals: dict[str, Privacy]
-    refused: dict[str, DeltaTooSmall | TooMuchWork | BackendUnavailable]
+    refused: dict[str, NotApplicable]
     epsilon_at_least: float | None = None
 
     @property
@@ -196,7 +225,7 @@ class ReleaseTotal:
         """The account with the least ε among those within the total δ.
 
         Raises:
-            BelowLeakFloor: none is; the error of the account that needs the least δ.
+            DeltaTooSmall: none is; the error of the account that needs the least δ.
         """
         within = {name: total.epsilon for name, total in self.totals.items() if total.delta <= self.delta}
         if not within:
@@ -265,7 +294,7 @@ def total_privacy_of_sequence(
     Raises:
         DarrmError: what `total_privacy` raises, for the same reasons.
     """
-    total_delta, fresh = probability(total_delta, "total_delta"), checked_fresh(fresh)
+    total_delta, fresh = probability(total_delta, "total_delta"), check_fresh(fresh)
     counts: Counter[Release] = Counter()
     for released, count in parts:
         release = Release.of(released)
@@ -278,21 +307,15 @@ def total_privacy_of_sequence(
     queries = sum(counts.values())
     shown: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
-        shown[release.counted(queries, fresh=fresh)] += count
+        shown[release.effective(queries, fresh=fresh)] += count
     accounts: dict[str, Callable[[], Privacy]] = {
         name: partial(account, shown, total_delta) for name, account in ACCOUNTS.items()
     }
     voters = {(release.problem.K, release.problem.voter, release.problem.affected) for release in counts}
     if shown != counts and all(voter.epsilon < math.inf for _, voter, _ in voters):
         accounts["models"] = partial(_models, voters, total_delta)
-    totals: dict[str, Privacy] = {}
-    refused: dict[str, DeltaTooSmall | TooMuchWork | BackendUnavailable] = {}
-    for name, ask in accounts.items():
-        try:
-            totals[name] = ask()
-        except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
-            refused[name] = err
-    at_least = attained(shown, total_delta) if shown == counts else None
+    totals, refused = evaluate(accounts)
+    at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
     return ReleaseTotal(total_delta, totals, refused, at_least)
 
 
@@ -301,7 +324,7 @@ def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> P
     models: Counter[Privacy] = Counter()
     for _, voter, affected in voters:
         models[voter] += affected
-    total = models_together(models, total_delta)
+    total = compose_models(models, total_delta)
     if total.epsilon == math.inf:
         floor = least_possible_delta_of_sequence((model.delta, count) for model, count in models.items())
         raise DeltaTooSmall(total_delta, floor, "each model that a record reaches may leak with its own Delta")
@@ -323,7 +346,7 @@ def exact_epsilon(
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
-        problem: its voters count (K, voter, affected); its target does not.
+        problem: only its voters matter (K, voter, affected), not its target.
         queries: Q ≥ 0, fixed beforehand.
         total_delta: allowed in total [probability], in [0, 1).
         fresh: as in `total_privacy`.
@@ -334,15 +357,15 @@ def exact_epsilon(
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: no finite ε is proved at this δ.
+        DeltaTooSmall: no finite ε is proved at this δ.
         TooMuchWork: too many releases for this account.
     """
     total_delta = probability(total_delta, "total_delta")
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
-    counted = counted_voters(problem, queries, fresh=fresh)
+    counted = effective_voters(problem, queries, fresh=fresh)
     if queries == 0:
         return 0.0
-    models = models_total(problem, queries, total_delta, fresh=fresh).epsilon
+    models = models_account(problem, queries, total_delta, fresh=fresh).epsilon
     try:
         shown = Counter({NoisyMajority(NoiseFunction(gamma, problem.K), counted): queries})
         return min(models, bits_total(shown, total_delta, points).epsilon)

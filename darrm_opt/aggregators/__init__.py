@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""Aggregators of teachers' votes: GNMax, SAA and DPBag, their accountants, and the layout of teachers."""

@@ -22,7 +22,7 @@ from typing import Literal
 from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_epsilon
 from darrm_opt.aggregators.gnmax_pld import gnmax_pld_epsilon
 from darrm_opt.aggregators.guarantee import Guarantee
-from darrm_opt.aggregators.laplace_plan import least_noise, most_labels
+from darrm_opt.aggregators.laplace_plan import MAX_LABELS, least_noise
 from darrm_opt.aggregators.moments_accountant import checked_epsilon, log_one_over
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, Kind, positive_fraction
 from darrm_opt.aggregators.teacher_layout import check_teachers
@@ -30,6 +30,7 @@ from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, TwoClassVote
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import GUARD
+from darrm_opt.search import largest_count
 
 GRID_END = 500.0
 """Largest λ of the paper's grid."""
@@ -256,7 +257,7 @@ class GnmaxPlan:
         if n_labels is None:
             assert sigma is not None  # noqa: S101 - for the type checker; checked above
             cost = _label_cost(plan(0, sigma))
-            return plan(most_labels(lambda T: cost(T)[0] <= epsilon), sigma)
+            return plan(largest_count(lambda T: cost(T)[0] <= epsilon, MAX_LABELS), sigma)
         whole_number(n_labels, "n_labels", "a number of labels, at least 1")
         enough = gnmax_sigma(epsilon, target.delta, queries=n_labels, affected=n_partitions).sigma
         if accountant == "rdp" or (accountant == "best" and n_classes != 2):

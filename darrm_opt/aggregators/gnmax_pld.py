@@ -43,7 +43,7 @@ def gnmax_pld_epsilon(sigma: float, delta: float, *, queries: int = 1, affected:
     Raises:
         InvalidInput: an argument out of range.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
-        BelowLeakFloor: δ is below what rounding can be proved to.
+        DeltaTooSmall: δ is below what rounding can be proved to.
         TooMuchWork: too many releases at this σ.
 
     Source: ours, on Doroshenko et al. 2022.
@@ -64,7 +64,9 @@ def gnmax_pld_epsilon(sigma: float, delta: float, *, queries: int = 1, affected:
     if Q == 0:
         return 0.0
     profile = CountsProfile(noise, r)
-    return pld_from_profile(profile, discretisation=profile.spacing, reach=profile.reach).repeated(Q).epsilon(delta)
+    return (
+        pld_from_profile(profile, discretisation=profile.spacing, max_loss=profile.max_loss).repeated(Q).epsilon(delta)
+    )
 
 
 class CountsProfile:
@@ -89,7 +91,7 @@ class CountsProfile:
         return self.affected / self.variance
 
     @property
-    def reach(self) -> float:
+    def max_loss(self) -> float:
         """A loss that is exceeded with negligible probability [nats]."""
         r = self.affected
         return (r * r + r * math.ceil(REACH * math.sqrt(2 * self.variance))) / self.variance

@@ -1,4 +1,4 @@
-"""What an ensemble promises, and the two things that look like a promise and are not one.
+"""Guarantee of an ensemble, and two results that look like a guarantee and are none.
 
 Only `Guarantee` is differential privacy, so only it is a `Privacy` and may be a voter's privacy,
 be published or be composed. The other two are plain values that no other part of the product takes

@@ -1,4 +1,4 @@
-"""How many labels, at what noise, at what cost: all of it fixed before the data are looked at.
+"""Laplace plan: number of labels, noise and privacy cost, all fixed before the data are used.
 
 A plan depends on public numbers only, so it, and the number of labels, may be published. It never
 overspends. `LaplacePlan` is SAA (one partition) and DPBag- (several); DPBag proper is the same
@@ -26,6 +26,7 @@ from darrm_opt.aggregators.teacher_layout import check_teachers
 from darrm_opt.aggregators.two_classes import MIN_PROBABILITY, Costs, TwoClassVote
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
+from darrm_opt.search import largest_count, least_fitting
 
 Accountant = Literal["best", "moments", "two_class", "bits"]
 
@@ -148,7 +149,7 @@ class LaplacePlan:
         if n_labels is None:
             chosen = plan(0, 2.0 / whole_number(n_chunks, "n_chunks", "at least 1") if lam is None else lam)
             cost = label_cost(chosen)
-            return plan(most_labels(lambda T: cost(T)[0] <= epsilon), chosen.lam)
+            return plan(largest_count(lambda T: cost(T)[0] <= epsilon, MAX_LABELS), chosen.lam)
         whole_number(n_labels, "n_labels", "a number of labels, at least 1")
         inverse = least_noise(lambda noise: plan(n_labels, 1 / noise).guarantee.epsilon <= epsilon, n_labels / epsilon)
         return plan(n_labels, 1 / inverse)
@@ -181,17 +182,6 @@ def _bit_costs(plan: LaplacePlan) -> Costs | None:
     return vote.costs(plan.delta, ORDERS, exact=plan.accountant == "bits")
 
 
-def most_labels(affordable: Callable[[int], bool]) -> int:
-    """Return the largest whole number up to `MAX_LABELS` that is affordable; cost grows with the number."""
-    low, high = 0, 1
-    while high <= MAX_LABELS and affordable(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if affordable(middle) else (low, middle)
-    return low
-
-
 def least_noise(affordable: Callable[[float], bool], guess: float) -> float:
     """Return an affordable amount of noise within `PRECISION` of the least; cost falls with noise."""
     enough = guess
@@ -200,7 +190,4 @@ def least_noise(affordable: Callable[[float], bool], guess: float) -> float:
     short = enough / 2
     while affordable(short):
         short, enough = short / 2, short
-    while enough - short > PRECISION * enough:
-        middle = (short + enough) / 2
-        short, enough = (short, middle) if affordable(middle) else (middle, enough)
-    return enough
+    return least_fitting(affordable, short, enough, PRECISION)

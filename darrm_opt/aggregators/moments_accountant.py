@@ -1,4 +1,4 @@
-"""What noisy votes cost: the moments accountant of SAA, DPBag- and DPBag, and an exact one for two classes.
+"""Moments accountant of noisy votes: SAA, DPBag- and DPBag, and an exact account for two classes.
 
 With Laplace noise of scale k/λ on the counts of k partitions, a record that moves at most k·m votes
 from and to a class changes the counts by at most 2km in l₁, so one query is 2λm-private (pure), so

@@ -1,4 +1,4 @@
-"""DPBag's accountant: what each single record has lost, given how its own teachers voted.
+"""DPBag's per-instance accountant: the privacy loss of each single record, given how its own teachers voted.
 
 A record u sits in one chunk of each of k partitions. If its k teachers' votes on a query are spread
 over the classes, the noise hides them better: m(x;u) = 1 − min_c (their share of class c), over all

@@ -1,4 +1,4 @@
-"""Who teaches whom: the table that sends each record to one chunk in each partition.
+"""Teacher layout: the table that assigns each record to one chunk in each partition.
 
 Every privacy proof here needs that changing one record changes only its own chunks. Two tables do:
 

@@ -158,7 +158,7 @@ class TwoClassVote:
             points: grid points; the answer is sound for any number.
 
         Raises:
-            BelowLeakFloor: δ = 0 and a pair of probability 0.
+            DeltaTooSmall: δ = 0 and a pair of probability 0.
             TooMuchWork: too many releases for this method.
         """
         from darrm_opt.accounting.bits.recursion import compose_bits

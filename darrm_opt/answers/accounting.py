@@ -67,7 +67,7 @@ def composition_to_dict(
         return answer
     total = total_privacy(release, queries, wanted, fresh=fresh)
     names = ["optimal", "pld", "profile", "bits"]
-    if release.counted(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
+    if release.effective(queries, fresh=fresh) is not release:  # (mε, δ) is no longer what one release costs
         names = ["simple", "general", *names, "models"]
     for name in names:
         refusal = total.refused.get(name)
@@ -169,7 +169,7 @@ def _subsampling_to_dict(bags: Bags, K: int) -> dict[str, Any]:
         "replacement": bags.replacement,
         "sampling": bags.sampling,
         "chance": bags.chance,
-        "reached": bags.reach(K).mean,
+        "reached": bags.affected_distribution(K).mean,
     }
 
 
@@ -196,8 +196,8 @@ def plan_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def plan_to_dict(found: Plan) -> dict[str, Any]:
-    """Return a plan as plain data: the situation as it was understood, the advice, and a row for each option."""
-    asked = found.situation
+    """Return a plan as plain data: the request as it was understood, the advice, and a row for each option."""
+    asked = found.request
     voters = problem_record(asked.voters)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
@@ -218,7 +218,7 @@ def plan_to_dict(found: Plan) -> dict[str, Any]:
                 "accuracy": remedy.accuracy,
                 "words": remedy.words,
             }
-            for remedy in found.remedies
+            for remedy in found.suggestions
         ],
         "warnings": list(found.warnings),
     }
@@ -226,7 +226,7 @@ def plan_to_dict(found: Plan) -> dict[str, Any]:
 
 def _option_to_dict(option: Option) -> dict[str, Any]:
     return {
-        "way": option.way,
+        "way": option.mechanism,
         "fits": option.fits,
         "accuracy": option.accuracy,
         "queries": option.queries,

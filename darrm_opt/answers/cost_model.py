@@ -159,14 +159,14 @@ def comparison_account_seconds(
     Raises:
         TooMuchWork: it is refused anyway.
     """
-    from darrm_opt.accounting.freshness import counted_voters
+    from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
-    from darrm_opt.comparison.compare import check_comparable, drawn_steps
+    from darrm_opt.comparison.compare import check_comparable, mixture_steps
 
     bags = checked_bags(problem, **draw)
-    reach = None if bags is None else bags.reach(problem.K)
-    problem = counted_voters(problem, queries, fresh=fresh)
+    reach = None if bags is None else bags.affected_distribution(problem.K)
+    problem = effective_voters(problem, queries, fresh=fresh)
     check_comparable(problem, queries, total, reach)
     if reach is None:
         return COMPARISON_ACCOUNTS * ACCOUNT_RELEASE_SECONDS * queries
-    return COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * drawn_steps(problem, queries, total, reach)
+    return COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * mixture_steps(problem, queries, total, reach)

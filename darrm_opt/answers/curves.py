@@ -9,7 +9,7 @@ import numpy as np
 
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.answers import Report
-from darrm_opt.comparison.baselines import BASELINES, FURTHER, private_baselines
+from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES, private_baselines
 from darrm_opt.design.objective import AnyObjective, Objective
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
@@ -79,7 +79,7 @@ def error_curves_over_m(solutions: Sequence[Solution], baselines: Sequence[str] 
         }
         for solution in solutions
     ]
-    names = [name for name in ("optimal", *BASELINES, *FURTHER) if any(name in table for table in tables)]
+    names = [name for name in ("optimal", *BASELINES, *OTHER_BASELINES) if any(name in table for table in tables)]
     problems = [problem_record(solution.problem) for solution in solutions]
     return {
         "over": "m",
@@ -114,12 +114,12 @@ MIN_PROFILE_EPSILON = 1e-3
 
 def compute_error_curve(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the errors of ``solution`` and of the ``baselines`` (None: the usual ones) at ``points`` values of p."""
-    from darrm_opt.comparison.baselines import left_out
+    from darrm_opt.comparison.baselines import reasons_left_out
 
     report(None)
     solution = solution_from_record(argument["solution"])
     drawn = error_curves_over_p(solution, p_grid(argument["points"]), argument["baselines"])
-    return {**drawn, "left_out": left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
+    return {**drawn, "left_out": reasons_left_out(solution.problem, argument["baselines"] or (), drawn["curves"])}
 
 
 def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""Bags: K models, each trained on a subsample of one dataset, and how many of them one record reaches.
+"""Bags: K models, each trained on a subsample of one dataset, and how many of them one record affects.
 
 This is what a sound account of DPBag rests on. The source's per-record account counts, at the dataset at hand, how the
 teachers that saw a record voted; that is no (ε, δ) guarantee (`personal`). What can be counted without looking at the data
 is how many teachers saw the record, since the draw does not look either: for each of K models alike the chance of being
 reached is
 
-    with replacement              1 − (1 − 1/n)^k     and the number of models reached is Binomial(K, that),
+    with replacement              1 − (1 − 1/n)^k     and the number of affected models is Binomial(K, that),
     without, independent          k/n                 likewise,
     without, disjoint             one model with chance K·k/n, none otherwise.
 
-`accounting.reach` averages the exact cost over that law. Neighbours may replace a record, where both share the draw; or add
+`accounting.mixture` averages the exact cost over that law. Neighbours may replace a record, where both share the draw; or add
 or remove one, where n is the smaller size: a draw that misses the record is a draw from the others, so both can be drawn
 together such that only models that drew it differ.
 
@@ -76,8 +76,8 @@ class Bags:
         """The probability that a given record is in a given subsample, rounded up."""
         return float_above(self._chance)
 
-    def reach(self, K: int) -> AffectedDistribution:
-        """Return how many of K models one record reaches.
+    def affected_distribution(self, K: int) -> AffectedDistribution:
+        """Return the distribution of the number of K models that one record affects.
 
         Raises:
             InvalidInput: K disjoint subsamples need more than n records.
@@ -124,7 +124,7 @@ def checked_bags(
             "affected",
             problem.affected,
             f"None or all K = {problem.K} with n and subsample_size",
-            "The draw decides how many voters a record reaches.",
+            "The draw decides how many voters a record affects.",
         )
     return Bags(n, subsample_size, replacement, sampling)
 

@@ -25,7 +25,6 @@ Source: Liu, Jia, Gong, "On the intrinsic differential privacy of bagging", Theo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -34,9 +33,13 @@ from darrm_opt.aggregators.guarantee import Guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power
+from darrm_opt.search import largest_count
 
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]
+
+MAX_DRAWS = 2**53
+"""Largest answer of `bagging_max_draws` [records]."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,7 @@ def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, rep
         draws = Draws(n, count, 1, replacement, "disjoint")
         return draws.delta <= delta_limit and (epsilon_limit is None or draws.paper_epsilon <= epsilon_limit)
 
-    return _largest(within)
+    return largest_count(within, MAX_DRAWS)
 
 
 def bagging_warnings(member: Guarantee, target_delta: float) -> tuple[str, ...]:
@@ -263,16 +266,3 @@ def bagging_warnings(member: Guarantee, target_delta: float) -> tuple[str, ...]:
         )
         return (advice,)
     return ()
-
-
-def _largest(within: Callable[[int], bool]) -> int:
-    """Return the largest whole number ≥ 0 that is ``within``, a property that ends somewhere and then never returns."""
-    if not within(1):
-        return 0
-    low, high = 1, 2
-    while within(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if within(middle) else (low, middle)
-    return low

@@ -1,18 +1,17 @@
-"""The way back from a total budget to a target: what each of many releases of γ_opt may cost.
+"""Best target of one release, so that Q releases of its γ_opt fit a total budget.
 
 Every target (ε, δ) of one release has a γ_opt, and Q releases of that γ cost a total ε at the total δ, by the least sound
-account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and along it utility is by no
-means constant: a larger δ buys distance between neighbours where a bit is nearly certain, a larger ε where it is nearly
-a coin. So the search goes along the curve, and at each δ turns ε up as far as the total allows.
+account. The targets that fit are those below a curve from (largest ε, 0) to (0, largest δ), and utility varies along it: a
+larger δ allows more distance between neighbours where a bit is nearly certain, a larger ε where it is nearly a coin. So the
+search moves along the curve, and at each δ calibrates ε to the total.
 
-Beside the target itself δ may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds),
-and what it costs together is computed from what it shows, not from (ε, δ).
+The δ of the target may be anything: γ_opt with a large δ need not leak at all (its two answers keep finite odds), and its
+total cost is computed from the pairs that it shows, not from (ε, δ).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,54 +20,51 @@ import numpy as np
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.freshness import counted_voters, models_total
-from darrm_opt.accounting.release import NoisyMajority, Release
-from darrm_opt.accounting.total import bits_total, optimal_total, profile_total
-from darrm_opt.budgeting.calibration import Calibration, calibrate, never
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.freshness import effective_voters, models_account
+from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.total import cheapest_total
+from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
 from darrm_opt.decimal_grid import DELTA_GRID, GRID_DIGITS
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve_warm
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem, whole_number
 
 POINTS = 8001
 """Grid points of the account that proves the answer: sound for any number."""
 
-SCOUT_POINTS, SCOUT_WORK = 1001, 3e7
+ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
 
-FINALISTS = 2
-"""Places on the curve where the answer is sought with proofs: the most useful ones, by estimate."""
+MAX_FINALISTS = 2
+"""Points of the curve that are proved: those of the largest estimated utility."""
 
-SCOUT_PRECISION, PRECISION = 1e-2, 1e-3
+ESTIMATE_PRECISION, PRECISION = 1e-2, 1e-3
 """Relative precision to which the budget is used up, along the curve and at its end."""
 
-MAX_PROFILE_QUERIES = 100_000
-"""Most releases for which the PLD of the profile is asked where the recursion is too long: seconds each time."""
-
 SHARES = (0.0, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""Where along the curve the search looks first: δ as a share of the largest δ."""
+"""First points of the curve: δ as a share of the largest δ."""
 
-REFINEMENTS = 4
-"""Looks between the best of these and its neighbours."""
+MAX_REFINEMENTS = 4
+"""Points added between the best of these and its neighbours."""
 
 
 @dataclass(frozen=True)
 class BestTarget:
-    """What one release may cost so that all of them fit.
+    """The best target of one release, and its γ_opt.
 
     Attributes:
         target: (ε, δ) of one release.
         solution: γ_opt at that target.
         queries: Q.
-        total: what Q releases of it cost together: ε as accounted, and the δ that was allowed.
-        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" for
-            those of the models together, within which every γ is.
+        total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
+        account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" if
+            the models together are within the total.
     """
 
     target: Privacy
@@ -87,7 +83,7 @@ def best_target(
     objective: AnyObjective | str = "rectangular",
     *,
     fresh: bool = False,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool] = never_stop,
 ) -> BestTarget:
     """Return the target of one release with which γ_opt is most useful while all releases fit a total budget.
 
@@ -100,7 +96,7 @@ def best_target(
         objective: what γ_opt maximises.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
-        stop: asked between the steps of the search; where it is true, the best target known so far is the answer.
+        stop: called between the steps of the search; if it returns True, the best target so far is returned.
 
     Returns:
         The target, its γ_opt, and the account that proves the total. At Q = 1 the target is the total. For voters that were
@@ -124,13 +120,13 @@ def best_target(
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     check_total(total)
     voters = Problem(K, voter, total, affected)
-    models = models_total(voters, queries, total.delta, fresh=fresh)
+    models = models_account(voters, queries, total.delta, fresh=fresh)
     if models.epsilon <= total.epsilon:
         solution, _ = solve_warm(voters, as_objective(objective), rows=None)
         return BestTarget(solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models")
-    # The voters as they count from here on; where that is "not private", freshness changes nothing any more.
-    voters = counted_voters(voters, queries, fresh=fresh)
-    search = _Search(voters, queries, total, as_objective(objective), stop)
+    # From here on the voters are those that compose; if they are not private, freshness makes no difference.
+    voters = effective_voters(voters, queries, fresh=fresh)
+    search = _TargetSearch(voters, queries, total, as_objective(objective), stop)
     solution = search.best()
     cost, account = least_cost(Release.of(solution), queries, total.delta, fresh=fresh)
     target = solution.problem.target
@@ -142,43 +138,19 @@ def best_target(
 def least_cost(
     release: Release, queries: int, total_delta: float, *, fresh: bool = False, points: int = POINTS
 ) -> tuple[float, str]:
-    """Return the total ε of ``queries`` releases at a total δ, and by which account.
+    """Return the total ε of ``queries`` releases at a total δ, and the name of the account that proves it.
 
-    The exact recursion on bits where it is affordable; else the least of the PLD of the profile and the optimal
-    composition of (ε, δ); or what the models together cost, where they were trained once. ε is ``inf``, account "none", where
-    nothing is proved at that δ.
+    `cheapest_total` of voters whose releases compose, or the models together where they were trained once.
     """
-    models = models_total(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
-    found = _least_cost(release.counted(queries, fresh=fresh), queries, total_delta, points)
+    models = models_account(release.problem, queries, total_delta, fresh=fresh).epsilon, "models"
+    found = cheapest_total(release.effective(queries, fresh=fresh), queries, total_delta, points)
     return models if models[0] < found[0] else found
-
-
-def _least_cost(release: NoisyMajority, queries: int, total_delta: float, points: int) -> tuple[float, str]:
-    counts = Counter({release: queries})
-    accounts: dict[str, Callable[[], Privacy]] = {
-        "profile": lambda: profile_total(counts, total_delta),
-        "optimal": lambda: optimal_total(counts, total_delta),
-    }
-    try:
-        return bits_total(counts, total_delta, points).epsilon, "bits"
-    except DeltaTooSmall:
-        accounts.pop("profile")  # which sees no less leak than the bits do
-    except TooMuchWork:
-        if queries > MAX_PROFILE_QUERIES:
-            accounts.pop("profile")
-    found = [(math.inf, "none")]
-    for name, account in accounts.items():
-        try:
-            found.append((account().epsilon, name))
-        except (DeltaTooSmall, TooMuchWork, BackendUnavailable):
-            continue
-    return min(found)
 
 
 def estimated_cost(
     noise: NoiseFunction, constraint: PrivacyConstraint, multisets: Counts, queries: int, total_delta: float
 ) -> float | None:
-    """Return about what ``queries`` releases cost at a total δ, by some pairs of neighbours alone: no proof.
+    """Return an estimate of the total ε of ``queries`` releases, from some pairs of neighbours only: no proof.
 
     Args:
         noise: γ.
@@ -193,8 +165,8 @@ def estimated_cost(
     """
     shown = np.stack(constraint.pair(noise.signed, multisets), axis=1)
     region = inner_region(upper_hull(np.clip(shown, 0.0, 1.0)))
-    points = min(SCOUT_POINTS, int(SCOUT_WORK / (region.moves.shape[0] * queries)))
-    if points < SCOUT_POINTS // 4:
+    points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / (region.moves.shape[0] * queries)))
+    if points < ESTIMATE_POINTS // 4:
         return None
     try:
         return compose_bits([(region, queries)], points=points).epsilon(total_delta)
@@ -203,10 +175,10 @@ def estimated_cost(
 
 
 def check_total(total: Privacy) -> None:
-    """Refuse a total that is no budget for releases.
+    """Raise `InvalidInput` if a total is not a budget for releases.
 
     Raises:
-        InvalidInput: it is no `Privacy`, or its ε is 0 or too large.
+        InvalidInput: it is not a `Privacy`, or its ε is 0 or too large.
     """
     if not isinstance(total, Privacy):
         raise InvalidInput("total", total, "a Privacy(epsilon, delta)")
@@ -214,14 +186,19 @@ def check_total(total: Privacy) -> None:
         raise InvalidInput("total_epsilon", total.epsilon, f"a number of nats above 0, at most {MAX_TARGET_EPSILON:g}")
 
 
-class _Search:
-    """One search along the curve of targets that fit.
+class _TargetSearch:
+    """A search along the curve of targets that fit.
 
-    Along the curve a cost is an estimate, which decides only where to look; what is returned is proved.
+    Costs along the curve are estimates, which only guide the search; the result is proved.
     """
 
     def __init__(
-        self, problem: Problem, queries: int, total: Privacy, objective: AnyObjective, stop: Callable[[], bool] = never
+        self,
+        problem: Problem,
+        queries: int,
+        total: Privacy,
+        objective: AnyObjective,
+        stop: Callable[[], bool] = never_stop,
     ) -> None:
         self._stop = stop
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
@@ -230,49 +207,51 @@ class _Search:
 
     def best(self) -> Solution:
         """Return γ_opt of the best target."""
-        whole, cost = self._proved(self._total.epsilon, self._total.delta)
+        whole, cost = self._proved_cost(self._total.epsilon, self._total.delta)
         if cost <= self._total.epsilon:
             return whole  # one release, or the plain majority
         guess = min(0.5, self._total.epsilon / (4 * self._queries) + self._total.delta / self._queries)
-        end = self._turned(lambda delta: self._estimated(0.0, delta), 1 - 1e-9, guess, SCOUT_PRECISION)
+        end = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, ESTIMATE_PRECISION)
         most = 0.0 if end is None else end.value
         for share in SHARES:
             if not self._stop():
-                self._look(share * most)
-        for _ in range(REFINEMENTS):
+                self._explore(share * most)
+        for _ in range(MAX_REFINEMENTS):
             if not self._stop():
-                self._look(self._next())
-        found = [self._simple()]
+                self._explore(self._next_delta())
+        found = [self._equal_share()]
         for delta in (
-            () if self._stop() else sorted(self._curve, key=lambda delta: -self._curve[delta].made.utility)[:FINALISTS]
+            ()
+            if self._stop()
+            else sorted(self._curve, key=lambda delta: -self._curve[delta].result.utility)[:MAX_FINALISTS]
         ):
-            final = self._along(delta, self._proved, self._curve[delta].value, PRECISION)
-            found += [] if final is None else [final.made]
+            final = self._largest_epsilon(delta, self._proved_cost, self._curve[delta].value, PRECISION)
+            found += [] if final is None else [final.result]
         return max(found, key=lambda solution: solution.utility)
 
-    def _look(self, delta: float) -> None:
+    def _explore(self, delta: float) -> None:
         if delta not in self._curve:
-            found = self._along(delta, self._estimated, self._guess(delta), SCOUT_PRECISION)
+            found = self._largest_epsilon(delta, self._estimated_cost, self._guess(delta), ESTIMATE_PRECISION)
             if found is not None:
                 self._curve[delta] = found
 
-    def _along(
+    def _largest_epsilon(
         self, delta: float, account: Callable[[float, float], tuple[Solution, float]], guess: float, precision: float
     ) -> Calibration[Solution] | None:
         """Return the largest ε at a δ, by an account."""
-        return self._turned(lambda epsilon: account(epsilon, delta), self._total.epsilon, guess, precision)
+        return self._calibrate(lambda epsilon: account(epsilon, delta), self._total.epsilon, guess, precision)
 
-    def _turned(
+    def _calibrate(
         self, make: Callable[[float], tuple[Solution, float]], most: float, guess: float, precision: float
     ) -> Calibration[Solution] | None:
         return calibrate(make, self._total.epsilon, most, guess=guess, precision=precision, stop=self._stop)
 
-    def _next(self) -> float:
+    def _next_delta(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""
         known = sorted(self._curve)
         if len(known) < 2:
             return 0.0
-        best = max(range(len(known)), key=lambda i: self._curve[known[i]].made.utility)
+        best = max(range(len(known)), key=lambda i: self._curve[known[i]].result.utility)
         beside = max(
             (i for i in (best - 1, best + 1) if 0 <= i < len(known)), key=lambda i: abs(known[i] - known[best])
         )
@@ -287,30 +266,32 @@ class _Search:
         straight = float(np.interp(delta, known, at))
         return max(straight, 1e-3 * self._total.epsilon / self._queries)
 
-    def _solved(self, epsilon: float, delta: float) -> Solution:
+    def _solve(self, epsilon: float, delta: float) -> Solution:
         problem = self._problem
         target = Problem(problem.K, problem.voter, Privacy(epsilon, delta), problem.affected)
         solution, self._rows = solve_warm(target, self._objective, rows=self._rows)
         return solution
 
-    def _proved(self, epsilon: float, delta: float) -> tuple[Solution, float]:
-        """Return γ_opt at a target, and what Q releases of it cost."""
-        solution = self._solved(epsilon, delta)
+    def _proved_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:
+        """Return γ_opt at a target, and the proved total ε of Q releases."""
+        solution = self._solve(epsilon, delta)
         return solution, self._cost(solution)
 
     def _cost(self, solution: Solution) -> float:
-        return _least_cost(Release.of(solution), self._queries, self._total.delta, POINTS)[0]  # voters as they count
+        return cheapest_total(Release.of(solution), self._queries, self._total.delta, POINTS)[
+            0
+        ]  # the voters are already those that compose
 
-    def _estimated(self, epsilon: float, delta: float) -> tuple[Solution, float]:
-        """Return γ_opt at a target, and about what Q releases of it cost."""
-        solution = self._solved(epsilon, delta)
+    def _estimated_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:
+        """Return γ_opt at a target, and an estimate of the total ε of Q releases."""
+        solution = self._solve(epsilon, delta)
         assert self._rows is not None  # noqa: S101 - for the type checker: a solve has just set them
         constraint = PrivacyConstraint.of(solution.problem)
         cost = estimated_cost(solution.noise, constraint, self._rows, self._queries, self._total.delta)
         return solution, self._cost(solution) if cost is None else cost
 
-    def _simple(self) -> Solution:
+    def _equal_share(self) -> Solution:
         """Return γ_opt of an equal share of the total, which fits by the sums of ε and δ."""
         # a target is put on a decimal grid: it must not come to lie above
         share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / self._queries
-        return self._solved(self._total.epsilon * share, max(0.0, self._total.delta * share - float(DELTA_GRID)))
+        return self._solve(self._total.epsilon * share, max(0.0, self._total.delta * share - float(DELTA_GRID)))

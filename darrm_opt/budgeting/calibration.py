@@ -1,6 +1,6 @@
-"""Turning a knob as far as a budget allows: the largest value of a parameter whose cost still fits.
+"""Calibration: the largest parameter whose cost fits a budget.
 
-The other way round: what each query may cost, or how many there may be, within a total budget.
+`calibrate` does so for any cost; `epsilon_each` and `most_queries` for the ε of each query and for their number.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from darrm_opt.accounting.composition.optimal import RESOLUTION, checked_mechanisms, least_possible_delta, optimal_delta
+from darrm_opt.accounting.composition.optimal import checked_mechanisms, least_possible_delta, optimal_delta
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down
+from darrm_opt.search import largest_fitting
 
 T = TypeVar("T")
 
@@ -22,25 +23,25 @@ MAX_STEPS = 60
 """Evaluations of a cost in one search; bisection alone would need fewer for every precision in use."""
 
 MIN_SHARE = 2.0**-40
-"""A knob below this share of where it may stand at most counts as not to be turned at all."""
+"""A parameter below this share of its largest value counts as 0: nothing fits."""
 
 
 class Calibration(NamedTuple, Generic[T]):
-    """Where a knob stands.
+    """A calibrated parameter.
 
     Attributes:
         value: of the parameter.
-        cost: there, within the budget.
-        made: what the parameter makes there.
+        cost: of the result, within the budget.
+        result: what the parameter gives.
     """
 
     value: float
     cost: float
-    made: T
+    result: T
 
 
-def never() -> bool:
-    """Return False: a search that is not stopped."""
+def never_stop() -> bool:
+    """Return False: a search that nothing stops."""
     return False
 
 
@@ -51,19 +52,19 @@ def calibrate(
     *,
     guess: float,
     precision: float,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
-    """Return the largest value found whose cost fits, None where hardly any does.
+    """Return the largest value found whose cost fits; None if none above `MIN_SHARE` does.
 
     Args:
-        make: from a value > 0 to what it makes and what that costs, which may be ``inf``; the cost grows with the value
+        make: from a value > 0 to its result and the cost of that, which may be ``inf``; the cost grows with the value
             (where it does not, the answer fits and may not be the largest).
         budget: what the cost must not exceed, > 0.
-        most: largest value that has a meaning.
-        guess: where to begin, in (0, most].
+        most: largest meaningful value.
+        guess: starting value, in (0, most].
         precision: the search ends where the cost is within this share of the budget, or the value within it of one that
             does not fit.
-        stop: asked after each evaluation; where it is true, what fits so far is the answer.
+        stop: called after each evaluation; if it returns True, the best value so far is returned.
 
     Guarantees:
         The value returned was itself evaluated and fits.
@@ -96,12 +97,12 @@ def calibrate(
         elif over[0] - fits.value <= precision * over[0]:
             break
         else:
-            value = _between(fits, over, budget * (1 - precision / 2), halve=count % 3 == 2)
+            value = _next_value(fits, over, budget * (1 - precision / 2), halve=count % 3 == 2)
     return fits
 
 
-def _between(fits: Calibration[T], over: tuple[float, float], aim: float, *, halve: bool) -> float:
-    """Return where the chord meets ``aim``, kept off the ends; or the middle."""
+def _next_value(fits: Calibration[T], over: tuple[float, float], aim: float, *, halve: bool) -> float:
+    """Return where the chord meets ``aim``, kept away from the ends; or the midpoint."""
     low, high = fits.value, over[0]
     share = 0.5
     if not halve and over[1] < math.inf and over[1] > fits.cost:
@@ -144,7 +145,7 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: k mechanisms with this δ exceed the total δ whatever their ε.
+        DeltaTooSmall: k mechanisms with this δ exceed the total δ whatever their ε.
 
     Source: bisection on the exact optimum, which grows with ε.
     """
@@ -165,7 +166,4 @@ def epsilon_each(budget: Privacy, delta: float, k: int) -> float:
         low, high = high, 2 * high
         if high == math.inf:
             return low
-    while high - low > RESOLUTION * high:
-        middle = low + (high - low) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_fitting(fits, low, high)

@@ -1,6 +1,6 @@
-"""How many releases of one γ fit in a total (ε, δ): the number is fixed before the first of them.
+"""Quota: how many releases of one γ fit in a total (ε, δ), fixed before the first of them.
 
-A sequence of Q releases that is private as a whole stays private if it stops early, whatever made it stop, so one number
+A sequence of Q releases that is private as a whole stays private if it stops early, for whatever reason, so one number
 decides: up to it every release is allowed, and none beyond.
 """
 
@@ -11,21 +11,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from darrm_opt.accounting import DeltaTooSmall, PrivacyBudget, Release, TooMuchWork
-from darrm_opt.accounting.freshness import models_total
+from darrm_opt.accounting.freshness import models_account
 from darrm_opt.accounting.release import NoisyMajority, Released
 from darrm_opt.accounting.total import MAX_RELEASES, bits_total
 from darrm_opt.problem import Privacy
+from darrm_opt.search import largest_count_between
 
 PRECISION = 0.01
 """The count is found to this share of itself, from below: each step of the exact account takes up to seconds."""
 
 MAX_BY_BITS = 20_000
-"""Releases beyond which the exact account on bits is not asked: it would take minutes."""
+"""Most releases for which the exact account on bits is computed: beyond, it would take minutes."""
 
-WORK = 40_000_000
+MAX_WORK = 40_000_000
 """Grid points × releases of one step of the exact account: about a second."""
 
-FINEST, COARSEST = 40_001, 2_001
+MAX_POINTS, MIN_POINTS = 40_001, 2_001
 """Grid points of the exact account; fewer only make its bound larger."""
 
 
@@ -36,7 +37,7 @@ class Quota:
     Attributes:
         queries: releases that fit.
         account: what proves it: "optimal" (the best account of (mε, δ)-DP releases), "bits" (the exact adaptive
-            composition of the bits of this γ), or "models" (those of the models together: then there is no limit but
+            composition of the bits of this γ), or "models" (the models together: then the only limit is
             `MAX_RELEASES`).
     """
 
@@ -70,54 +71,54 @@ def most_releases(released: Released | Release, budget: Privacy, *, fresh: bool 
     >>> most_releases(solution, Privacy(2.7, 0.016)).queries >= 20
     True
     """
-    release, ledger = Release.of(released), PrivacyBudget(budget)
-    if models_total(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
+    release, account = Release.of(released), PrivacyBudget(budget)
+    if models_account(release.problem, MAX_RELEASES, budget.delta, fresh=fresh).epsilon <= budget.epsilon:
         return Quota(MAX_RELEASES, "models")
-    many = release.counted(MAX_RELEASES, fresh=fresh)
-    found = _most(many, ledger)
+    many = release.effective(MAX_RELEASES, fresh=fresh)
+    found = _largest_count(many, account)
     if found.queries or many is release:
         return found
-    one = _account(release, 1, ledger)  # which has no earlier release, so that the voters' own privacy counts
+    one = _account(release, 1, account)  # a single release has no earlier one: the voters' own privacy holds
     return Quota(0, "optimal") if one is None else Quota(1, one)
 
 
-def still_proved(release: Release, quota: Quota, budget: Privacy, *, fresh: bool) -> bool:
-    """Return whether an account proves a quota, as it computes today; ``fresh`` as in `most_releases`."""
+def is_proved(release: Release, quota: Quota, budget: Privacy, *, fresh: bool) -> bool:
+    """Return whether an account proves a quota, computed again; ``fresh`` as in `most_releases`."""
     if quota.queries == 0:
         return True
     if quota.account == "models":
-        return models_total(release.problem, quota.queries, budget.delta, fresh=fresh).epsilon <= budget.epsilon
-    return _account(release.counted(quota.queries, fresh=fresh), quota.queries, PrivacyBudget(budget)) is not None
+        return models_account(release.problem, quota.queries, budget.delta, fresh=fresh).epsilon <= budget.epsilon
+    return _account(release.effective(quota.queries, fresh=fresh), quota.queries, PrivacyBudget(budget)) is not None
 
 
-def _most(majority: NoisyMajority, ledger: PrivacyBudget) -> Quota:
-    """Return how many releases fit, the voters as they count."""
+def _largest_count(majority: NoisyMajority, account: PrivacyBudget) -> Quota:
+    """Return how many releases fit, for voters whose releases compose."""
     try:
-        by_events = ledger.affordable(majority.privacy)
+        by_events = account.affordable(majority.privacy)
     except DeltaTooSmall:
         by_events = 0
     fitting = by_events
-    # From the best of the cheap accounts upwards with the dear one, which is the tightest.
+    # The cheap account gives a lower end; from there upwards the expensive one, which is the tightest.
     too_many = max(1, fitting + 1 if fitting < 10 else 2 * fitting)
-    while too_many <= MAX_BY_BITS and _fits(majority, too_many, ledger.budget):
+    while too_many <= MAX_BY_BITS and _fits(majority, too_many, account.budget):
         fitting, too_many = too_many, 2 * too_many
     if too_many <= MAX_BY_BITS:
-        while too_many - fitting > max(1, PRECISION * fitting):
-            middle = (fitting + too_many) // 2
-            fitting, too_many = (middle, too_many) if _fits(majority, middle, ledger.budget) else (fitting, middle)
+        fitting = largest_count_between(
+            lambda count: _fits(majority, count, account.budget), fitting, too_many, PRECISION
+        )
     return Quota(fitting, "optimal" if fitting == by_events else "bits")
 
 
-def _account(majority: NoisyMajority, queries: int, ledger: PrivacyBudget) -> str | None:
-    """Return the account that proves that so many releases fit, the voters as they count; None: none does."""
+def _account(majority: NoisyMajority, queries: int, account: PrivacyBudget) -> str | None:
+    """Return the account that proves that so many releases fit; None if none does."""
     with suppress(DeltaTooSmall):
-        if ledger.fits(majority.privacy, queries):
+        if account.fits(majority.privacy, queries):
             return "optimal"
-    return "bits" if _fits(majority, queries, ledger.budget) else None
+    return "bits" if _fits(majority, queries, account.budget) else None
 
 
 def _fits(majority: NoisyMajority, queries: int, budget: Privacy) -> bool:
-    points = min(FINEST, max(COARSEST, WORK // queries))
+    points = min(MAX_POINTS, max(MIN_POINTS, MAX_WORK // queries))
     try:
         epsilon = bits_total(Counter({majority: queries}), budget.delta, points).epsilon
     except (DeltaTooSmall, TooMuchWork):

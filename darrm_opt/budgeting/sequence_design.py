@@ -1,24 +1,19 @@
-"""The linear program with the rows of several privacy constraints at once: γ inside a region of pairs.
+"""Sequence design: a γ for Q releases, as useful as possible while all of them fit a total budget.
 
-Every line (ε, δ) around the region is a privacy constraint, linear in γ; its rows are found by cuts, as for one target. No
-proof is made here: the account of what comes out is the proof.
-
-A γ for a whole sequence of releases: as useful as possible while all of them fit a total budget.
-
-γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and what a pair inside it
-costs when it is released Q times differs a lot from place to place. Here the pairs are kept where each of them alone,
-shown Q times, would cost about the same:
+γ_opt of one target (ε, δ) keeps the pairs (Pr[1|D], Pr[1|D′]) inside one line, p ≤ e^ε·q + δ, and the cost of a pair inside
+it, released Q times, differs a lot from place to place. Here the pairs are kept where each of them alone, shown Q times, would
+cost about the same:
 
     {(p, q): Q bits of chance p against Q of chance q are (s·E, D)-indistinguishable},
 
 a region that its supporting lines describe, each of them a privacy constraint, linear in γ. One linear program has the rows
-of all of them. An adversary who may choose each pair in view of the earlier bits gets more than from one pair alone, most
-where pairs near ½ and far from it cost the same; so some regions tried are narrower far from ½ (a *tilt*), and each is
-turned up, by s, as far as the exact account of its γ allows. That account is the proof; region and program only say
-where to look. At Q = 1 the region without tilt is the line (E, D) itself.
+of all of them, found by cutting planes as for one target (`SequenceProgram`). An adversary who chooses each pair in view of the
+earlier bits gets more than from one pair alone, most where pairs near ½ and far from it cost the same; so some regions tried
+are narrower far from ½ (a *tilt*), and each is calibrated by s to the exact account of its γ. That account is the proof; region
+and program only guide the search. At Q = 1 the region without tilt is the line (E, D) itself.
 
-The region of any γ at hand (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and is
-at least as useful, since the seed itself is in there. So what is returned is never worse than a seed that fits.
+The region of any given γ (a *seed*) serves as well: the program's γ stays inside it, so its releases cost no more, and is
+at least as useful, since the seed itself is in there. So the result is never worse than a seed that fits.
 """
 
 from __future__ import annotations
@@ -30,13 +25,13 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting.bits.lines import LINES, lines_of, region_lines
+from darrm_opt.accounting.bits.lines import MAX_LINES, profile_lines, region_lines
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.freshness import counted_voters, models_total
+from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting.best_target import POINTS, PRECISION, check_total, estimated_cost
-from darrm_opt.budgeting.calibration import Calibration, calibrate, never
+from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
 from darrm_opt.design.backends import open_backend
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE
 from darrm_opt.design.linear_goal import KAPPA
@@ -49,23 +44,23 @@ from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 
-FEW_LINES, MAX_VOTERS = 10, 21
-"""Lines where Δ > 0 and there are more voters than that, because every line is searched in every round."""
+MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
+"""Most lines if Δ > 0 and there are more voters than that, because every line is searched in every round."""
 
-ROUNDS = 40
+MAX_ROUNDS = 40
 """Most rounds of cuts in one program; a γ that still breaks a line after them is scaled down."""
 
-CUTS = 30
+MAX_CUTS = 30
 """Most rows that one line adds in a round."""
 
 
 class SequenceProgram:
-    """The linear program with the rows of several privacy constraints, which remembers the multisets that mattered."""
+    """The linear program with the rows of several privacy constraints, which keeps the multisets found so far."""
 
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
         self._problem, self._aim = problem, objective.aim(problem.K)
         self._entries = (problem.K + 1) // 2
-        self.lines = FEW_LINES if problem.voter.delta > 0 and problem.K > MAX_VOTERS else LINES
+        self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
         self._known: Counts = binding_family(PrivacyConstraint.of(problem))
 
     def utility(self, noise: NoiseFunction) -> float:
@@ -73,10 +68,10 @@ class SequenceProgram:
         return self._aim.utility(noise.values[self._problem.K // 2 + 1 :])
 
     def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
-        """Return about what releases cost, by the multisets that mattered; None where that would take long."""
+        """Return an estimate of the total ε from the multisets found so far; None if that would take long."""
         return estimated_cost(noise, PrivacyConstraint.of(self._problem), self._known, queries, total_delta)
 
-    def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never) -> NoiseFunction:
+    def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
         """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
         problem, aim = self._problem, self._aim
         constraints = [
@@ -95,7 +90,7 @@ class SequenceProgram:
         for constraint in constraints:
             add(constraint, self._known)
         noise, scale = NoiseFunction(np.zeros(problem.K + 1)), 1.0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             outcome = backend.solve(weights, None)
             if outcome.status is not Status.OPTIMAL:
                 break
@@ -103,7 +98,7 @@ class SequenceProgram:
             noise, scale, broken = NoiseFunction.from_upper_half(upper, problem.K), 1.0, False
             for constraint in constraints:
                 above = constraint.limit + 100 * CUT_TOLERANCE
-                found = worst_case(noise, constraint, above=above, most=CUTS, settle="never")
+                found = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
                 if found.value > constraint.limit:
                     scale = min(scale, max(0.0, constraint.limit / found.value))
                 if len(found.cuts):
@@ -118,10 +113,10 @@ class SequenceProgram:
 TILTS = (0.0, 0.15, 0.3)
 """Exponents τ: at chances around p the region is as wide as without tilt times (4p(1−p))^τ."""
 
-SCOUT_PRECISION = 1e-2
+ESTIMATE_PRECISION = 1e-2
 """Share of the budget that may stay unused while tilts are compared."""
 
-REACHED_PRECISION = 5e-3
+MIXTURE_PRECISION = 5e-3
 """Share of the budget that may stay unused where the account is an average over many counts."""
 
 MAX_SHARE = 4.0
@@ -131,7 +126,7 @@ MAX_QUERIES = 5000
 """Most releases for which the region is computed: its tables grow with them."""
 
 MAX_DELTA = 0.5
-"""Most that one number of reached voters is taken to leak, where chance decides the number: for estimates."""
+"""Largest δ assumed for one number of affected voters if chance decides the number: for estimates."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,7 @@ class SequenceDesign:
         noise: γ.
         utility: share of the noiseless utility kept.
         queries: Q.
-        total: what Q releases cost together: ε as accounted, and the δ that was allowed.
+        total: total privacy of Q releases: ε by the account, and the δ that was allowed.
     """
 
     noise: NoiseFunction
@@ -158,9 +153,9 @@ def design_sequence(
     objective: AnyObjective | str = "rectangular",
     *,
     seeds: Sequence[NoiseFunction] = (),
-    reach: AffectedDistribution | None = None,
+    distribution: AffectedDistribution | None = None,
     fresh: bool = False,
-    stop: Callable[[], bool] = never,
+    stop: Callable[[], bool] = never_stop,
 ) -> SequenceDesign:
     """Return a γ whose releases fit a total budget, made for the whole sequence.
 
@@ -170,12 +165,12 @@ def design_sequence(
         total: (ε, δ) of all releases together, ε > 0 and finite.
         objective: what is maximised.
         seeds: other γ to be at least as good as, where their releases fit.
-        reach: how many voters one record reaches, where chance decides it: then the problem's ``affected`` plays no part and
-            the account is the average over that law. The region is made for the count that weighs most in it.
+        distribution: of the number of voters that one record affects, if chance decides it: then the problem's ``affected`` is not used
+            and the account is the average over it. The region is made for the count that contributes most.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`): then they are
             taken as not private, or γ = 1 is returned where the models together are within the total.
-        stop: asked between the steps of the search; where it is true, the best γ known so far is the answer.
+        stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:
         The releases are within ``total``, by the exact account of their bits, or of the models together. Utility is that of a good γ, at least that of each seed
@@ -197,41 +192,48 @@ def design_sequence(
     if queries > MAX_QUERIES:
         raise TooMuchWork(
             f"{queries} releases are more than the {MAX_QUERIES} for which a gamma is made for the whole sequence. "
-            "Use largest_allowance()."
+            "Use best_target()."
         )
     aim = as_objective(objective)
-    if reach is None and (models := models_total(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon:
+    if (
+        distribution is None
+        and (models := models_account(problem, queries, total.delta, fresh=fresh)).epsilon <= total.epsilon
+    ):
         plain = NoiseFunction(np.ones(problem.K + 1))
         utility = SequenceProgram(problem, aim).utility(plain)
         return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta))
-    problem = counted_voters(problem, queries, fresh=fresh)
-    if reach is None:
-        search = _Search(problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), stop=stop)
+    problem = effective_voters(problem, queries, fresh=fresh)
+    if distribution is None:
+        search = _SequenceSearch(
+            problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), stop=stop
+        )
     else:
-        cost = partial(mixture_epsilon, reach=reach, fresh=fresh)
-        around, worst = _weighing_most(problem, queries, total, reach, seeds, fresh=fresh)
-        search = _Search(worst, queries, total, aim, cost, around, REACHED_PRECISION, stop)
+        cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
+        around, worst = _heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
+        search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, stop)
     return search.at_least(search.best(), seeds)
 
 
-def _weighing_most(
+def _heaviest_count(
     problem: Problem,
     queries: int,
     total: Privacy,
-    reach: AffectedDistribution,
+    distribution: AffectedDistribution,
     seeds: Sequence[NoiseFunction],
     *,
     fresh: bool,
 ) -> tuple[Privacy, Problem]:
-    """Return what the count that weighs most may cost by itself, and the problem of that count: for estimates."""
+    """Return the budget of the count that contributes most, and the problem with that count: for estimates."""
     seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
-    heavy = mixture_total(seed, problem, queries, reach, fresh=fresh, total_delta=total.delta).heaviest(total.epsilon)
+    heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
+        total.epsilon
+    )
     count, chance = (heavy.count, heavy.chance) if heavy else (problem.K, 1.0)
     return Privacy(total.epsilon, min(MAX_DELTA, total.delta / chance)), with_affected(problem, count)
 
 
-class _Search:
-    """The search for one γ: regions turned up, and what they come to."""
+class _SequenceSearch:
+    """The search for one γ: calibrated regions, and the utility of their γ."""
 
     def __init__(
         self,
@@ -242,7 +244,7 @@ class _Search:
         account: Callable[[NoiseFunction, Problem, int, float], float],
         around: Privacy | None = None,
         precision: float = PRECISION,
-        stop: Callable[[], bool] = never,
+        stop: Callable[[], bool] = never_stop,
     ) -> None:
         self._stop = stop
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
@@ -256,15 +258,15 @@ class _Search:
         for tilt in TILTS if self._queries > 1 else (0.0,):
             if self._stop():
                 break
-            end = self._turned(tilt, found[-1][2] if found else 1.0, scouting=True)
+            end = self._calibrate(tilt, found[-1][2] if found else 1.0, scouting=True)
             if end is not None:
-                found.append((self._program.utility(end.made), tilt, end.value))
+                found.append((self._program.utility(end.result), tilt, end.value))
         if found and not self._stop():
             _, tilt, share = max(found)
-            end = self._turned(tilt, share, scouting=False)
+            end = self._calibrate(tilt, share, scouting=False)
             if end is not None:
-                return self._designed(end.made)
-        return self._designed(NoiseFunction(np.zeros(self._problem.K + 1)))
+                return self._priced(end.result)
+        return self._priced(NoiseFunction(np.zeros(self._problem.K + 1)))
 
     def at_least(self, best: SequenceDesign, seeds: Sequence[NoiseFunction]) -> SequenceDesign:
         """Return ``best``, or what is more useful: a seed that fits, or the best γ inside its region."""
@@ -274,12 +276,12 @@ class _Search:
                 break
             tried = [seed]
             if not self._stop():
-                tried.insert(0, self._program.best_within(lines_of(seed, self._problem), self._stop))
-            fitting = [each for each in map(self._designed, tried) if each.total.epsilon <= self._total.epsilon]
+                tried.insert(0, self._program.best_within(profile_lines(seed, self._problem), self._stop))
+            fitting = [each for each in map(self._priced, tried) if each.total.epsilon <= self._total.epsilon]
             best = max([best, *fitting], key=lambda each: each.utility)
         return best
 
-    def _turned(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
+    def _calibrate(self, tilt: float, guess: float, *, scouting: bool) -> Calibration[NoiseFunction] | None:
         """Return the γ of the widest region of a tilt that fits: by estimates while scouting, else proved."""
         Q, around, program = self._queries, self._around, self._program
 
@@ -288,12 +290,12 @@ class _Search:
                 region_lines(Q, Privacy(share * around.epsilon, around.delta), program.lines, tilt), self._stop
             )
             cost = program.estimated_cost(noise, Q, around.delta) if scouting else None
-            return noise, self._designed(noise).total.epsilon if cost is None else cost
+            return noise, self._priced(noise).total.epsilon if cost is None else cost
 
-        precision = SCOUT_PRECISION if scouting else self._precision
+        precision = ESTIMATE_PRECISION if scouting else self._precision
         return calibrate(made, around.epsilon, MAX_SHARE, guess=guess, precision=precision, stop=self._stop)
 
-    def _designed(self, noise: NoiseFunction) -> SequenceDesign:
+    def _priced(self, noise: NoiseFunction) -> SequenceDesign:
         try:
             cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except DeltaTooSmall:

@@ -1,4 +1,4 @@
-"""What γ_opt is compared with: every baseline that has a meaning for a problem, at the same privacy."""
+"""Baselines of a problem, each proved private for it, for comparison with γ_opt."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from darrm_opt.design.certificate import certify
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
-ROUNDING = 1e-9
-"""Share of a baseline that its proof may take: those that are private with nothing to spare, as γ_Sub is, lose 1e-12 to
+MAX_SCALING = 1e-9
+"""Largest share of a baseline that its proof may remove: a baseline that is exactly private, as γ_Sub is, loses 1e-12 to
 rounding and to the canonical numbers of the problem; one that is not private loses far more."""
 
 
-def _sampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> NoiseFunction | None:
+def _subsampled(make: Callable[[int, int], NoiseFunction], problem: Problem) -> NoiseFunction | None:
     voters = 0 if problem.m is None else math.floor(problem.m)
     return make(problem.K, min(voters, problem.K)) if voters else None
 
@@ -46,17 +46,17 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
 
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
-    "double_subsampling": lambda problem: _sampled(double_subsampling, problem),
-    "subsampling": lambda problem: _sampled(subsampling, problem),
+    "double_subsampling": lambda problem: _subsampled(double_subsampling, problem),
+    "subsampling": lambda problem: _subsampled(subsampling, problem),
     "randomized_response": _randomized_response,
 }
-"""By the name of its function in `darrm_opt.baselines`; None where the problem gives it no meaning."""
+"""By the name of its function in `darrm_opt.baselines`; None if it is not defined for the problem."""
 
-FURTHER: dict[str, Callable[[Problem], NoiseFunction | None]] = {
+OTHER_BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     "gnmax": _gnmax,
     "majority": lambda problem: NoiseFunction.from_upper_half(np.ones((problem.K + 1) // 2), problem.K),
 }
-"""Shown where they are asked for: noisy counts, which promise more than the bit that is released, and no noise at all."""
+"""Shown on request: noisy counts, which guarantee more than the released bit needs, and no noise at all."""
 
 
 def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> dict[str, NoiseFunction]:
@@ -64,30 +64,32 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
 
     Args:
         problem: what they must be private for.
-        names: which, of `BASELINES` and `FURTHER`; None for all of `BASELINES`.
+        names: which, of `BASELINES` and `OTHER_BASELINES`; None for all of `BASELINES`.
 
-    One that the problem gives no meaning (subsampling without a whole m ≥ 1 to sample) or that is not private there
-    (a δ below its own) is left out: a comparison is between things of equal privacy.
+    A baseline that is not defined for the problem (subsampling without a whole m ≥ 1) or not private there (a δ below its own)
+    is left out: the comparison is at equal privacy.
 
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
     >>> sorted(private_baselines(problem))
     ['double_subsampling', 'randomized_response', 'subsampling']
     """
-    makers = BASELINES if names is None else {name: (BASELINES | FURTHER)[name] for name in dict.fromkeys(names)}
+    makers = (
+        BASELINES if names is None else {name: (BASELINES | OTHER_BASELINES)[name] for name in dict.fromkeys(names)}
+    )
     made = {name: make(problem) for name, make in makers.items()}
-    proved = {name: proved_whole(problem, noise) for name, noise in made.items() if noise is not None}
+    proved = {name: certify_unscaled(problem, noise) for name, noise in made.items() if noise is not None}
     return {name: noise for name, noise in proved.items() if noise is not None}
 
 
-def left_out(problem: Problem, names: Sequence[str], shown: Container[str]) -> dict[str, str]:
-    """Return why each of the baselines ``names`` that is not ``shown`` is not.
+def reasons_left_out(problem: Problem, names: Sequence[str], shown: Container[str]) -> dict[str, str]:
+    """Return the reason for each of the baselines ``names`` that is not among ``shown``.
 
     >>> problem = Problem.from_allowance(K=11, m=0.5, epsilon=0.1)
     >>> names = ["subsampling", "gnmax", "majority"]
-    >>> left_out(problem, names, private_baselines(problem, names))["majority"]
+    >>> reasons_left_out(problem, names, private_baselines(problem, names))["majority"]
     'It is not private for this problem.'
     """
-    makers = BASELINES | FURTHER
+    makers = BASELINES | OTHER_BASELINES
     missing = [name for name in dict.fromkeys(names) if name not in shown]
     return {name: _NO_MEANING[name] if makers[name](problem) is None else _NOT_PRIVATE for name in missing}
 
@@ -100,7 +102,7 @@ _NO_MEANING = dict.fromkeys(BASELINES, "It samples at least one voter, so it ask
 }
 
 
-def proved_whole(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
-    """Return a γ as it is proved private for a problem, if that costs no more than `ROUNDING` of it; else None."""
+def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:
+    """Return a γ as it is proved private for a problem, if that costs no more than `MAX_SCALING` of it; else None."""
     proved, _ = certify(problem, noise)
-    return proved if np.all(proved.values >= noise.values * (1 - ROUNDING)) else None
+    return proved if np.all(proved.values >= noise.values * (1 - MAX_SCALING)) else None

@@ -1,31 +1,31 @@
-"""Ways to release a majority on one footing: same voters, same neighbours, same total privacy, same number of queries.
+"""Comparison of mechanisms for a majority: same voters, same neighbours, same total privacy, same number of queries.
 
-Every way of releasing a vote between two answers that looks at the number of ones only, treats both answers alike and is
+Every mechanism for a vote between two answers that looks at the number of ones only, treats both answers alike and is
 never worse than a coin *is* a noise function, γ(l) = 2·Pr[1 | l ones] − 1 for l > K/2 (Lemma 3.3 of the paper): GNMax and
 SAA with their noise too. So one account serves all of them, the exact recursion on the bits of that γ, at the voters' own
-privacy; each way has one knob, which is turned up as far as the total budget allows; and what remains to compare is how
-often each is wrong.
+privacy; each mechanism has one parameter, which is calibrated to the total budget; and what remains to compare is how often
+each is wrong.
 
-    optimal_sequence     the best γ known for all releases: `accounting.design_sequence`, γ_opt of one target or any way below
+    optimal_sequence     the best γ known for all releases: `design_sequence`, γ_opt of one target or any row below
     randomized_response  γ_const, by its probability
     subsampling          γ_Sub, by the mean number of voters drawn: a coin decides between two numbers
     double_subsampling   γ_DSub, by its allowance m
     gnmax                Gaussian noise on each count, by σ
     permute_and_flip     Laplace (or geometric) noise on the difference of the counts, by its rate
     exponential_mechanism  either answer with probability ∝ e^(rate·votes), by its rate
-    saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record reaches
-    dpbag                the same noise, accounted for by the number of voters that a record does reach
+    saa                  Laplace noise on each count, by its scale, accounted for by the most voters that a record can affect
+    dpbag                the same noise, accounted for by the distribution of the affected voters
     majority             the plain majority, if it fits
 
-Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record reaches. Every way is
-accounted for by the average over that law (`accounting.reach`), so γ_opt still is never less useful than the others. All
-but one: what is known as SAA has an account that never looks at who reached whom, and with bags its row is DPBag−, which is
-what the row called dpbag is an improvement on. Where nothing is said of a draw, a record reaches ``affected`` voters for
-certain, as with that many partitions: then these two rows are one.
+Where the voters are models trained on subsamples (`Bags`), chance decides how many of them one record affects. Every row is
+accounted for by the average over that law (`accounting.mixture`), so γ_opt still is never less useful than the others. The
+exception: the account of SAA ignores which voters a record affects, and with bags its row is DPBag−, on which the row dpbag
+improves. Without a draw, a record affects exactly ``affected`` voters, as with that many partitions: then these two rows are
+equal.
 
 DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
 
-Which comparisons of ways to release are within reach, known before any of the work is done.
+Which comparisons of ways to release are within distribution, known before any of the work is done.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.freshness import counted_voters
-from darrm_opt.accounting.mixture import AffectedDistribution, counts_of, estimated_epsilon, mixture_epsilon
+from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
@@ -55,29 +55,29 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import Prior, upper_half
 from darrm_opt.problem import Privacy, Problem, whole_number
+from darrm_opt.search import largest_count_between
 
 PRECISION = 2e-3
-"""Relative precision to which a knob is turned, from the private side."""
+"""Relative precision of a calibration, from the private side."""
 
 POINTS = 8001
 """Grid points of each account: sound for any number; finer would change the fourth digit of ε."""
 
-SCOUT_PRECISION, REACHED_PRECISION = 2e-2, 5e-3
-"""As `PRECISION`, for finding about where a knob stands by an estimate, and then by an account that is an average over many
-counts."""
+ESTIMATE_PRECISION, MIXTURE_PRECISION = 2e-2, 5e-3
+"""As `PRECISION`, for a first calibration by an estimate, and for an account that is an average over many counts."""
 
-ADAPTIVE = 0.95
-"""Share of the place that the estimate finds where the account begins: an adversary gets a little more than it says."""
+ADAPTIVITY_MARGIN = 0.95
+"""Share of the value found by the estimate at which the account starts: an adversary gets a little more than estimated."""
 
 NOT_COMPARED = {
     "dpbag_data_dependent": "DPBag's own per-record loss is computed from the private votes and is no (epsilon, delta) "
-    "guarantee; the row dpbag counts the voters that a record reaches instead, which does not look at the data"
+    "guarantee; the row dpbag uses the distribution of the affected voters instead, which does not depend on the data"
 }
 """What has no place in the table, and why."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One way of releasing, at its best within the budget.
 
     Attributes:
@@ -103,7 +103,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every way on one footing, the most useful first.
+    """Every way on one terms, the most useful first.
 
     Attributes:
         problem: the voters; its target plays no part.
@@ -123,7 +123,7 @@ class Comparison:
     total: Privacy
     objective: str
     prior: Prior
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     not_compared: dict[str, str]
     measure: Literal["tv_error", "disagreement"] = "disagreement"
     bags: Bags | None = None
@@ -143,7 +143,7 @@ def compare(
     sampling: Sampling = "independent",
     fresh: bool = False,
 ) -> Comparison:
-    """Return how useful each way of releasing a majority is, all within one total budget.
+    """Return the utility of each mechanism for a majority, all within one total budget.
 
     Args:
         problem: its voters count (K, voter, affected); its target does not.
@@ -166,7 +166,7 @@ def compare(
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: a total δ of 0, or so small that rounding alone exceeds it.
+        DeltaTooSmall: a total δ of 0, or so small that rounding alone exceeds it.
         TooMuchWork: more releases than the exact account can do in about a minute.
 
     >>> from darrm_opt import Privacy, Problem
@@ -183,18 +183,18 @@ def compare(
     own = prior is None and isinstance(chosen, Objective) and chosen.measure == "tv"
     measure: Literal["tv_error", "disagreement"] = "tv_error" if own else "disagreement"
     bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
-    reach = None if bags is None else bags.reach(problem.K)
-    counted = counted_voters(problem, queries, fresh=fresh)
-    check_comparable(counted, queries, total, reach)
-    footing = _Footing(problem, counted, queries, total, reach, fresh, chosen.aim(problem.K).utility, votes)
-    rows = _baselines(footing, None if reach is None else replace(footing, reach=None))
+    distribution = None if bags is None else bags.affected_distribution(problem.K)
+    counted = effective_voters(problem, queries, fresh=fresh)
+    check_comparable(counted, queries, total, distribution)
+    terms = _SharedTerms(problem, counted, queries, total, distribution, fresh, chosen.aim(problem.K).utility, votes)
+    rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
     seeds = [each.noise for each in rows if each.noise is not None]
-    if reach is None:  # a target of one release is no account of a draw
+    if distribution is None:  # a target of one release is no account of a draw
         K, voter, affected = problem.K, problem.voter, problem.affected
         seeds.append(best_target(K, voter, queries, total, affected, chosen, fresh=fresh).solution.noise)
-    design = design_sequence(problem, queries, total, chosen, seeds=seeds, reach=reach, fresh=fresh)
-    each = footing.spent(design.noise, 1)  # finite: all Q of them are within the total
-    rows = [footing.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
+    design = design_sequence(problem, queries, total, chosen, seeds=seeds, distribution=distribution, fresh=fresh)
+    each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
+    rows = [terms.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
     rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
     return Comparison(
         problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags, fresh
@@ -202,23 +202,23 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Footing:
-    """What all ways share: the voters, as given and as `counted_voters` takes them, the budget, the account, and what a γ is worth."""
+class _SharedTerms:
+    """Terms that all mechanisms share: the voters, as given and as in `effective_voters`, the budget, the account, the utility."""
 
     problem: Problem
     taken: Problem
     queries: int
     total: Privacy
-    reach: AffectedDistribution | None
+    distribution: AffectedDistribution | None
     fresh: bool
     useful: Callable[[NDArray[np.float64]], float]
     votes: Prior
 
     def spent(self, noise: NoiseFunction, queries: int) -> float:
         """Return the total ε of releases at the total δ; raises `DeltaTooSmall` where there is none."""
-        if self.reach is None:
+        if self.distribution is None:
             return exact_epsilon(noise, self.problem, queries, self.total.delta, fresh=self.fresh, points=POINTS)
-        return mixture_epsilon(noise, self.taken, queries, self.total.delta, self.reach, fresh=self.fresh)
+        return mixture_epsilon(noise, self.taken, queries, self.total.delta, self.distribution, fresh=self.fresh)
 
     def cost(self, noise: NoiseFunction) -> float:
         """Return the total ε of all releases at the total δ, ``inf`` where there is none."""
@@ -228,52 +228,62 @@ class _Footing:
             return math.inf
 
     def about(self, noise: NoiseFunction) -> float:
-        """Return about the same, a little too small, at no great expense; 0 where there is no such estimate."""
-        if self.reach is None:
+        """Return a fast estimate from below of the same; 0 if there is none."""
+        if self.distribution is None:
             return 0.0
-        return estimated_epsilon(noise, self.taken, self.queries, self.total.delta, self.reach)
+        return estimated_epsilon(noise, self.taken, self.queries, self.total.delta, self.distribution)
 
     def row(
         self, name: str, knob: str, value: float | None, noise: NoiseFunction | None, spent: float | None = None
-    ) -> Row:
-        """Return the row of a way, empty where it does not fit; ``spent`` is its cost, where that is known."""
+    ) -> ComparisonRow:
+        """Return the row of a mechanism, empty if it does not fit; ``spent`` is its cost, if known."""
         if noise is not None and spent is None:
             spent = self.cost(noise)
         if noise is None or value is None or spent is None or not spent <= self.total.epsilon:
-            return Row(name, knob, None, None, None, None, None, None)
+            return ComparisonRow(name, knob, None, None, None, None, None, None)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
-        return Row(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
+        return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
 
-    def turned(self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float) -> Row:
-        """Return the row of a way whose knob is turned up as far as it fits."""
+    def calibrated(
+        self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float
+    ) -> ComparisonRow:
+        """Return the row of a mechanism with a real parameter, calibrated to the budget."""
         budget, precision = self.total.epsilon, PRECISION
-        if self.reach is not None:
-            scout = calibrate(_priced(make, self.about), budget, most, guess=start, precision=SCOUT_PRECISION)
-            if scout is None:  # what is hopeless by an estimate from below does not fit
+        if self.distribution is not None:
+            scout = calibrate(_with_cost(make, self.about), budget, most, guess=start, precision=ESTIMATE_PRECISION)
+            if scout is None:  # what exceeds the budget by an estimate from below does not fit
                 return self.row(name, knob, None, None)
-            start, precision = ADAPTIVE * scout.value, REACHED_PRECISION
-        end = calibrate(_priced(make, self.cost), budget, most, guess=start, precision=precision)
-        return self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.made, end.cost)
+            start, precision = ADAPTIVITY_MARGIN * scout.value, MIXTURE_PRECISION
+        end = calibrate(_with_cost(make, self.cost), budget, most, guess=start, precision=precision)
+        return (
+            self.row(name, knob, None, None) if end is None else self.row(name, knob, end.value, end.result, end.cost)
+        )
 
-    def counted(self, name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int) -> Row:
-        """Return the row of a way whose knob is a whole number, the largest that fits."""
+    def calibrated_count(
+        self, name: str, knob: str, make: Callable[[int, int], NoiseFunction], most: int
+    ) -> ComparisonRow:
+        """Return the row of a mechanism whose parameter is a whole number, the largest that fits."""
         K, budget, costs = self.problem.K, self.total.epsilon, dict[int, float]()
 
         def fits(count: int) -> bool:
             costs[count] = self.cost(make(K, count))
             return costs[count] <= budget
 
-        # A draw's account is long: what is hopeless by an estimate from below need not be asked, and the rest is near.
-        likely = most if self.reach is None else most_that_fit(lambda count: self.about(make(K, count)) <= budget, most)
-        near = self.reach is not None and likely > 0 and fits(likely)
-        count = likely if near else most_that_fit(fits, likely)
+        # The account of a draw is slow: an estimate from below first excludes what cannot fit, and is close to the answer.
+        likely = (
+            most
+            if self.distribution is None
+            else largest_count_between(lambda count: self.about(make(K, count)) <= budget, 0, most + 1)
+        )
+        near = self.distribution is not None and likely > 0 and fits(likely)
+        count = likely if near else largest_count_between(fits, 0, likely + 1)
         return self.row(name, knob, count, make(K, count), costs[count]) if count else self.row(name, knob, None, None)
 
 
-def _priced(
+def _with_cost(
     make: Callable[[float], NoiseFunction], price: Callable[[NoiseFunction], float]
 ) -> Callable[[float], tuple[NoiseFunction, float]]:
-    """Return what a knob makes, and what that costs."""
+    """Return the γ of a parameter, and its cost."""
 
     def made(value: float) -> tuple[NoiseFunction, float]:
         noise = make(value)
@@ -282,40 +292,31 @@ def _priced(
     return made
 
 
-def _baselines(footing: _Footing, worst: _Footing | None) -> list[Row]:
-    """Return the row of each way but the optimum; ``worst`` takes the most voters that a record reaches for granted."""
-    K = footing.problem.K
+def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[ComparisonRow]:
+    """Return the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
+    K = terms.problem.K
 
     def laplace(inverse: float) -> NoiseFunction:
         return noise_function(K, LaplaceNoise(1 / inverse))
 
-    saa = (worst or footing).turned("saa", "1/scale", laplace, 1 / K, 8.0)
+    saa = (worst or terms).calibrated("saa", "1/scale", laplace, 1 / K, 8.0)
     return [
-        footing.turned("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        footing.turned("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
-        footing.counted("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        footing.turned(
+        terms.calibrated("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
+        terms.calibrated("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
+        terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2),
+        terms.calibrated(
             "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
         ),
-        footing.turned("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
-        footing.turned("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
+        terms.calibrated("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
+        terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
         saa,
-        footing.turned("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
-        footing.row("majority", "gamma", 1.0, _constant(K, 1.0)),
+        terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
+        terms.row("majority", "gamma", 1.0, _constant(K, 1.0)),
     ]
 
 
 def _constant(K: int, share: float) -> NoiseFunction:
     return NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K)
-
-
-def most_that_fit(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest whole number up to ``most`` that fits; cost grows with it. 0 where none does."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
@@ -325,33 +326,33 @@ def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
         return None
 
 
-MAX_DRAWN_STEPS = 15_000
-"""Releases times numbers of voters that a record may reach, in one account: about a minute for the whole comparison."""
+MAX_MIXTURE_STEPS = 15_000
+"""Releases times numbers of affected voters, in one account: about a minute for the whole comparison."""
 
 PRIVATE_STEPS = 25
 """Voters for which a step takes as long again where they are private, as the region of what they show then has more sides."""
 
 
-def drawn_steps(problem: Problem, queries: int, total: Privacy, reach: AffectedDistribution) -> float:
-    """Return what one account of a draw is made of: releases times numbers of voters, as `MAX_DRAWN_STEPS` counts them."""
-    counts = max(1, len(counts_of(problem, queries, reach, total.delta)[0]))
+def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:
+    """Return the size of one account of a draw: releases times numbers of voters, as in `MAX_MIXTURE_STEPS`."""
+    counts = max(1, len(count_groups(problem, queries, distribution, total.delta)[0]))
     return queries * counts * (1.0 if problem.voter.epsilon == math.inf else max(1.0, problem.K / PRIVATE_STEPS))
 
 
-def check_comparable(problem: Problem, queries: int, total: Privacy, reach: AffectedDistribution | None) -> None:
-    """Refuse a comparison that would take much longer than a minute, before any of it is done.
+def check_comparable(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
+    """Raise `TooMuchWork` for a comparison that would take much longer than a minute, before any of it is done.
 
     Raises:
-        TooMuchWork: with what can be asked instead.
+        TooMuchWork: the comparison is too long; the message says what can be asked instead.
     """
     if queries > MAX_QUERIES:
         raise TooMuchWork(
             f"{queries} releases are more than the {MAX_QUERIES} that are compared by the exact account of their bits. "
             "Compare fewer queries, or account for one way by itself: darrm compose, /v1/compose."
         )
-    if reach is None or (steps := drawn_steps(problem, queries, total, reach)) <= MAX_DRAWN_STEPS:
+    if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
         return
-    fewer = int(queries * MAX_DRAWN_STEPS / steps)
+    fewer = int(queries * MAX_MIXTURE_STEPS / steps)
     raise TooMuchWork(
         f"{queries} releases of {problem.K} voters, averaged over the draw of their subsamples, would take minutes. Ask for "
         f"about {fewer} queries at most, for fewer voters, or leave out n and subsample_size: affected = {problem.K} is then "

@@ -1,4 +1,4 @@
-"""Votes that were cast, as what a design or a comparison needs of them: how many had l ones."""
+"""Histogram of observed votes: how many queries had l ones, as the objective of a design or a comparison."""
 
 from __future__ import annotations
 

@@ -5,15 +5,14 @@
     comparison_figure   those two side by side, as in Figure 2 of the paper
     errors_figure       both measures of error over p
     allowance_figure    both measures of error over the privacy allowance m
-    ways_figure         ways of releasing many majorities within one total budget: how often each errs, and its γ
+    ways_figure         mechanisms for many majorities within one total budget: their errors, and their γ
 
 Each returns a matplotlib figure that belongs to no window and no global state; `render` gives its bytes. matplotlib
 (the extra ``plot``) is imported by the functions that draw.
 
-    looks    how each noise function looks and is called
-    panels   a sheet of panels, and what one shows
-    designs  the figures of one design; ways: that of a comparison
-    render   a figure as a file
+    style   colour, line and name of each noise function; sheets, panels and legends
+    charts  the figures of one design and of a comparison
+    render  a figure as a file
 """
 
 from darrm_opt.figures.charts import (

@@ -1,7 +1,4 @@
-"""γ over the number of ones, and the error that it leaves, beside other noise functions.
-
-Ways of releasing many majorities within one total budget: how often each errs, and its γ.
-"""
+"""Charts: γ over the number of ones and its errors, for one design or for the mechanisms of a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as files: which formats there are, and a figure as the bytes of one."""
+"""Rendering of figures: the file formats, and a figure as bytes."""
 
 from __future__ import annotations
 

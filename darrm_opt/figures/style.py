@@ -1,6 +1,6 @@
-"""How each noise function looks and is called in every figure, and what the errors are called.
+"""Style of figures: colour, line and name of each noise function, and the names of the errors.
 
-What all figures share: a sheet of panels, what a panel shows, and the legend below.
+Also what all figures share: a sheet of panels, the content of a panel, and the legend below.
 """
 
 from __future__ import annotations

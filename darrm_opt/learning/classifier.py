@@ -17,10 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from darrm_opt.accounting import DeltaTooSmall, Release, TooMuchWork, exact_epsilon, models_together
+from darrm_opt.accounting import DeltaTooSmall, Release, TooMuchWork, compose_models, exact_epsilon
 from darrm_opt.aggregators.teacher_layout import slot_partition
 from darrm_opt.aggregators.teachers import ConstantVote
-from darrm_opt.comparison.compare import most_that_fit
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.logistic_regression import two_classes
@@ -30,6 +29,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 from darrm_opt.process import process_identity
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.search import largest_count_between
 
 MAX_FITS = 1000
 """Most fits that one ledger allows where private models are charged as a whole."""
@@ -208,14 +208,14 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         ledger = _opened(
             path,
             Release(plain, problem),
-            most_that_fit(lambda count: self._of_fits(count).epsilon <= total.epsilon, MAX_FITS),
+            largest_count_between(lambda count: self._of_fits(count).epsilon <= total.epsilon, 0, MAX_FITS + 1),
         )
         ledger.once(1, lambda: np.ones(1, dtype=np.uint8))
 
     def _of_fits(self, count: int) -> Privacy:
         """Return what the models of so many fits on the same records cost together."""
         voter = Privacy(math.inf) if self.voter_privacy is None else self.voter_privacy
-        return models_together({voter: count * self.overlap}, self.delta)
+        return compose_models({voter: count * self.overlap}, self.delta)
 
     def _trained(self, X: Any, y: NDArray[Any], parts: int, overlap: int) -> list[Any]:
         given = self.random_state

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from darrm_opt.accounting.freshness import models_together
+from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.budgeting import best_target, epsilon_each
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
@@ -83,7 +83,7 @@ def voting_plan(
     """
     queries = whole_number(queries, "queries", "a whole number of predictions, at least 1")
     if voter is not None and voter.epsilon < math.inf:
-        models = models_together({voter: affected}, total.delta)
+        models = compose_models({voter: affected}, total.delta)
         if models.epsilon <= total.epsilon:
             return VotingPlan(
                 "plain majority",

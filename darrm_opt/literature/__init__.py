@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""Theorems, tables and experiments of papers, reproduced; nothing else of the product depends on them."""

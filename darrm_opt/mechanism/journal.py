@@ -62,8 +62,8 @@ class Journal:
         """Hold the file alone, with all its records seen.
 
         Raises:
-            LedgerUnreadable: it cannot be opened.
-            LedgerDamaged: a line is not as it was written, or the file was replaced or cut while in use.
+            BudgetUnreadable: it cannot be opened.
+            ReleaseLogDamaged: a line is not as it was written, or the file was replaced or cut while in use.
         """
         with self._thread:
             if self._held:  # a second lock of the same file would wait for the first, forever

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, Release
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.release import Released
 from darrm_opt.accounting.total import MAX_RELEASES
 from darrm_opt.design.certificate import Certificate
@@ -71,7 +71,7 @@ class PrivateMajority:
     ) -> None:
         given = self._release = Release.of(solution)
         noise = given.noise
-        once = counted_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
+        once = effective_voters(given.problem, MAX_RELEASES, fresh=fresh) is not given.problem
         self._charged_once, self._charged = once, False
         if isinstance(budget, ReleaseLog):
             if budget.release != self._release:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from darrm_opt._version import __version__
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.errors import BudgetUnreadable
-from darrm_opt.accounting.freshness import checked_fresh
+from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.release import Released
-from darrm_opt.budgeting.quota import Quota, most_releases, still_proved
+from darrm_opt.budgeting.quota import Quota, is_proved, most_releases
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged
 from darrm_opt.mechanism.journal import Journal, Open, Record, create
@@ -58,8 +58,8 @@ class ReleaseLog:
         charged than the budget allows, and releases under one id are charged once.
 
     Raises:
-        LedgerUnreadable: no such file, or not a ledger of this format.
-        LedgerDamaged: its lines are not as they were written.
+        BudgetUnreadable: no such file, or not a ledger of this format.
+        ReleaseLogDamaged: its lines are not as they were written.
         NotPrivate: its γ is not private for its problem.
     """
 
@@ -109,7 +109,7 @@ class ReleaseLog:
         """
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")
-        release, fresh = Release.of(released), checked_fresh(fresh)
+        release, fresh = Release.of(released), check_fresh(fresh)
         if budget is None:
             quota = Quota(whole_number(queries, "queries", _COUNT, least=0), "queries")
         else:
@@ -205,7 +205,7 @@ class ReleaseLog:
             BudgetSpent: fewer are left; nothing was charged.
             ReleaseIdTaken: the id named a release of another size.
             InvalidInput: not a count or not an id.
-            LedgerDamaged: the file is not as it was written; nothing was released.
+            ReleaseLogDamaged: the file is not as it was written; nothing was released.
         """
         count = whole_number(count, "count", _COUNT, least=0)
         if release_id is not None:
@@ -276,14 +276,14 @@ class ReleaseLog:
             )
         problem = problem_from_record(header["problem"])
         noise = NoiseFunction(header["gamma"], problem.K)
-        self._release, self._fresh = Release(noise, problem), checked_fresh(header["fresh"])
+        self._release, self._fresh = Release(noise, problem), check_fresh(header["fresh"])
         self._quota = Quota(whole_number(header["limit"], "limit", _COUNT, least=0), header["account"])
         budget: Any = header["budget"]
         self._budget = None if budget is None else Privacy(budget["epsilon"], budget["delta"])
         if (
             self._budget is not None
             and header["version"] != __version__
-            and not still_proved(self._release, self._quota, self._budget, fresh=self._fresh)
+            and not is_proved(self._release, self._quota, self._budget, fresh=self._fresh)
         ):
             raise BudgetUnreadable(
                 f"the limit of {self.limit} releases in {self.path} was proved by version {header['version']}, and this "

@@ -1,15 +1,15 @@
-"""What should I do? From voters, queries and a total (ε, δ) to the most accurate release, or to the news that none is needed.
+"""Planner: from voters, queries and a total (ε, δ) to the most accurate mechanism, or to the finding that no noise is needed.
 
-situation  what is asked, and which account of the voters it permits
-option     one way of releasing, a remedy, and the plan, as values
-plain      plain majorities: post-processing of private models, or what fresh answers cost
-noisy      γ_opt, GNMax, SAA, subsampling, randomised response, each as far as the total allows
-remedies   what would make an option of use where none is
-planner    `plan`
+request           the question, and which account of the voters holds for it
+options           one mechanism as an option, a suggestion, and the plan, as values
+plain_majority    plain majorities: post-processing of private models, or the total of fresh answers
+noisy_majorities  γ_opt, GNMax, SAA, subsampling, randomised response, each calibrated to the total
+suggestions       changes of the request that make an option useful if none is
+planner           `plan`
 """
 
-from darrm_opt.planning.options import WAYS, Option, Plan, Suggestion, Way
+from darrm_opt.planning.options import MECHANISMS, Mechanism, Option, Plan, Suggestion
 from darrm_opt.planning.planner import MIN_ACCURACY, plan
 from darrm_opt.planning.request import PlanRequest
 
-__all__ = ["MIN_ACCURACY", "WAYS", "Option", "Plan", "PlanRequest", "Suggestion", "Way", "plan"]
+__all__ = ["MECHANISMS", "MIN_ACCURACY", "Mechanism", "Option", "Plan", "PlanRequest", "Suggestion", "plan"]

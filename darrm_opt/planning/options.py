@@ -1,4 +1,4 @@
-"""The answers of the planner, as values: one way of releasing, and all of them weighed."""
+"""Options, suggestions and plans: the answers of the planner, as values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy, Problem
 
-Way = Literal[
+Mechanism = Literal[
     "majority",
     "fewer_voters",
     "optimal",
@@ -24,7 +24,7 @@ Way = Literal[
     "randomized_response",
 ]
 
-WAYS: tuple[Way, ...] = (
+MECHANISMS: tuple[Mechanism, ...] = (
     "majority",
     "fewer_voters",
     "optimal",
@@ -36,29 +36,29 @@ WAYS: tuple[Way, ...] = (
     "subsampling",
     "randomized_response",
 )
-"""The ways of releasing, in the order in which they are weighed."""
+"""The mechanisms that the planner compares; the simpler first."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way of releasing, as far as the total allows.
+    """One mechanism, calibrated to the total.
 
     Attributes:
-        way: which, one of `WAYS`.
-        fits: whether any amount of it is within the total.
-        accuracy: Pr[release = majority that was voted] under the prior [probability]; None where it does not fit.
+        mechanism: which, one of `MECHANISMS`.
+        fits: whether any setting of it is within the total.
+        accuracy: Pr[release = majority that was voted] under the prior [probability]; None if it does not fit.
         queries: answers allowed; None: without limit.
-        spent: (ε, δ) of all of them together, proved; None where it does not fit.
-        account: what proves that: "post-processing" of the models, "votes" (the composition of all votes), or of the
-            released bits "bits", "profile", "optimal" or "simple". "none" where it does not fit.
-        noise: γ of one release; None where the plain majority (of some voters) is released.
+        spent: (ε, δ) of all of them together, proved; None if it does not fit.
+        account: the account that proves ``spent``: "post-processing" of the models, "votes" (the composition of all votes), or of the
+            released bits "bits", "profile", "optimal" or "simple". "none" if it does not fit.
+        noise: γ of one release; None if the plain majority (of some voters) is released.
         problem: voters and (ε, δ) for which `verify` proves γ; None likewise.
-        solution: γ with its certificate, where it is the γ_opt of one target.
-        voters: whose majority is released; fewer than K only for "fewer_voters".
-        why: in words.
+        solution: γ with its certificate, if it is the γ_opt of one target.
+        voters: number of voters whose majority is released; less than K only for "fewer_voters".
+        why: the reason, as text.
     """
 
-    way: Way
+    mechanism: Mechanism
     fits: bool
     accuracy: float | None
     queries: int | None
@@ -71,37 +71,37 @@ class Option:
     why: str
 
     @classmethod
-    def unfit(cls, way: Way, situation: PlanRequest, why: str) -> Option:
-        """Return an option of which nothing is within the total.
+    def unfit(cls, mechanism: Mechanism, request: PlanRequest, why: str) -> Option:
+        """Return an option of which no setting is within the total.
 
         Args:
-            way: which one.
-            situation: what was asked.
-            why: in words.
+            mechanism: which one.
+            request: the question.
+            why: the reason, as text.
         """
-        return cls(way, False, None, None, None, "none", None, None, None, situation.K, why)  # noqa: FBT003
+        return cls(mechanism, False, None, None, None, "none", None, None, None, request.K, why)  # noqa: FBT003
 
     @property
     def release(self) -> Release | None:
-        """What `PrivateMajority` takes: γ and the problem for which it is private; None for a plain majority."""
+        """The argument of `PrivateMajority`: γ and the problem for which it is private; None for a plain majority."""
         return None if self.noise is None or self.problem is None else Release(self.noise, self.problem)
 
     @property
     def plain(self) -> bool:
         """Whether it is the plain majority of all voters, without noise."""
-        return self.way == "majority"
+        return self.mechanism == "majority"
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change of the situation with which it is of use, proved.
+    """A change of the request that makes an option useful, proved.
 
     Attributes:
         change: "queries" or "total".
-        queries: how many would fit.
-        total: within which.
+        queries: how many fit.
+        total: the total within which they fit.
         accuracy: at least this.
-        words: the same in words.
+        words: the same as text.
     """
 
     change: Literal["queries", "total"]
@@ -113,25 +113,25 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every way weighed.
+    """All options compared.
 
     Attributes:
-        situation: what was asked, as it was understood.
+        request: the question, with defaults filled in.
         options: the most accurate first; those that do not fit last.
-        verdict: "plain majority" (this mechanism is not needed), "noisy majority", or "none" (no option is of use).
-        advice: what to do and why, in words.
-        remedies: where no option is of use, what would make one.
-        warnings: what the person who asked should reconsider; usually empty.
+        verdict: "plain majority" (this mechanism is not needed), "noisy majority", or "none" (no option is useful).
+        advice: what to do and why, as text.
+        suggestions: if no option is useful, changes that make one useful.
+        warnings: points of the request to reconsider; usually empty.
     """
 
-    situation: PlanRequest
+    request: PlanRequest
     options: tuple[Option, ...]
     verdict: Literal["plain majority", "noisy majority", "none"]
     advice: str
-    remedies: tuple[Suggestion, ...]
+    suggestions: tuple[Suggestion, ...]
     warnings: tuple[str, ...]
 
     @property
     def best(self) -> Option | None:
-        """What to do; None where no option is of use."""
+        """The option to take; None if none is useful."""
         return None if self.verdict == "none" else self.options[0]

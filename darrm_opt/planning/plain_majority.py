@@ -1,4 +1,4 @@
-"""The plain majority, where it is private enough by itself."""
+"""Plain majority: whether it is private enough without noise."""
 
 from __future__ import annotations
 
@@ -9,124 +9,124 @@ from dataclasses import replace
 
 import numpy as np
 
-from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.freshness import models_together
+from darrm_opt.accounting.cheapest import cheapest
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.mixture import mixture_epsilon
 from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.accounting.total import bits_total
 from darrm_opt.baselines import plain_majority_sharp, subsampling
-from darrm_opt.comparison.compare import most_that_fit
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.options import Option, Way
+from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import multiple_up
+from darrm_opt.search import largest_count_between
 
 POINTS = 8001
 """Grid points of the exact account of plain majorities: sound for any number."""
 
 
-def majority(situation: PlanRequest) -> Option:
-    """Return the plain majority of all voters: free for trained models that are private together, else by what it costs."""
-    if not situation.private:
-        if (drawn := _of_draw(situation)) is not None:
+def majority(request: PlanRequest) -> Option:
+    """Return the plain majority of all voters: post-processing of trained models that are private together, else by its total privacy."""
+    if not request.private:
+        if (drawn := _from_draw(request)) is not None:
             return drawn
         why = (
             "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite ε "
             "covers that."
         )
-        return Option.unfit("majority", situation, why)
-    return _of_answers(situation) if situation.fresh else _of_models(situation)
+        return Option.unfit("majority", request, why)
+    return _from_fresh_answers(request) if request.fresh else _from_models(request)
 
 
-def fewer_voters(situation: PlanRequest) -> Option:
+def fewer_voters(request: PlanRequest) -> Option:
     """Return the plain majority of as many trained models as are private enough together, chosen without the data.
 
-    A record that reaches r models reaches at most n of any n. Under a random choice an answer is, on average, as far from
+    A record that affects r models affects at most n of any n. Under a random choice an answer is, on average, as far from
     the majority of all as subsampling n voters; all queries share one choice.
     """
-    name: Way = "fewer_voters"
-    if not situation.private:
-        return Option.unfit(name, situation, "Voters that are not private stay so, however few of them are asked.")
-    if situation.fresh:
+    name: Mechanism = "fewer_voters"
+    if not request.private:
+        return Option.unfit(name, request, "Voters that are not private stay so, however few of them vote.")
+    if request.fresh:
         why = "Voters with fresh randomness can be drawn anew for each query, which is subsampling."
-        return Option.unfit(name, situation, why)
-    voter, total = situation.voter, situation.total
-    n = most_that_fit(lambda n: models_together({voter: n}, total.delta).epsilon <= total.epsilon, situation.affected)
+        return Option.unfit(name, request, why)
+    voter, total = request.voter, request.total
+    n = largest_count_between(
+        lambda n: compose_models({voter: n}, total.delta).epsilon <= total.epsilon, 0, request.affected + 1
+    )
     if n == 0:
         why = f"One model alone is ({voter.epsilon:.4g}, {voter.delta:.4g})-DP, which is more than the total."
-        return Option.unfit(name, situation, why)
-    if n == situation.affected:
-        return Option.unfit(name, situation, "All voters fit: see majority.")
+        return Option.unfit(name, request, why)
+    if n == request.affected:
+        return Option.unfit(name, request, "All voters fit: see majority.")
     why = (
-        f"Keep any {n} of the {situation.K} models, chosen without looking at the data, and forget the others: a record "
-        f"reaches at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, for "
+        f"Keep any {n} of the {request.K} models, chosen without looking at the data, and discard the others: a record "
+        f"affects at most {n} of them, and {n} together are within the total. Their plain majority is post-processing, for "
         "any number of queries."
     )
-    spent = models_together({voter: n}, total.delta)
-    accuracy = situation.accuracy(subsampling(situation.K, n))
+    spent = compose_models({voter: n}, total.delta)
+    accuracy = request.accuracy(subsampling(request.K, n))
     return Option(name, True, accuracy, None, spent, "post-processing", None, None, None, n, why)  # noqa: FBT003
 
 
-def _of_draw(situation: PlanRequest) -> Option | None:
-    """Return the plain majority of models that are not private, where the draw of their subsamples protects records enough."""
-    reach, total = situation.reach, situation.total
-    if reach is None:
+def _from_draw(request: PlanRequest) -> Option | None:
+    """Return the plain majority of models that are not private, if the draw of their subsamples protects records enough."""
+    distribution, total = request.affected_distribution, request.total
+    if distribution is None:
         return None
-    one = NoiseFunction(np.ones(situation.K + 1), situation.K)
+    one = NoiseFunction(np.ones(request.K + 1), request.K)
     with suppress(DeltaTooSmall):
-        epsilon = mixture_epsilon(one, situation.released, situation.queries, total.delta, reach)
+        epsilon = mixture_epsilon(one, request.released, request.queries, total.delta, distribution)
         if epsilon <= total.epsilon:
             spent = Privacy(epsilon, total.delta)
             why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
-            Q, K = situation.queries, situation.K
+            Q, K = request.queries, request.K
             return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
     return None
 
 
-def _of_models(situation: PlanRequest) -> Option:
+def _from_models(request: PlanRequest) -> Option:
     """Return the majority of models trained once: post-processing."""
-    r, K, total = situation.affected, situation.K, situation.total
-    models = models_together({situation.voter: r}, total.delta)
+    r, K, total = request.affected, request.K, request.total
+    models = compose_models({request.voter: r}, total.delta)
     many = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
-            f"A record reaches at most {many}: the {K} models themselves are ({models.epsilon:.4g}, {models.delta:.4g})-DP, "
+            f"A record affects at most {many}: the {K} models themselves are ({models.epsilon:.4g}, {models.delta:.4g})-DP, "
             "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
         )
         return Option("majority", True, 1.0, None, models, "post-processing", None, None, None, K, why)  # noqa: FBT003
     if models.epsilon < math.inf:
         why = (
-            f"A record reaches {r} of the {K} models: together they cost ε = {models.epsilon:.4g}, more than the total."
+            f"A record affects {r} of the {K} models: together they cost ε = {models.epsilon:.4g}, more than the total."
         )
     else:
         why = (
             f"The models' own Δ, of {r} of them together, is more than the δ of the total: nothing is proved at that δ."
         )
-    if situation.queries > 1:
-        return Option.unfit("majority", situation, why)
-    single = _of_answers(situation)
+    if request.queries > 1:
+        return Option.unfit("majority", request, why)
+    single = _from_fresh_answers(request)
     return single if single.fits else replace(single, why=why)
 
 
-def _of_answers(situation: PlanRequest) -> Option:
-    """Return the majority of fresh answers, by the least account of what Q of them cost."""
-    K, Q, total = situation.K, situation.queries, situation.total
-    votes = models_together({situation.voter: situation.affected * Q}, total.delta)
-    found: list[tuple[float, str]] = [(votes.epsilon, "votes")]
-    if situation.voter.delta == 0:  # half of the votes decide a majority
-        each = plain_majority_sharp(K, situation.voter, situation.affected).epsilon
-        found.append((multiple_up(Q, each), "votes"))
-    one = NoiseFunction(np.ones(K + 1), K)
-    with suppress(DeltaTooSmall, TooMuchWork):
-        found.append(
-            (bits_total(Counter({NoisyMajority(one, situation.released): Q}), total.delta, POINTS).epsilon, "bits")
-        )
-    epsilon, account = min(found)
+def _from_fresh_answers(request: PlanRequest) -> Option:
+    """Return the majority of fresh answers, by the cheapest account of Q of them."""
+    K, Q, total = request.K, request.queries, request.total
+    one = NoisyMajority(NoiseFunction(np.ones(K + 1), K), request.released)
+    votes = compose_models({request.voter: request.affected * Q}, total.delta)
+    if request.voter.delta == 0:  # half of the votes decide a majority
+        each = plain_majority_sharp(K, request.voter, request.affected).epsilon
+        votes = Privacy(min(votes.epsilon, multiple_up(Q, each)), total.delta)
+    epsilon, account = cheapest(
+        {"votes": lambda: votes, "bits": lambda: bits_total(Counter({one: Q}), total.delta, POINTS)}
+    )
     answers = "One plain majority costs" if Q == 1 else f"{Q:,} plain majorities cost"
     if not epsilon <= total.epsilon:
         cost = f"{answers} ε = {epsilon:.4g} at that δ" if epsilon < math.inf else "No finite ε is proved at that δ"
-        return Option.unfit("majority", situation, f"{cost}, more than the total.")
+        return Option.unfit("majority", request, f"{cost}, more than the total.")
     why = f"{answers} ε = {epsilon:.4g} at that δ, within the total: noise would only make the answers worse."
     spent = Privacy(epsilon, total.delta)
     return Option("majority", True, 1.0, Q, spent, account, None, None, None, K, why)  # noqa: FBT003

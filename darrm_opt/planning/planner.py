@@ -1,4 +1,4 @@
-"""`plan`: what should I do? Every way weighed, on proved totals only, with its reason in words."""
+"""`plan`: all mechanisms compared under a total budget, with proved totals and the reason for each."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable
 
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.budgeting.calibration import never
+from darrm_opt.budgeting.calibration import never_stop
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plain_majority as plain
-from darrm_opt.planning.options import WAYS, Option, Plan, Way
+from darrm_opt.planning.options import MECHANISMS, Mechanism, Option, Plan
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.planning.suggestions import suggestions
 from darrm_opt.problem import Privacy, real_number
 
 MIN_ACCURACY = 0.6
-"""An answer that is the majority less often than this is hardly better than a coin (0.5)."""
+"""An answer that is the majority less often than this is hardly better than a fair coin (0.5)."""
 
-ALIKE = 1e-4
-"""Accuracies closer than this count as alike: then the option that is weighed first, the simpler one, comes first."""
+ACCURACY_TOLERANCE = 1e-4
+"""Accuracies closer than this count as equal: then the simpler option comes first."""
 
-NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ of 1e-9 changes little, and over many queries lets much more fit."
+NO_DELTA = "total_delta = 0: the ε of the releases add up. A δ as small as 1e-9 allows much more over many queries."
 
 
 def plan(
@@ -37,7 +37,7 @@ def plan(
     *,
     fresh: bool = False,
     least_accuracy: float = MIN_ACCURACY,
-    ways: Iterable[str] = WAYS,
+    mechanisms: Iterable[str] = MECHANISMS,
     n: int | None = None,
     subsample_size: int | None = None,
     replacement: bool = True,
@@ -45,7 +45,7 @@ def plan(
     time_limit: float | None = None,
     progress: Callable[[Option], None] | None = None,
 ) -> Plan:
-    """Return what to do with K voters, Q queries and a total (ε, δ): the best way, the others, and why.
+    """Return a plan for K voters, Q queries and a total (ε, δ): the best mechanism, the others, and why.
 
     Args:
         K: number of voters, ≥ 1.
@@ -56,24 +56,24 @@ def plan(
         prior: how votes fall, as the objective that has it or its text (its measure does not count).
         fresh: True where the voters answer every query with fresh, independent randomness, each answer (ε, Δ)-DP by itself
             (local randomisers, private predictions, the clients of a round); False where they are models trained once,
-            (ε, Δ)-DP as a whole. Where neither is certain, ``voter`` = None is: it holds for both.
-        least_accuracy: below this an option is of no use [probability], in [0.5, 1).
-        ways: what to weigh, among `WAYS`.
+            (ε, Δ)-DP as a whole. If neither is certain, pass ``voter`` = None, which is valid for both.
+        least_accuracy: below this an option is useless [probability], in [0.5, 1).
+        mechanisms: those to compare, of `MECHANISMS`.
         n: records, ≥ 2, where each voter is a model trained on a random subsample of its own, as in `compare`; then ``affected``
             is not given.
         subsample_size: records drawn for one model, with ``n``.
         replacement: whether a record can be drawn twice within a subsample.
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-        time_limit: about how long to search [s], > 0: a way that is being weighed then is taken as far as it was found, later
-            ones are left out, and a warning says so. None: as long as it takes.
-        progress: called with each option as soon as it is weighed.
+        time_limit: about how long to search [s], > 0: the mechanism in progress then keeps its best result so far, later ones
+            are left out, and a warning says so. None: no limit.
+        progress: called with each option as soon as it is known.
 
     Returns:
         The options by accuracy, a verdict, and the advice in words.
 
     Guarantees:
-        Every option that fits is within ``total``, by the account that it names: what it says of privacy is a proof. What
-        it says of accuracy is exact under the prior. That nothing better exists is not proved.
+        Every option that fits is within ``total``, by the account that it names: its privacy is proved. Its accuracy
+        is exact under the prior. That nothing better exists is not proved.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -82,11 +82,11 @@ def plan(
 
     >>> plan(11, Privacy(0.5), 1000, Privacy(1.0), affected=1).verdict
     'plain majority'
-    >>> found = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, ways=("optimal", "randomized_response"))
-    >>> found.best.way, found.best.spent.epsilon <= 4.0
+    >>> found = plan(5, None, 5, Privacy(4.0, 1e-5), affected=1, mechanisms=("optimal", "randomized_response"))
+    >>> found.best.mechanism, found.best.spent.epsilon <= 4.0
     ('optimal', True)
     """
-    situation = PlanRequest.of(
+    request = PlanRequest.of(
         K,
         voter,
         queries,
@@ -99,30 +99,30 @@ def plan(
         subsample_size=subsample_size,
         replacement=replacement,
         sampling=sampling,
-        stop=_clock(time_limit),
+        stop=_deadline(time_limit),
     )
-    options = sorted(_weighed(situation, _checked(ways), progress), key=_place)
+    options = sorted(_evaluate(request, _check_mechanisms(mechanisms), progress), key=_rank)
     best = options[0] if options and options[0].fits else None
-    warnings = _warnings(situation)
-    if situation.stop():
-        warnings += (f"The time limit of {time_limit:g} s was reached: what is shown is proved, and more may fit.",)
+    warnings = _warnings(request)
+    if request.stop():
+        warnings += (f"The time limit of {time_limit:g} s was reached: the results are proved, and more may fit.",)
     if best is not None and best.plain:
         advice = f"You do not need this mechanism: release the plain majority. {best.why}"
-        return Plan(situation, tuple(options), "plain majority", advice, (), warnings)
-    if situation.total.delta == 0 and situation.queries > 1:
+        return Plan(request, tuple(options), "plain majority", advice, (), warnings)
+    if request.total.delta == 0 and request.queries > 1:
         warnings += (NO_DELTA,)
-    if best is not None and best.accuracy is not None and best.accuracy >= situation.least_accuracy:
-        return Plan(situation, tuple(options), "noisy majority", _advice(best, situation), (), warnings)
+    if best is not None and best.accuracy is not None and best.accuracy >= request.least_accuracy:
+        return Plan(request, tuple(options), "noisy majority", _advice(best, request), (), warnings)
     noise = next((each.noise for each in options if each.fits and each.noise is not None), None)
-    found = suggestions(situation, noise)
-    advice = " ".join([_refusal(best, situation), *(remedy.words for remedy in found)])
-    return Plan(situation, tuple(options), "none", advice, found, warnings)
+    found = suggestions(request, noise)
+    advice = " ".join([_no_option_advice(best, request), *(suggestion.words for suggestion in found)])
+    return Plan(request, tuple(options), "none", advice, found, warnings)
 
 
-def _clock(time_limit: float | None) -> Callable[[], bool]:
-    """Return whether the time is up, as a question to be asked."""
+def _deadline(time_limit: float | None) -> Callable[[], bool]:
+    """Return a function that tells whether the time is up."""
     if time_limit is None:
-        return never
+        return never_stop
     accepted = "None, or seconds above 0"
     if not real_number(time_limit, "time_limit", accepted) > 0:
         raise InvalidInput("time_limit", time_limit, accepted)
@@ -130,11 +130,13 @@ def _clock(time_limit: float | None) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end
 
 
-def _weighed(situation: PlanRequest, ways: tuple[Way, ...], progress: Callable[[Option], None] | None) -> list[Option]:
-    """Return an option for each way; no search where the plain majority fits, since nothing is more accurate."""
+def _evaluate(
+    request: PlanRequest, mechanisms: tuple[Mechanism, ...], progress: Callable[[Option], None] | None
+) -> list[Option]:
+    """Return an option for each mechanism; the search ends if the plain majority fits, since nothing is more accurate."""
     options: list[Option] = []
-    for way in sorted(ways, key=_order):
-        option = _option(way, situation, options)
+    for mechanism in sorted(mechanisms, key=_order):
+        option = _option(mechanism, request, options)
         options.append(option)
         if progress is not None:
             progress(option)
@@ -143,24 +145,30 @@ def _weighed(situation: PlanRequest, ways: tuple[Way, ...], progress: Callable[[
     return options
 
 
-def _order(way: Way) -> int:
-    """Return a place for each way: the quick ones first, and last the one that starts from the others."""
-    return ("optimal", "optimal_sequence").index(way) + 1 if way in ("optimal", "optimal_sequence") else 0
+def _order(mechanism: Mechanism) -> int:
+    """Return the place of a mechanism: the quick ones first, and last the one that starts from the others."""
+    return ("optimal", "optimal_sequence").index(mechanism) + 1 if mechanism in ("optimal", "optimal_sequence") else 0
 
 
-def _option(way: Way, situation: PlanRequest, known: list[Option]) -> Option:
-    if situation.stop():
-        return Option.unfit(way, situation, noisy.TIME_IS_UP)
-    if way in _FOR_FEW and situation.queries > noisy.MANY:
-        return Option.unfit(way, situation, f"Not weighed for more than {noisy.MANY:,} queries: see optimal.")
+def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
+    if request.stop():
+        return Option.unfit(mechanism, request, noisy.TIME_IS_UP)
+    if mechanism in _SLOW and request.queries > noisy.MAX_QUERIES:
+        return Option.unfit(
+            mechanism, request, f"Not computed for more than {noisy.MAX_QUERIES:,} queries: see optimal."
+        )
     seeds = [each.noise for each in known if each.noise is not None]
     try:
-        return noisy.optimal_sequence(situation, seeds) if way == "optimal_sequence" else _WEIGH[way](situation)
+        return (
+            noisy.optimal_sequence(request, seeds)
+            if mechanism == "optimal_sequence"
+            else _EVALUATORS[mechanism](request)
+        )
     except TooMuchWork as err:
-        return Option.unfit(way, situation, f"Not weighed: {err}")
+        return Option.unfit(mechanism, request, f"Not computed: {err}")
 
 
-_WEIGH = {
+_EVALUATORS = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
     "optimal": noisy.optimal,
@@ -172,7 +180,7 @@ _WEIGH = {
     "randomized_response": noisy.randomized_response,
 }
 
-_FOR_FEW = {
+_SLOW = {
     "optimal_sequence",
     "permute_and_flip",
     "exponential_mechanism",
@@ -180,24 +188,24 @@ _FOR_FEW = {
     "subsampling",
     "randomized_response",
 }
-"""What is weighed for up to `noisy.MANY` queries only."""
+"""Mechanisms that are compared for up to `noisy.MAX_QUERIES` queries only."""
 
 
-def _checked(ways: Iterable[str]) -> tuple[Way, ...]:
-    accepted = f"one or more of {', '.join(WAYS)}"
-    asked = (ways,) if isinstance(ways, str) else tuple(ways)
-    wrong = [way for way in asked if way not in WAYS]
+def _check_mechanisms(mechanisms: Iterable[str]) -> tuple[Mechanism, ...]:
+    accepted = f"one or more of {', '.join(MECHANISMS)}"
+    asked = (mechanisms,) if isinstance(mechanisms, str) else tuple(mechanisms)
+    wrong = [mechanism for mechanism in asked if mechanism not in MECHANISMS]
     if wrong or not asked:
-        raise InvalidInput("ways", wrong[0] if wrong else None, accepted)
-    return tuple(way for way in WAYS if way in asked)
+        raise InvalidInput("mechanisms", wrong[0] if wrong else None, accepted)
+    return tuple(mechanism for mechanism in MECHANISMS if mechanism in asked)
 
 
-def _place(option: Option) -> tuple[bool, float, int]:
-    return not option.fits, -round((option.accuracy or 0.0) / ALIKE), WAYS.index(option.way)
+def _rank(option: Option) -> tuple[bool, float, int]:
+    return not option.fits, -round((option.accuracy or 0.0) / ACCURACY_TOLERANCE), MECHANISMS.index(option.mechanism)
 
 
-def _advice(best: Option, situation: PlanRequest) -> str:
-    shown = f"Right with probability {best.accuracy:.4f} under the prior {situation.objective.name}."
+def _advice(best: Option, request: PlanRequest) -> str:
+    shown = f"Right with probability {best.accuracy:.4f} under the prior {request.objective.name}."
     named = {
         "optimal": "Release γ_opt of one target",
         "optimal_sequence": "Release the γ made for all queries together",
@@ -209,33 +217,35 @@ def _advice(best: Option, situation: PlanRequest) -> str:
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
         "randomized_response": "Release the majority with one probability, else a coin",
         "majority": "Release the plain majority",
-    }[best.way]
+    }[best.mechanism]
     return f"{named}. {shown} {best.why}"
 
 
-def _refusal(best: Option | None, situation: PlanRequest) -> str:
-    total = situation.total
-    wanted = f"an accuracy of {situation.least_accuracy:g} over {situation.queries:,} queries within ({total.epsilon:g}, {total.delta:g})"
+def _no_option_advice(best: Option | None, request: PlanRequest) -> str:
+    total = request.total
+    wanted = f"an accuracy of {request.least_accuracy:g} over {request.queries:,} queries within ({total.epsilon:g}, {total.delta:g})"
     if best is None or best.accuracy is None:
         return f"No option fits: nothing gives {wanted}."
-    return f"No option is of use: the best has accuracy {best.accuracy:.4f}, and nothing gives {wanted}."
+    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {wanted}."
 
 
-def _warnings(situation: PlanRequest) -> tuple[str, ...]:
+def _warnings(request: PlanRequest) -> tuple[str, ...]:
     warnings = []
-    voter, total = situation.voter, situation.total
-    if situation.private and total.delta < voter.delta:
+    voter, total = request.voter, request.total
+    if request.private and total.delta < voter.delta:
         warnings.append(
-            f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together are asked to fail less often than a "
+            f"total_delta = {total.delta:g} is below Delta = {voter.delta:g}: all answers together must fail less often than a "
             "single voter. Were the two swapped?"
         )
-    if situation.private and situation.fresh and situation.queries > 1:
+    if request.private and request.fresh and request.queries > 1:
         warnings.append(
-            "fresh: this holds only where every voter draws new randomness for every query, independently of the others. For "
-            "models that are trained once and then asked, it does not, and the total would be wrong."
+            "fresh: this is valid only if every voter draws new randomness for every query, independently of the others. For "
+            "models that are trained once and then queried it is not, and the total would be wrong."
         )
-    if situation.K % 2 == 0:
+    if request.K % 2 == 0:
         warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")
     if math.isfinite(voter.epsilon) and voter.epsilon > 20:
-        warnings.append(f"epsilon = {voter.epsilon:g} protects nobody: such a voter is as good as not private.")
+        warnings.append(
+            f"epsilon = {voter.epsilon:g} gives no meaningful privacy: such a voter is as good as not private."
+        )
     return tuple(warnings)

@@ -1,10 +1,10 @@
-"""What is asked of the planner, and which account of the voters it permits.
+"""Plan request: the question to the planner, and which account of the voters holds for it.
 
-What one release tells of the next decides everything. Voters with fresh, independent randomness in every answer stay
+The decisive point is what one release reveals about the next. Voters with fresh, independent randomness in every answer stay
 independent given the data whatever was released before, so releases of a γ for their (ε, Δ) compose. Models that are
-trained once answer with the same randomness every time: an earlier bit says something of a model, and through it of all
-its later answers, so releases of such a γ do *not* compose. For those, two accounts hold: that of the models themselves,
-after which everything is post-processing; and that of models as they are, not private, of which a record changes some.
+trained once answer with the same randomness every time: an earlier bit carries information about a model, and through it
+about all its later answers, so releases of such a γ do *not* compose. Two accounts hold for those: that of the models
+themselves, after which everything is post-processing; and that of models taken as not private, of which a record changes some.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from darrm_opt.accounting.freshness import checked_fresh, counted_voters
+from darrm_opt.accounting.freshness import check_fresh, effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.budgeting.best_target import check_total
-from darrm_opt.budgeting.calibration import never
+from darrm_opt.budgeting.calibration import never_stop
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -33,19 +33,19 @@ _PRIOR = "the text of an objective that has a prior, such as rectangular, shared
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """Who votes, how often they are asked, and what all of it may cost.
+    """The voters, the number of queries, and the total budget.
 
     Attributes:
         K: voters.
-        voter: (ε, Δ) of one voter: of one answer where they are fresh, of its training where they are trained once.
+        voter: (ε, Δ) of one voter: of one answer if they are fresh, of its training if they are trained once.
         queries: Q.
         total: (ε, δ) of all answers together.
         affected: voters that one record can influence.
-        objective: how votes fall, and that it is agreement with the majority voted that counts.
+        objective: the prior of the votes, with agreement with the majority as the measure.
         fresh: whether every answer has fresh randomness.
-        least_accuracy: below this an answer is of no use.
-        bags: how the voters' subsamples are drawn; None where a record reaches ``affected`` voters for certain.
-        stop: whether the time is up; searches then return what they have.
+        least_accuracy: below this an answer is useless.
+        bags: how the voters' subsamples are drawn; None if a record affects exactly ``affected`` voters.
+        stop: returns True when the time is up; searches then return their best result so far.
     """
 
     K: int
@@ -57,7 +57,7 @@ class PlanRequest:
     fresh: bool
     least_accuracy: float
     bags: Bags | None = None
-    stop: Callable[[], bool] = field(default=never, compare=False, repr=False)
+    stop: Callable[[], bool] = field(default=never_stop, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -75,9 +75,9 @@ class PlanRequest:
         subsample_size: int | None = None,
         replacement: bool = True,
         sampling: Sampling = "independent",
-        stop: Callable[[], bool] = never,
+        stop: Callable[[], bool] = never_stop,
     ) -> PlanRequest:
-        """Return the situation, every number checked.
+        """Return the request after checking every number.
 
         Args:
             K: number of voters, ≥ 1.
@@ -87,12 +87,12 @@ class PlanRequest:
             affected: how many voters one record can influence; None for all.
             prior: how votes fall.
             fresh: whether every voter draws fresh randomness for every answer.
-            least_accuracy: below this an answer is of no use [probability], in [0.5, 1).
+            least_accuracy: below this an answer is useless [probability], in [0.5, 1).
             n: records, where each voter is a model trained on a random subsample of its own; None for no draw.
             subsample_size: records drawn for one model, with ``n``.
             replacement: whether a record can be drawn twice within a subsample.
             sampling: without replacement, subsamples ``independent`` or ``disjoint``.
-            stop: asked between the steps of each search.
+            stop: called between the steps of each search.
 
         Raises:
             InvalidInput: naming the argument.
@@ -102,7 +102,7 @@ class PlanRequest:
             raise InvalidInput("queries", queries, f"a whole number of queries from 1 to {MAX_QUERIES}")
         check_total(total)
         problem = Problem(K, Privacy(math.inf) if voter is None else voter, total, affected)
-        fresh = checked_fresh(fresh)
+        fresh = check_fresh(fresh)
         accepted = "a probability in [0.5, 1)"
         least = real_number(least_accuracy, "least_accuracy", accepted)
         if not 0.5 <= least < 1:
@@ -114,7 +114,7 @@ class PlanRequest:
         objective.weights(problem.K)  # a histogram that is not one of K voters is refused here
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
-            bags.reach(problem.K)  # K disjoint subsamples of more than n records are refused here
+            bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
         return cls(
             problem.K, problem.voter, queries, problem.target, problem.affected, objective, fresh, least, bags, stop
         )
@@ -125,9 +125,9 @@ class PlanRequest:
         return self.objective.prior
 
     @property
-    def reach(self) -> AffectedDistribution | None:
-        """How many voters one record reaches, where a draw decides it."""
-        return None if self.bags is None else self.bags.reach(self.K)
+    def affected_distribution(self) -> AffectedDistribution | None:
+        """Distribution of the number of voters that one record affects, if a draw decides it."""
+        return None if self.bags is None else self.bags.affected_distribution(self.K)
 
     @property
     def private(self) -> bool:
@@ -141,8 +141,8 @@ class PlanRequest:
 
     @property
     def released(self) -> Problem:
-        """The voters as one release of a γ may take them so that all releases compose; the target is the total."""
-        return counted_voters(self.voters, self.queries, fresh=self.fresh)
+        """The voters as in `effective_voters`, so that all releases compose; the target is the total."""
+        return effective_voters(self.voters, self.queries, fresh=self.fresh)
 
     def accuracy(self, noise: NoiseFunction) -> float:
         """Return Pr[release = majority that was voted] under the prior; a tie counts as right."""
@@ -151,18 +151,18 @@ class PlanRequest:
         return 1.0 - disagreement(noise, self.prior)
 
     def composing(self) -> str:
-        """Return why releases compose, in words."""
-        reach = f"one record reaches at most {self.affected} of the {self.K} voters"
+        """Return the reason why releases compose, as text."""
+        affected = f"one record affects at most {self.affected} of the {self.K} voters"
         if self.bags is not None:
-            reach = f"chance decides how many of the {self.K} voters one record reaches, {self.bags.reach(self.K).mean:.3g} on average"
+            affected = f"chance decides how many of the {self.K} voters one record affects, {self.bags.affected_distribution(self.K).mean:.3g} on average"
         if not self.private:
-            return f"Voters that are not private are taken as they are: {reach}, and every release tosses coins of its own."
+            return f"The voters are not private: {affected}, and every release uses fresh randomness of its own."
         if self.queries == 1:
-            return "One release, so nothing was released before it: the voters' own privacy counts."
+            return "There is only one release, so nothing was released before it: the voters' own privacy holds."
         if self.fresh:
-            return "Every answer has fresh randomness, so the voters' own privacy counts in every release."
+            return "Every answer has fresh randomness, so the voters' own privacy holds in every release."
         return (
-            "Models trained once answer with the same randomness every time, so earlier releases say something of later "
-            f"answers and the models' own privacy does not compose over releases. They are taken as they are: {reach}, "
-            "and every release tosses coins of its own."
+            "Models trained once answer with the same randomness every time, so earlier releases carry information about "
+            f"later answers and the models' own privacy does not compose over releases. They are taken as not private: "
+            f"{affected}, and every release uses fresh randomness of its own."
         )

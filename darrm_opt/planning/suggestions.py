@@ -1,7 +1,7 @@
-"""What would make an option of use where none is: fewer queries, or a larger total. Each is proved, none a guess.
+"""Suggestions: fewer queries or a larger total that make an option useful if none is. Each is proved, none a guess.
 
-The γ at hand is turned up until it is accurate enough; then the accounts say how many releases of it fit the total, and
-what all that are wanted cost. Both hold; another γ may do with a little less.
+The given γ is scaled up until it is accurate enough; then the accounts give how many releases of it fit the total, and the
+total of all queries. Both hold; another γ may need slightly less.
 """
 
 from __future__ import annotations
@@ -10,93 +10,88 @@ import math
 
 import numpy as np
 
-from darrm_opt.accounting.freshness import models_together
+from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.release import Release
 from darrm_opt.budgeting.best_target import least_cost
 from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.noisy_majorities import cost, proved_for
+from darrm_opt.planning.noisy_majorities import cost, provable_problem
 from darrm_opt.planning.options import Suggestion
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
+from darrm_opt.search import least_fitting
 
-STEPS = 60
-"""Halvings of the factor by which a γ is turned up."""
+MAX_FACTOR = 2.0**60
+"""Largest factor by which a γ is scaled."""
 
 
-def suggestions(situation: PlanRequest, noise: NoiseFunction | None) -> tuple[Suggestion, ...]:
-    """Return changes with which the accuracy that is wanted is reached.
+def suggestions(request: PlanRequest, noise: NoiseFunction | None) -> tuple[Suggestion, ...]:
+    """Return changes of the request that give the wanted accuracy.
 
     Args:
-        situation: as asked.
-        noise: γ of the most accurate option, which is not accurate enough; None: there is none.
+        request: the question.
+        noise: γ of the most accurate option, which is not accurate enough; None if there is none.
     """
-    found = [_of_models(situation)]
-    release = None if noise is None else _useful(noise, situation)
+    found = [_private_models_total(request)]
+    release = None if noise is None else _accurate_release(noise, request)
     if release is not None:
-        accuracy = situation.accuracy(release.noise)
-        found += [_fewer(release, accuracy, situation), _larger(release, accuracy, situation)]
+        accuracy = request.accuracy(release.noise)
+        found += [_fewer_queries(release, accuracy, request), _larger_total(release, accuracy, request)]
     return tuple(each for each in found if each is not None)
 
 
-def _useful(noise: NoiseFunction, situation: PlanRequest) -> Release | None:
-    """Return the γ turned up until it is accurate enough, where that can be proved of one release."""
+def _accurate_release(noise: NoiseFunction, request: PlanRequest) -> Release | None:
+    """Return the γ scaled until it is accurate enough, if one release of it can be proved private."""
 
     def turned(factor: float) -> NoiseFunction:
-        return NoiseFunction(np.minimum(noise.values * factor, 1.0), situation.K)
+        return NoiseFunction(np.minimum(noise.values * factor, 1.0), request.K)
 
     low, high = 1.0, 1.0
-    while situation.accuracy(turned(high)) < situation.least_accuracy:
+    while request.accuracy(turned(high)) < request.least_accuracy:
         low, high = high, 2 * high
-        if high > 2.0**STEPS:
+        if high > MAX_FACTOR:
             return None
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        if situation.accuracy(turned(middle)) >= situation.least_accuracy:
-            high = middle
-        else:
-            low = middle
+    if high > low:
+        high = least_fitting(lambda factor: request.accuracy(turned(factor)) >= request.least_accuracy, low, high)
     enough = turned(high)
-    problem = proved_for(enough, situation)
+    problem = provable_problem(enough, request)
     return None if problem is None else Release(enough, problem)
 
 
-def _fewer(release: Release, accuracy: float, situation: PlanRequest) -> Suggestion | None:
-    if situation.reach is not None:
-        return None  # a quota counts the most voters that a record reaches, not how many it does
-    most = most_releases(release, situation.total, fresh=situation.fresh).queries
-    if not 1 <= most < situation.queries:
+def _fewer_queries(release: Release, accuracy: float, request: PlanRequest) -> Suggestion | None:
+    if request.affected_distribution is not None:
+        return None  # a quota assumes the largest number of affected voters, not its distribution
+    most = most_releases(release, request.total, fresh=request.fresh).queries
+    if not 1 <= most < request.queries:
         return None
-    words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {situation.queries:,}."
-    return Suggestion("queries", most, situation.total, accuracy, words)
+    words = f"Ask {most:,} {'query' if most == 1 else 'queries'} instead of {request.queries:,}."
+    return Suggestion("queries", most, request.total, accuracy, words)
 
 
-def _larger(release: Release, accuracy: float, situation: PlanRequest) -> Suggestion | None:
-    total = situation.total
-    if situation.reach is None:
-        epsilon, _ = least_cost(release, situation.queries, total.delta, fresh=situation.fresh)
+def _larger_total(release: Release, accuracy: float, request: PlanRequest) -> Suggestion | None:
+    total = request.total
+    if request.affected_distribution is None:
+        epsilon, _ = least_cost(release, request.queries, total.delta, fresh=request.fresh)
     else:
-        epsilon, _ = cost(release.noise, situation)
+        epsilon, _ = cost(release.noise, request)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(
-        _above(epsilon), total.delta
-    )  # what the words say: a total is read to fewer digits than this one has
+    enough = Privacy(_four_digits_above(epsilon), total.delta)  # rounded up to the digits that the text shows
     words = f"Allow a total ε of {enough.epsilon:g} at the same δ."
-    return Suggestion("total", situation.queries, enough, accuracy, words)
+    return Suggestion("total", request.queries, enough, accuracy, words)
 
 
-def _of_models(situation: PlanRequest) -> Suggestion | None:
+def _private_models_total(request: PlanRequest) -> Suggestion | None:
     """Return the total at which private models need no noise."""
-    if not situation.private or situation.fresh:
+    if not request.private or request.fresh:
         return None
-    total, r = situation.total, situation.affected
-    models = models_together({situation.voter: r}, total.delta)
+    total, r = request.total, request.affected
+    models = compose_models({request.voter: r}, total.delta)
     if models.epsilon == math.inf:  # the models' own Δ is more than the δ of the total
-        models = models_together({situation.voter: r}, min(2 * r * situation.voter.delta, 0.5))
+        models = compose_models({request.voter: r}, min(2 * r * request.voter.delta, 0.5))
     if models.epsilon > MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(_above(models.epsilon), _above(models.delta))
+    enough = Privacy(_four_digits_above(models.epsilon), _four_digits_above(models.delta))
     words = (
         f"Allow a total of ({enough.epsilon:g}, {enough.delta:g}): then the models themselves are private "
         "enough, and their plain majority needs no noise, for any number of queries."
@@ -104,10 +99,10 @@ def _of_models(situation: PlanRequest) -> Suggestion | None:
     return Suggestion("total", None, enough, 1.0, words)
 
 
-def _above(value: float) -> float:
+def _four_digits_above(value: float) -> float:
     """Return a number of four digits that is not below ``value``.
 
-    >>> _above(1.23456), _above(0.5), _above(0.0)
+    >>> _four_digits_above(1.23456), _four_digits_above(0.5), _four_digits_above(0.0)
     (1.235, 0.5, 0.0)
     """
     if value == 0:

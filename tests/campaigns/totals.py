@@ -335,7 +335,7 @@ _HEAD = (
     "  there are too many (*a lower end*) some pairs are left out;",
     "- voters that were trained once: models with one secret bit each, asked in view of the bits before. Real models may hold more, so this is a lower end.",
     "",
-    "One sequence in `--every` is also put to `most_releases`, `largest_allowance` and every row of `compare`, whose γ have to fit the total when released.",
+    "One sequence in `--every` is also put to `most_releases`, `best_target` and every row of `compare`, whose γ have to fit the total when released.",
     "",
 )
 

@@ -42,8 +42,10 @@ DOCUMENTS = {
 PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
+    "darrm_opt.budgeting",
     "darrm_opt.mechanism",
     "darrm_opt.learning",
+    "darrm_opt.planning",
     "solver_cache",
     "darrm_client",
 )

@@ -21,7 +21,15 @@ def test_what_the_reference_shows_is_described_completely() -> None:
     assert {of: lacks for of, lacks in found.items() if lacks} == {}
 
 
-COMPLETE_BUT_FOR_ARGUMENTS = ("darrm_opt.aggregators", "darrm_opt.planning", "darrm_client")
+COMPLETE_BUT_FOR_ARGUMENTS = (
+    "darrm_opt.aggregators",
+    "darrm_opt.bagging",
+    "darrm_opt.comparison",
+    "darrm_opt.planning",
+    "darrm_opt.literature.dpbag",
+    "darrm_opt.literature.pate",
+    "darrm_client",
+)
 """Packages in which every function says its units and what it raises, be it meant for others or not."""
 
 
@@ -31,7 +39,7 @@ def test_units_and_errors_are_told_by_every_function(package: str) -> None:
     for module in docstrings.modules(package):
         for of, thing in docstrings.public(module, docstrings.own(module)):
             found[of] = [lack for lack in docstrings.lacks(thing) if lack.startswith(("[", "Raises", "a docstring"))]
-    assert len(found) > 20
+    assert len(found) > 5
     assert {of: lacks for of, lacks in found.items() if lacks} == {}
 
 

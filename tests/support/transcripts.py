@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.accounting.composition.enumeration import growth
+from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.design.polytope.corners import LABELS
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
@@ -42,7 +42,7 @@ def corner_pairs(problem: Problem) -> list[Pair]:
     if voter.epsilon == math.inf:
         x = Fraction(1)
     else:
-        odds = growth(voter.epsilon)
+        odds = exp_fraction(voter.epsilon)
         x = Fraction(math.floor((odds + Fraction(voter.delta)) / (odds + 1) * SCALE), SCALE)
     Delta = Fraction(math.floor(Fraction(voter.delta) * SCALE), SCALE)
     zero, one = Fraction(0), Fraction(1)
@@ -152,7 +152,7 @@ class Fresh:
             (p, q), place = self.steps[step][best], (node * len(self.steps[step]) + best) * 2
             return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (1 - p), b * (1 - q))
 
-        return shown(0, 0, Fraction(1), growth(epsilon))
+        return shown(0, 0, Fraction(1), exp_fraction(epsilon))
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class Once:
         _, which, choices = self.rough(epsilon)
         here, there = self.priors[which // 2]
         a, b = (here, there) if which % 2 == 0 else (there, here)
-        c = growth(epsilon)
+        c = exp_fraction(epsilon)
 
         def shown(step: int, node: int, weights: list[Fraction]) -> Fraction:
             if step == len(self.steps):

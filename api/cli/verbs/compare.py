@@ -117,7 +117,7 @@ def _draw(bags: Bags, K: int) -> str:
     drawn = f"with{'' if bags.replacement else 'out'} replacement" + (", disjoint" * (bags.sampling == "disjoint"))
     return (
         f"Each voter is trained on {bags.subsample_size} of {bags.n} records, {drawn}: "
-        f"one record reaches {bags.reach(K).mean:.4g} voters on average."
+        f"one record reaches {bags.affected_distribution(K).mean:.4g} voters on average."
     )
 
 

@@ -133,7 +133,7 @@ def _told_later() -> Callable[[Way], None]:
     def weighed(option: Way) -> None:
         if (seconds := monotonic() - begun) > PATIENCE:
             found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
-            say(f"{option.way}: {found}, {seconds:.1f} s")
+            say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
     return weighed
 
@@ -141,19 +141,19 @@ def _told_later() -> Callable[[Way], None]:
 def _text(found: Plan) -> str:
     from api.cli.report import columns, guarantee, trained_text, voters_text
 
-    asked = found.situation
+    asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
     heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
-    reasons = [f"{option.way:<19} {option.why}" for option in found.options if option is not found.best]
+    reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
 
 
 def _row(option: Way) -> list[str]:
     if not option.fits or option.spent is None:
-        return [option.way, "-", "-", "does not fit", "-"]
+        return [option.mechanism, "-", "-", "does not fit", "-"]
     return [
-        option.way,
+        option.mechanism,
         f"{option.accuracy:.4f}",
         "no limit" if option.queries is None else f"{option.queries:,}",
         f"{option.spent.epsilon:.4f}",

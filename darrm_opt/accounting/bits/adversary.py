@@ -1,13 +1,13 @@
-"""What an adversary attains against many single-bit releases: the lower end of the bracket around `bits`.
+"""Adversary against many single-bit releases: a lower bound on every account of them.
 
 An adversary picks a pair (p, q) for each release in view of the earlier bits, and in the end accepts or not: with probability
-P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses V of `bits`. One
-such (P, Q) is kept for each point of a grid in x, the best found, and one release earlier it is
+P on one dataset and Q on its neighbour. So D(E) ≥ P − e^E·Q at every E, a line in x = e^E that never crosses the value function
+V of `recursion`. The best (P, Q) found is stored for each point of a grid in x, and one release earlier it is
 
     P′ = p·P₁ + (1−p)·P₂,   Q′ = q·Q₁ + (1−q)·Q₂,
 
-whichever pairs (P₁, Q₁), (P₂, Q₂) go on after the answers 1 and 0: those kept next to x·q/p and x·(1−q)/(1−p). The grid only
-decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
+for any pairs (P₁, Q₁), (P₂, Q₂) that continue after the answers 1 and 0: those stored next to x·q/p and x·(1−q)/(1−p). The
+grid only decides which adversaries are tried; what each attains is exact, so nothing is interpolated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from darrm_opt.accounting.bits.grid import Parts, spacing
+from darrm_opt.accounting.bits.grid import Parts, grid_spacing
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, whole_number
@@ -29,11 +29,11 @@ _ROUNDING = 16 * ULP
 """Relative error of P and Q in one release."""
 
 PAIRS_ROUNDING = 1e-9
-"""Share of ε that is taken off for the rounding of pairs that were found by a search."""
+"""Share of ε subtracted for the rounding of pairs that were found by a search."""
 
 
 def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> float:
-    """Return an ε below which no account of the releases can be.
+    """Return a lower bound on the ε of every account of the releases.
 
     Args:
         parts: (region, count) of each run of releases, the regions spanned by pairs that the mechanism can show
@@ -46,8 +46,8 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
         infinite loss is likelier than ``delta``.
 
     Guarantees:
-        A lower bound on every sound account, if each pair can be shown as it is stored. No promise of privacy: it says how
-        far an account can be from the truth.
+        A lower bound on every sound account, if each pair can be shown as it is stored. It is no guarantee of privacy: it
+        shows how far an account can be from the truth.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -64,13 +64,13 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
     delta = Privacy(0.0, delta).delta
     points = whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
     runs = [(region, count) for region, count in parts if count]
-    step = spacing(runs, points)
+    step = grid_spacing(runs, points)
     x = np.exp(step * np.arange(points))
     accepted = other = np.zeros(points)  # nothing shown yet: never accept
     for region, count in reversed(runs):
         moves = _moves(region)
         for _ in range(count):
-            accepted, other = _earlier(accepted, other, moves, x, step)
+            accepted, other = _backward_step(accepted, other, moves, x, step)
     charge = _ROUNDING * (1 + sum(count for _, count in runs))
     accepted, other = accepted * (1 - charge) - delta, other * (1 + charge)
     likely = accepted > 0
@@ -88,8 +88,10 @@ def _moves(region: BitRegion) -> list[list[float]]:
     return [move for move in moves[chosen].tolist() if move[0] > move[2]]
 
 
-def _earlier(accepted: Array, other: Array, moves: list[list[float]], x: Array, step: float) -> tuple[Array, Array]:
-    """Return (P, Q) for each x one release earlier."""
+def _backward_step(
+    accepted: Array, other: Array, moves: list[list[float]], x: Array, step: float
+) -> tuple[Array, Array]:
+    """Return (P, Q) for each x one release earlier: one step of the backward recursion."""
     last = x.size - 1
     # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
     P = np.concatenate([(1 - other[:0:-1]), accepted])

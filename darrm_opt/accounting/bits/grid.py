@@ -1,11 +1,11 @@
-"""The grid on which the recursion of `bits` runs, so that rounding and interpolation only ever raise V.
+"""Grid of the bit recursion: rounding and interpolation only raise the value function V.
 
 V is stored at x = e^(ih), i ≥ 0. Left of it V_t(x) = 1 − x + x·V_t(1/x), since every pair may also be swapped. Between grid
-points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value stands: V
+points V is replaced by its chord in x: V is convex, so this only raises it. Right of the grid the last value is used: V
 decreases. Rounding: W grows with a and falls with b, so p and 1−p are rounded up, q and 1−q and all shifts down; all that
 remains are products and sums of non-negative numbers, paid for in the coefficients.
 
-How far the grid reaches and how fine it is decides how tight the answer is, not whether it is sound.
+The end and the spacing of the grid decide how tight the result is, not whether it is sound.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down
 
-FURTHEST = 1e5
-"""Largest ε [nats] that a grid reaches; beyond it the last value stands, which is sound and loose."""
+MAX_EPSILON = 1e5
+"""Largest ε of a grid [nats]; beyond it the last value is used, which is sound and loose."""
 
-FLAT, FLAT_SHARE = 1e-20, 1e-6
+FLAT_TOLERANCE, FLAT_SHARE = 1e-20, 1e-6
 """The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or this share of it."""
 
-LITTLE = 1e-9
-"""Limits below it are rounding, not what an adversary would go for."""
+MIN_LIMIT = 1e-9
+"""Limits below this are rounding, not what an adversary would exploit."""
 
-SCOUT_POINTS, MIN_SCOUT_POINTS = 2001, 201
-"""Grid points, half as many as are asked for, of the first pass that finds where a total with a limit above 0 is flat."""
+COARSE_POINTS, MIN_COARSE_POINTS = 2001, 201
+"""Grid points of the coarse pass that finds where a total with a limit above 0 becomes flat."""
 
 ORDERS = 120
 """Orders λ at which the losses' tail is bounded."""
@@ -53,7 +53,7 @@ class _Branch:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """The vertices of a region, ready for one grid.
+    """The vertices of a region in the coordinates of one grid.
 
     Attributes:
         vertices: for each a constant, up to two branches, and up to two pairs (A, B) for A + B·V at the grid's end; all
@@ -69,8 +69,8 @@ class Moves:
     offset: Array
 
 
-def compiled(region: BitRegion, step: float, points: int) -> Moves:
-    """Return the vertices of a region, ready for a grid of ``points``, ``step`` [nats] apart."""
+def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
+    """Return the vertices of a region in the coordinates of a grid of ``points``, ``step`` [nats] apart."""
     vertices = []
     for p, p_rest, q, q_rest in region.moves.tolist():
         constant, branches, beyond = 0.0, list[_Branch](), list[tuple[Array, Array]]()
@@ -88,7 +88,7 @@ def compiled(region: BitRegion, step: float, points: int) -> Moves:
                 beyond.append((-np.expm1(log_x) * (a * (1 + _ROUNDING)), np.exp(log_x) * (a * (1 + _ROUNDING))))
                 continue
             offset = math.floor(min(cells, float(points)))
-            share = chord(min(cells - offset, 1.0), step)
+            share = chord_weight(min(cells - offset, 1.0), step)
             branches.append(_Branch(offset, a * (1 - share) * (1 + _ROUNDING), a * share * (1 + _ROUNDING)))
         vertices.append((constant, branches, beyond))
     offsets = [branch.offset for _, branches, _ in vertices for branch in branches]
@@ -98,8 +98,8 @@ def compiled(region: BitRegion, step: float, points: int) -> Moves:
     return Moves(vertices, left, max(0, max(offsets, default=0) + 1), scale, offset)
 
 
-def earlier(values: Array, moves: Moves) -> Array:
-    """Return V_t from V_{t−1}: the value one release earlier."""
+def backward_step(values: Array, moves: Moves) -> Array:
+    """Return V_t from V_{t−1}: one step of the backward recursion, the maximum over the vertices."""
     points = values.size
     extended = np.empty(moves.left + points + moves.right)
     extended[moves.left : moves.left + points] = values
@@ -125,22 +125,22 @@ def earlier(values: Array, moves: Moves) -> Array:
     return np.minimum(best, 1.0, out=best)
 
 
-def chord(share: float, step: float) -> float:
-    """Return how far along in x a point is that lies ``share`` of a cell along in log x, rounded down."""
+def chord_weight(share: float, step: float) -> float:
+    """Return the weight of a cell's right end on the chord in x, at ``share`` of the cell in log x, rounded down."""
     return down(math.expm1(share * step) / math.expm1(step), 8) if share > 0 else 0.0
 
 
-def start(points: int) -> Array:
-    """Return V_0: nothing is left to be shown."""
+def terminal_values(points: int) -> Array:
+    """Return V_0, the values after the last release."""
     return np.zeros(points)  # V_0(x) = (1 − x)₊ at x ≥ 1
 
 
-def spacing(runs: Parts, points: int) -> float:
-    """Return h such that ``points`` reach where the total has become flat."""
+def grid_spacing(runs: Parts, points: int) -> float:
+    """Return h such that ``points`` cover the ε at which the total is not flat yet."""
     full = sum(count * _largest_shift(region) for region, count in runs)
     if full == 0:
-        return 1.0  # nothing run, or nothing but infinite losses: V is flat
-    step = _reach(runs, min(full, FURTHEST), points) / (points - 1)
+        return 1.0  # no release, or only infinite losses: V is flat
+    step = _grid_end(runs, min(full, MAX_EPSILON), points) / (points - 1)
     # The move with the largest p − q matters most: a whole number of cells keeps it free of interpolation.
     p, _, q, _ = max((move for region, _ in runs for move in region.moves.tolist()), key=lambda move: move[0] - move[2])
     if 0 < q < p:
@@ -150,26 +150,26 @@ def spacing(runs: Parts, points: int) -> float:
     return step
 
 
-def _reach(runs: Parts, full: float, points: int) -> float:
-    """Return an ε up to ``full`` beyond which the total falls by no more than `FLAT`, or hardly does."""
+def _grid_end(runs: Parts, full: float, points: int) -> float:
+    """Return an ε up to ``full`` beyond which the total falls by no more than `FLAT_TOLERANCE`, or by next to nothing."""
     shift = max(_largest_shift(region) for region, _ in runs)
-    leak = sum(count * _leak(region) for region, count in runs)
-    reach = min(full, max(shift, _tail(runs, shift, max(FLAT, FLAT_SHARE * min(leak, 1.0)))))
-    if sum(count for _, count in runs) == 1 or leak < LITTLE:
-        return reach
-    # An adversary who leaks cannot do much else: the total is flat long before the losses' tail ends.
-    scouts = max(MIN_SCOUT_POINTS, min(SCOUT_POINTS, points // 2))
-    coarse = reach / (scouts - 1)
-    values, flat = start(scouts), 0
+    leak = sum(count * _infinite_loss(region) for region, count in runs)
+    end = min(full, max(shift, _loss_tail_end(runs, shift, max(FLAT_TOLERANCE, FLAT_SHARE * min(leak, 1.0)))))
+    if sum(count for _, count in runs) == 1 or leak < MIN_LIMIT:
+        return end
+    # With infinite losses the total is flat long before the tail of the finite ones ends: find the end on a coarse grid.
+    points = max(MIN_COARSE_POINTS, min(COARSE_POINTS, points // 2))
+    step = end / (points - 1)
+    values, flat = terminal_values(points), 0
     for region, count in reversed(runs):
-        moves = compiled(region, coarse, scouts)
+        moves = compile_moves(region, step, points)
         for _ in range(count):
-            values = earlier(values, moves)
-            flat = max(flat, int(np.argmax(values <= values[-1] * (1 + 1e-9) + FLAT)))
-    return min(reach, (flat + 2) * coarse)
+            values = backward_step(values, moves)
+            flat = max(flat, int(np.argmax(values <= values[-1] * (1 + 1e-9) + FLAT_TOLERANCE)))
+    return min(end, (flat + 2) * step)
 
 
-def _tail(runs: Parts, shift: float, chance: float) -> float:
+def _loss_tail_end(runs: Parts, shift: float, chance: float) -> float:
     """Return an E that the finite losses exceed with a probability of no more than ``chance``.
 
     Chernoff: in whatever way the pairs are chosen, E[e^(λ·loss)] over the finite losses is at most the product of the
@@ -188,8 +188,8 @@ def _tail(runs: Parts, shift: float, chance: float) -> float:
     return float(np.min((log_mean - math.log(chance)) / orders))
 
 
-def _leak(region: BitRegion) -> float:
-    """Return the largest probability of an infinite loss in one release; 0 it hardly ever is, but for rounding."""
+def _infinite_loss(region: BitRegion) -> float:
+    """Return the largest probability of an infinite loss in one release; rounding makes it slightly more than 0."""
     p, p_rest, q, q_rest = region.moves.T
     return float(np.max(np.concatenate((p[q == 0], p_rest[q_rest == 0])), initial=0.0))
 

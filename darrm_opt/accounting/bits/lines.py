@@ -1,7 +1,7 @@
-"""Regions of pairs that neighbours may show, made for a sequence of releases rather than for one.
+"""Supporting lines of regions of pairs, for a sequence of releases rather than for one.
 
-The pairs (p, q) that, shown alike Q times, cost no more than a total (E, D) fill a region; its supporting lines are as many
-(ε, δ), each of them a privacy constraint of one release.
+The pairs (p, q) that, shown Q times each, cost no more than a total (E, D) fill a region; each of its supporting lines is an
+(ε, δ), that is a privacy constraint of one release.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from darrm_opt.accounting.release import NoisyMajority
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
-LINES = 24
+MAX_LINES = 24
 """Supporting lines of the region, at most."""
 
-STEEPEST = math.exp(30.0)
-"""Slope beyond which a line says no more than that the chance of an infinite loss is bounded."""
+MAX_SLOPE = math.exp(30.0)
+"""Slope beyond which a line only bounds the chance of an infinite loss."""
 
-CHANCES = 61
-"""Values of q at which the region's border is found."""
+BORDER_POINTS = 61
+"""Values of q at which the border of the region is computed."""
 
 
-def region_lines(queries: int, total: Privacy, lines: int = LINES, tilt: float = 0.0) -> list[Privacy]:
-    """Return lines (ε, δ) around the pairs that ``queries`` times alike cost no more than ``total``.
+def region_lines(queries: int, total: Privacy, lines: int = MAX_LINES, tilt: float = 0.0) -> list[Privacy]:
+    """Return lines (ε, δ) around the pairs that, shown ``queries`` times, cost no more than ``total``.
 
     Args:
         queries: Q ≥ 1.
-        total: (ε, δ) of Q bits alike.
+        total: (ε, δ) of Q equal bits.
         lines: most lines.
         tilt: τ ≥ 0, as `sequence_design.TILTS`.
     """
     if queries == 1:
         return [total]
-    q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, CHANCES // 2 + 1)])
+    q = np.concatenate([[0.0], np.geomspace(1e-6 / queries, 0.5, BORDER_POINTS // 2 + 1)])
     q = np.concatenate([q, 1 - q[-2::-1]])
     low, high = q.copy(), np.ones_like(q)
     for _ in range(46):
@@ -46,13 +46,13 @@ def region_lines(queries: int, total: Privacy, lines: int = LINES, tilt: float =
     around = (low + q) / 2
     low = q + (low - q) * (4 * around * (1 - around)) ** tilt
     p, q = upper_hull(np.stack([low, q], axis=1)).T
-    slopes = np.unique(np.clip(np.diff(p) / np.diff(q), 1.0, STEEPEST))
+    slopes = np.unique(np.clip(np.diff(p) / np.diff(q), 1.0, MAX_SLOPE))
     chosen = slopes[np.unique(np.linspace(0, slopes.size - 1, lines).round().astype(int))]
     return [Privacy(math.log(c), float(np.clip(np.max(p - c * q), 0.0, 1 - 1e-9))) for c in chosen.tolist()]
 
 
-def lines_of(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
-    """Return lines around all that a release of ``noise`` can show."""
+def profile_lines(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
+    """Return lines around the pairs that a release of ``noise`` can show."""
     profile = NoisyMajority(noise, problem).profile
     return [
         Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
@@ -61,18 +61,18 @@ def lines_of(noise: NoiseFunction, problem: Problem) -> list[Privacy]:
 
 
 def repeated_delta(p: Array, q: Array, queries: int, epsilon: float) -> Array:
-    """Return the larger of the two hockey-sticks at ε between Q bits of chance p and Q of chance q."""
-    return apart(*log_masses(np.stack([p, q], axis=1), queries), epsilon)
+    """Return the larger of the two hockey-stick divergences at ε between Q bits of chance p and Q of chance q."""
+    return hockey_stick(*log_binomials(np.stack([p, q], axis=1), queries), epsilon)
 
 
-def apart(on_data: Array, on_neighbour: Array, epsilon: float) -> Array:
-    """Return the larger of the two hockey-sticks at ε between laws of `log_masses`, shape (pairs,)."""
+def hockey_stick(on_data: Array, on_neighbour: Array, epsilon: float) -> Array:
+    """Return the larger of the two hockey-stick divergences at ε between laws of `log_binomials`, shape (pairs,)."""
     forth = np.maximum(np.exp(on_data) - np.exp(on_neighbour + epsilon), 0.0).sum(axis=1)
     back = np.maximum(np.exp(on_neighbour) - np.exp(on_data + epsilon), 0.0).sum(axis=1)
     return np.asarray(np.maximum(forth, back))
 
 
-def log_masses(pairs: Array, queries: int) -> tuple[Array, Array]:
+def log_binomials(pairs: Array, queries: int) -> tuple[Array, Array]:
     """Return the logarithms of the binomial laws of Q bits of chance p, and of chance q, shape (pairs, Q + 1) each."""
     ones = np.arange(queries + 1.0)
     log_ways = np.array([math.lgamma(queries + 1) - math.lgamma(j + 1) - math.lgamma(queries - j + 1) for j in ones])

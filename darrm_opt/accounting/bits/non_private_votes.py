@@ -1,8 +1,8 @@
-"""What one release shows where voters are not private (ε = ∞): all pairs at once, without a search.
+"""Pairs that one release shows if voters are not private (ε = ∞): all of them at once, without a search.
 
-Such voters may as well be fixed votes. With v ones on one dataset, a record that reaches r voters makes any v′ with
+Such voters may as well be fixed votes. With v ones on one dataset, a record that affects r voters makes any v′ with
 |v − v′| ≤ r possible on a neighbour, so the pairs are (Pr[1 | v], Pr[1 | v′]), Pr[1 | v] = (1 + g(v))/2 with g antisymmetric:
-O(K·r) of them, known exactly, and the vertices of the region they span are all that matters.
+O(K·r) of them, known exactly, and only the vertices of the region they span matter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NonPrivateVotes:
 
     Args:
         noise: γ of K voters.
-        affected: voters that one record reaches, r in 1..K.
+        affected: voters that one record affects, r in 1..K.
     """
 
     noise: NoiseFunction
@@ -47,8 +47,8 @@ class NonPrivateVotes:
         return self._excess(math.exp(min(epsilon, MAX_TARGET_EPSILON)) * (1 - 2 * ULP))
 
     @cached_property
-    def reach(self) -> float:
-        """An ε from where on δ is what the pairs with q = 0 leave [nats]."""
+    def max_loss(self) -> float:
+        """The largest finite loss [nats]: beyond it δ is that of the pairs with q = 0."""
         p, q = self.pairs.T
         finite = (q > 0) & (p > q)
         return up(math.log(float(np.max(p[finite] / q[finite]))), 8) if finite.any() else 0.0

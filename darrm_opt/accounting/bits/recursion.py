@@ -1,6 +1,6 @@
-"""The exact cost of many adaptive releases when each release is a single bit.
+"""Bit recursion: the exact total privacy of many adaptive releases, each a single bit.
 
-One bit shows a neighbouring pair as (p, q) = (Pr[1|D], Pr[1|D′]) in a polygon (`bit_region`). Let W_t(a, b) be the largest
+One bit shows a neighbouring pair as (p, q) = (Pr[1|D], Pr[1|D′]) in a polygon (`region`). Let W_t(a, b) be the largest
 hockey-stick Σ (a·P − b·Q)₊ that t more releases can show. The adversary picks (p, q) after seeing all earlier bits, so
 
     W_0(a, b) = (a − b)₊,    W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)),
@@ -10,7 +10,7 @@ variable is enough: with V_t(x) = W_t(1, x), x = e^E,
 
     V_0(x) = (1−x)₊,    V_t(x) = max over vertices of p·V_{t−1}(xq/p) + (1−p)·V_{t−1}(x(1−q)/(1−p)).
 
-V is kept on a grid of `bit_grid`, where it is never too small.
+V is stored on the grid of `grid`, where it is never too small.
 
 Valid while the whole transcript of a query is that one bit: no count, time, error text or abstention depends on the data.
 """
@@ -22,7 +22,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm_opt.accounting.bits.grid import Parts, chord, compiled, earlier, spacing, start
+from darrm_opt.accounting.bits.grid import (
+    Parts,
+    backward_step,
+    chord_weight,
+    compile_moves,
+    grid_spacing,
+    terminal_values,
+)
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
@@ -40,12 +47,12 @@ MAX_WORK = 2e10
 
 @dataclass(frozen=True, eq=False)
 class BitTotal:
-    """What the releases cost together: V on its grid.
+    """Total privacy of single-bit releases: V on its grid.
 
     Attributes:
         step: h [nats], the grid's spacing in ε.
         values: δ at ε = 0, h, 2h, …: an upper bound on what the regions allow, read-only [probability].
-        guaranteed: whether every region contained all that its mechanism can show; if not, the numbers are optimistic.
+        guaranteed: whether every region contained all pairs that its mechanism can show; if not, the numbers are optimistic.
     """
 
     step: float
@@ -58,7 +65,7 @@ class BitTotal:
         last = self.values.size - 1
         position = min(down(epsilon / self.step, 2), float(last))
         cell = min(int(position), last - 1)
-        share = chord(position - cell, self.step)
+        share = chord_weight(position - cell, self.step)
         found = float((1 - share) * self.values[cell] + share * self.values[cell + 1])
         return min(1.0, up(found, 4)) if found else 0.0
 
@@ -66,14 +73,14 @@ class BitTotal:
         """Return ε [nats] at ``delta`` [probability] in [0, 1).
 
         Raises:
-            BelowLeakFloor: δ is below the probability of an infinite loss (or of one beyond the grid).
+            DeltaTooSmall: δ is below the probability of an infinite loss (or of one beyond the grid).
         """
         delta = Privacy(0.0, delta).delta
-        reach = up((self.values.size - 1) * self.step, 4)
-        floor = self.delta(reach)
+        grid_end = up((self.values.size - 1) * self.step, 4)
+        floor = self.delta(grid_end)
         if floor > delta:
             raise DeltaTooSmall(delta, floor, "that is the probability of an infinite loss, rounding included")
-        return least_epsilon(self.delta, delta, reach)
+        return least_epsilon(self.delta, delta, grid_end)
 
 
 def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
@@ -93,7 +100,7 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
 
     Raises:
         InvalidInput: a count or the number of points is out of range.
-        TooMuchWork: too many releases for this method; use `optimal` or a PLD.
+        TooMuchWork: too many releases for this method; use `optimal_composition` or a PLD.
 
     Source: ours; docs/accounting.md, "Many releases, by their bits".
 
@@ -102,14 +109,14 @@ def compose_bits(parts: Parts, *, points: int = POINTS) -> BitTotal:
     >>> round(compose_bits([(region, 20)]).epsilon(0.006), 2)
     3.63
     """
-    runs, points = _checked(parts, points)
-    _afford(sum(region.moves.shape[0] * count for region, count in runs) * points)
-    step = spacing(runs, points)
-    values = start(points)
+    runs, points = _check_runs(parts, points)
+    _check_work(sum(region.moves.shape[0] * count for region, count in runs) * points)
+    step = grid_spacing(runs, points)
+    values = terminal_values(points)
     for region, count in reversed(runs):
-        moves = compiled(region, step, points)
+        moves = compile_moves(region, step, points)
         for _ in range(count):
-            values = earlier(values, moves)
+            values = backward_step(values, moves)
     return _total(values, step, runs)
 
 
@@ -121,31 +128,31 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
         points: as in `compose_bits`.
 
     Returns:
-        An upper bound on `compose_bits` for every order, and what an adversary attains who may choose it adaptively.
+        An upper bound on `compose_bits` for every order, attained by an adversary who chooses the order adaptively.
 
     Raises:
         DarrmError: what `compose_bits` raises, for the same reasons.
     """
-    runs, points = _checked(parts, points)
+    runs, points = _check_runs(parts, points)
     runs.sort(key=lambda run: run[0].moves.tobytes())
     states = math.prod(count + 1 for _, count in runs)
-    _afford(states * sum(region.moves.shape[0] for region, _ in runs) * points)
-    step = spacing(runs, points)
-    moves = [compiled(region, step, points) for region, _ in runs]
-    layer = {(0,) * len(runs): start(points)}
+    _check_work(states * sum(region.moves.shape[0] for region, _ in runs) * points)
+    step = grid_spacing(runs, points)
+    moves = [compile_moves(region, step, points) for region, _ in runs]
+    layer = {(0,) * len(runs): terminal_values(points)}
     for _ in range(sum(count for _, count in runs)):
         following: dict[tuple[int, ...], Array] = {}
         for done, values in layer.items():
             for kind, (_, count) in enumerate(runs):
                 if done[kind] < count:
                     state = (*done[:kind], done[kind] + 1, *done[kind + 1 :])
-                    before = earlier(values, moves[kind])
+                    before = backward_step(values, moves[kind])
                     following[state] = np.maximum(before, following[state]) if state in following else before
         layer = following
     return _total(next(iter(layer.values())), step, runs)
 
 
-def _checked(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:
+def _check_runs(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:
     runs = []
     for region, count in parts:
         if not isinstance(region, BitRegion):
@@ -155,11 +162,11 @@ def _checked(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], in
     return runs, whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
 
 
-def _afford(work: float) -> None:
+def _check_work(work: float) -> None:
     if work > MAX_WORK:
         raise TooMuchWork(
             f"{work:.3g} updates are more than {MAX_WORK:.3g} for the exact adaptive composition of single bits. "
-            "Use optimal() or a PLD, which know longer sequences, or fewer grid points."
+            "Use optimal_composition() or a PLD, which handle longer sequences, or fewer grid points."
         )
 
 

@@ -1,8 +1,8 @@
-"""What one released bit can show: the pairs (Pr[1|D], Pr[1|D′]) over neighbouring datasets D, D′, as a polygon.
+"""Region of one released bit: the pairs (Pr[1|D], Pr[1|D′]) over neighbouring datasets D, D′, in a polygon.
 
 The more a bit can depend on the data, the further the pair (p, q) is from the diagonal. The pairs that a mechanism can
 show form a region that lies in a convex polygon, centrally symmetric about (½, ½) (rename the answers) and, neighbours
-being symmetric, about the diagonal too. Only its vertices matter to `bits`, and of two that are each other's complement
+being symmetric, about the diagonal too. Only its vertices matter to `recursion`, and of two that are each other's complement
 (1−p, 1−q) only one.
 """
 
@@ -27,10 +27,10 @@ Side = Literal["outer", "inner"]
 
 @dataclass(frozen=True, eq=False)
 class BitRegion:
-    """The vertices of a polygon of (p, q), as what an adversary may choose from for one release.
+    """The vertices of a polygon of pairs (p, q), from which an adversary chooses one for each release.
 
-    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the neighbours: `bits` relies
-    on that.
+    Built by `privacy_region`, `outer_region`, `spanned_region` or `inner_region`, which close it under swapping the neighbours: `recursion`
+    relies on that.
 
     Attributes:
         moves: shape (vertices, 4): p, 1−p, q, 1−q, read-only. In an outer region p and 1−p are rounded up, q and 1−q down:

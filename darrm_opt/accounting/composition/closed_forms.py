@@ -1,21 +1,16 @@
-"""The privacy of k mechanisms together, in closed form.
+"""Closed-form composition of (ε, δ)-DP mechanisms, each chosen freely in view of the earlier outputs.
 
-Each rule maps one mechanism's (ε, δ) and the number k of mechanisms, each chosen freely in view of
-the earlier outputs, to the (ε, δ) of all outputs together:
+    basic_composition  (kε, kδ)
+    kov_composition    Kairouz, Oh, Viswanath: grows with √k
 
-    simple    (kε, kδ)
-    general   Kairouz–Oh–Viswanath, grows with √k
+Every answer is rounded up: the doubles that are returned are a guarantee, not an approximation of one.
 
-Every answer is rounded up: the doubles that come back are a guarantee, not an approximation of one.
-
-Closed forms for mechanisms with different parameters, and the best use of a total δ.
-
-With S₁ = Σε_i, S₂ = Σε_i², H = Σε_i tanh(ε_i/2) and slack s in (0, 1],
+For mechanisms with different parameters, with S₁ = Σε_i, S₂ = Σε_i², H = Σε_i tanh(ε_i/2) and slack s in (0, 1],
 
     E = min{ S₁,  H + √(2 S₂ ln(e + √S₂/s)),  H + √(2 S₂ ln(1/s)) },    D = 1 − (1−s) Π(1−δ_i),
 
-where S₁ needs no slack: s = 0 there. For equal parts this is `general`. `tail_composition` replaces s by the tail that the third
-branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
+where S₁ needs no slack: s = 0 there. For equal mechanisms this is `kov_composition`. `tail_composition` replaces s by the tail
+that the third branch really has: E = H + √(2 S₂ ln(1/s)) leaves P[loss > E] ≤ min(s, tail(E)).
 """
 
 from __future__ import annotations
@@ -26,11 +21,11 @@ from fractions import Fraction
 
 from darrm_opt.accounting.composition.optimal import (
     Events,
-    above_floor,
+    add_leak,
+    check_total_delta,
     checked_mechanisms,
-    counted,
-    floor_of,
-    joined,
+    count_events,
+    leak_of,
     least_possible_delta,
     non_negative,
     total_loss,
@@ -40,7 +35,7 @@ from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, down, multiple_up, up
 
 CLOSED_FORM_ULPS = 32
-"""Relative error of `general` before rounding. Each term is positive and goes through fewer than 12
+"""Relative error of `kov_composition` before rounding. Each term is positive and goes through fewer than 12
 operations of at most 2 units in the last place (tanh, log, sqrt and expm1 included), none of which
 amplifies a relative error: 24, and 32 leaves room."""
 
@@ -72,10 +67,10 @@ def basic_composition(epsilon: float, delta: float, k: int) -> Privacy:
     >>> basic_composition(0.5, 0.25, 3)
     Privacy(epsilon=1.5, delta=0.75)
     """
-    each, k = Privacy(epsilon, delta), _count(k)
+    each, k = Privacy(epsilon, delta), _check_count(k)
     if each.epsilon == math.inf:
         return Privacy(math.inf)
-    return _promised(multiple_up(k, each.epsilon), multiple_up(k, each.delta))
+    return _finite_or_nothing(multiple_up(k, each.epsilon), multiple_up(k, each.delta))
 
 
 def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
@@ -105,7 +100,7 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
     >>> round(kov_composition(0.2676, 0.0003, k=50, slack=1e-4).epsilon, 3)
     9.901
     """
-    each, k, slack = Privacy(epsilon, delta), _count(k), _slack(slack)
+    each, k, slack = Privacy(epsilon, delta), _check_count(k), _check_slack_or_zero(slack)
     if each.epsilon == math.inf:
         return Privacy(math.inf)
     total, spent = multiple_up(k, each.epsilon), 0.0
@@ -114,7 +109,7 @@ def kov_composition(epsilon: float, delta: float, k: int, slack: float) -> Priva
         if slow < total:
             total, spent = slow, slack
     failure = -math.expm1(k * math.log1p(-each.delta) + math.log1p(-spent))  # 1 − (1−δ)^k(1−δ′)
-    return _promised(total, up(failure, CLOSED_FORM_ULPS) if failure > 0 else 0.0)
+    return _finite_or_nothing(total, up(failure, CLOSED_FORM_ULPS) if failure > 0 else 0.0)
 
 
 def _square_root_branches(epsilon: float, k: int, slack: float) -> float:
@@ -126,18 +121,18 @@ def _square_root_branches(epsilon: float, k: int, slack: float) -> float:
     return mean + spread * math.sqrt(2 * min(first, second))
 
 
-def _promised(epsilon: float, delta: float) -> Privacy:
+def _finite_or_nothing(epsilon: float, delta: float) -> Privacy:
     return Privacy(epsilon, delta) if delta < 1 else Privacy(math.inf)
 
 
-def _count(k: int) -> int:
+def _check_count(k: int) -> int:
     count = whole_number(k, "k", _MECHANISMS)
     if count > MAX_MECHANISMS:
         raise InvalidInput("k", k, f"{_MECHANISMS} and at most {MAX_MECHANISMS}")
     return count
 
 
-def _slack(slack: float) -> float:
+def _check_slack_or_zero(slack: float) -> float:
     number = real_number(slack, "slack", "a probability in [0, 1)")
     if not 0 <= number < 1:
         raise InvalidInput("slack", slack, "a probability in [0, 1)")
@@ -164,8 +159,8 @@ def kov_branches(events: Events, slack: float) -> tuple[float, float, float]:
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
-    counts = counted(events)
-    return _terms(counts, slack_in_range(slack))
+    counts = count_events(events)
+    return _branches(counts, check_slack(slack))
 
 
 def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
@@ -179,25 +174,25 @@ def kov_composition_of_sequence(events: Events, slack: float) -> Privacy:
         Total privacy; (inf, 0), "nothing is promised", where the total δ rounds to 1.
 
     Guarantees:
-        Sound; never below `optimal_sequence` at the same δ.
+        Sound; never below `optimal_composition_of_sequence` at the same δ.
 
     Raises:
         InvalidInput: a number is outside its range.
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.5.
     """
-    counts = counted(events)
-    slack = slack_in_range(slack)
-    plain, *rooted = _terms(counts, slack)
+    counts = count_events(events)
+    slack = check_slack(slack)
+    plain, *rooted = _branches(counts, slack)
     if plain <= min(rooted):
-        return _promised_of_sequence(plain, floor_of(counts))
-    return _promised_of_sequence(min(rooted), kov_delta(counts, slack))
+        return _finite_or_nothing(plain, leak_of(counts))
+    return _finite_or_nothing(min(rooted), kov_delta(counts, slack))
 
 
 def kov_delta(events: Events, slack: float) -> float:
     """Return 1 − (1−s) Π(1−δ_i), rounded up: what a branch with slack s ≥ 0 costs in δ [probability]."""
-    counts = counted(events)
-    return joined(floor_of(counts), _kept_log(counts), 0.0 if slack == 0 else slack_in_range(slack))
+    counts = count_events(events)
+    return add_leak(leak_of(counts), _log_no_leak(counts), 0.0 if slack == 0 else check_slack(slack))
 
 
 def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
@@ -208,23 +203,23 @@ def kov_composition_at_delta(events: Events, total_delta: float) -> Privacy:
         total_delta: allowed in total [probability], in [0, 1).
 
     Guarantees:
-        Sound; never below `optimal_sequence`.
+        Sound; never below `optimal_composition_of_sequence`.
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: total_delta < 1 − Π(1−δ_i).
+        DeltaTooSmall: total_delta < 1 − Π(1−δ_i).
 
     >>> round(kov_composition_at_delta([Privacy(0.2676, 0.0003)] * 50, 0.015).epsilon, 4)
     9.8532
     """
-    counts = counted(events)
-    total_delta, floor = above_floor(counts, total_delta)
+    counts = count_events(events)
+    total_delta, floor = check_total_delta(counts, total_delta)
     if total_delta == floor:
         return Privacy(total_loss(counts), total_delta)
     # s = (D − floor)/Π(1−δ_i), rounded down, so that floor + Π(1−δ_i)·s is at most D.
-    kept_log = _kept_log(counts)
+    kept_log = _log_no_leak(counts)
     slack = min(1.0, down((total_delta - floor) / math.exp(kept_log), 8 + int(4 * abs(kept_log))))
-    return Privacy(min(_terms(counts, slack)), total_delta)
+    return Privacy(min(_branches(counts, slack)), total_delta)
 
 
 def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Privacy:
@@ -245,12 +240,12 @@ def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Priv
     Raises:
         InvalidInput: a number is outside its range.
 
-    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `reproduction`.
+    Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `literature.he_wang_tao.printed`.
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
     tail = min(slack, loss_tail(epsilon, k, total))
-    return _promised_of_sequence(total, joined(least_possible_delta(delta, k), k * math.log1p(-delta), tail))
+    return _finite_or_nothing(total, add_leak(least_possible_delta(delta, k), k * math.log1p(-delta), tail))
 
 
 def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
@@ -290,7 +285,7 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
     return min(1.0, up(math.exp(-max(0.0, exponent - error)), 4))
 
 
-def slack_in_range(slack: float) -> float:
+def check_slack(slack: float) -> float:
     """Return a checked slack in (0, 1]."""
     number = real_number(slack, "slack", "a probability above 0, at most 1")
     if not 0 < number <= 1:
@@ -298,7 +293,7 @@ def slack_in_range(slack: float) -> float:
     return number
 
 
-def _terms(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:
+def _branches(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]:
     squares = math.fsum(count * event.epsilon**2 for event, count in counts.items())
     mean = math.fsum(count * event.epsilon * math.tanh(event.epsilon / 2) for event, count in counts.items())
     first = mean + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack))
@@ -307,9 +302,5 @@ def _terms(counts: Counter[Privacy], slack: float) -> tuple[float, float, float]
     return total_loss(counts), first, second
 
 
-def _kept_log(counts: Counter[Privacy]) -> float:
+def _log_no_leak(counts: Counter[Privacy]) -> float:
     return math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
-
-
-def _promised_of_sequence(epsilon: float, delta: float) -> Privacy:
-    return Privacy(epsilon, delta) if delta < 1 else Privacy(math.inf)

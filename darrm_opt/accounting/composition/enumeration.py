@@ -1,6 +1,6 @@
-"""Slow, obvious, exact: every outcome enumerated in rationals. What the fast accountants are compared with.
+"""Enumeration of every outcome in rationals: slow, obvious and exact, the reference for the fast accountants.
 
-e^ε is irrational, so it enters as a rational within 1e-60 of it (`growth`); everything after that is exact.
+e^ε is irrational, so it enters as a rational within 1e-60 of it (`exp_fraction`); everything after that is exact.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from itertools import product
 from darrm_opt.problem import Privacy
 
 DIGITS = 80
-"""Decimal digits of `growth`."""
+"""Decimal digits of `exp_fraction`."""
 
 Pair = tuple[Fraction, Fraction]
 
 
-def growth(epsilon: float) -> Fraction:
+def exp_fraction(epsilon: float) -> Fraction:
     """Return e^ε as a rational, to 60 digits or more."""
     with localcontext(Context(prec=DIGITS)):
         return Fraction(Decimal(epsilon).exp())
 
 
-def hardest(event: Privacy) -> list[Pair]:
+def worst_mechanism(event: Privacy) -> list[Pair]:
     """Return the outcomes (P, Q) of the hardest (ε, δ)-DP mechanism: leak either way, or randomised response.
 
     Source: Kairouz, Oh, Viswanath 2015, Section 3.
     """
-    odds, delta = growth(event.epsilon), Fraction(event.delta)
+    odds, delta = exp_fraction(event.epsilon), Fraction(event.delta)
     truth = (1 - delta) * odds / (1 + odds)
     lie = (1 - delta) / (1 + odds)
     return [(delta, Fraction(0)), (truth, lie), (lie, truth), (Fraction(0), delta)]
@@ -42,7 +42,7 @@ def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float)
         mechanisms: for each the probabilities (P, Q) of its outcomes on the two datasets; the product is enumerated.
         total_epsilon: E [nats].
     """
-    odds, total = growth(total_epsilon), Fraction(0)
+    odds, total = exp_fraction(total_epsilon), Fraction(0)
     for outcome in product(*mechanisms):
         on_data, on_neighbour = Fraction(1), Fraction(1)
         for p, q in outcome:
@@ -69,4 +69,4 @@ def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float)
             for p, q in regions[left]
         )
 
-    return worst(0, Fraction(1), growth(total_epsilon))
+    return worst(0, Fraction(1), exp_fraction(total_epsilon))

@@ -1,12 +1,10 @@
-"""1 − (1−δ)^k, the least total δ of k mechanisms that may each leak everything with probability δ.
+"""Optimal composition: the exact total privacy of (ε, δ)-DP mechanisms; no bound can be better.
 
-A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every ε. After k runs the
-record is out with probability 1 − (1−δ)^k, an event that a neighbour without the record never shows. So no accounting
-whatever, at any finite ε, can promise a smaller δ; one that does is wrong.
+*Least possible δ.* A mechanism that reveals the record with probability δ and is blank otherwise is (ε, δ)-DP for every ε.
+After k runs the record is revealed with probability 1 − (1−δ)^k, an event that never happens on a neighbour without the
+record. So no accounting, at any finite ε, can give a smaller δ; one that does is wrong.
 
-The exact optimal composition: no bound on k mechanisms that are (ε, δ)-DP each can be better.
-
-The hardest such mechanism leaks with probability δ and is randomised response otherwise, so with
+*Equal mechanisms.* The worst (ε, δ)-DP mechanism leaks with probability δ and is randomised response otherwise, so with
 δ₀(E) = Σ_{l: (k−2l)ε > E} C(k,l) p^(k−l) q^l (1 − e^(E−(k−2l)ε)), p = e^ε/(1+e^ε), q = 1−p,
 
     D(E) = 1 − (1−δ)^k (1 − δ₀(E))          for every total ε E ≥ 0,
@@ -14,9 +12,7 @@ The hardest such mechanism leaks with probability δ and is randomised response 
 is attained by an adaptive composition and exceeded by none. The source prints the lattice E = (k−2i)ε; the formula is
 the same trade-off at every E.
 
-The exact optimal composition of mechanisms with different parameters.
-
-With P = Π(1−δ_i) and the loss of randomised response added up over classes of equal ε,
+*Different mechanisms.* With P = Π(1−δ_i) and the loss of randomised response added up over classes of equal ε,
 
     D(E) = 1 − P (1 − Σ_{x > E} mass(x)·(1 − e^(E−x))),    x = Σ_c (n_c − 2 j_c) ε_c,
 
@@ -40,8 +36,9 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.rounding import ULP, float_above, multiple_up, up
+from darrm_opt.search import least_fitting
 
-FEW = 64
+MAX_EXACT_COUNT = 64
 """Up to this k the power is computed in rationals. Beyond, 1 − (1−δ)^k is never a double itself (with δ = a/2^b in
 lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal approximation decides the rounding."""
 
@@ -87,7 +84,7 @@ def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> fl
 def _floor(classes: list[tuple[float, int]]) -> float:
     if not classes:
         return 0.0
-    if sum(k for _, k in classes) <= FEW:
+    if sum(k for _, k in classes) <= MAX_EXACT_COUNT:
         kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
         return float_above(1 - Fraction(kept))
     with localcontext(Context(prec=_DIGITS)):
@@ -96,9 +93,6 @@ def _floor(classes: list[tuple[float, int]]) -> float:
             product *= (1 - Decimal(delta)) ** k
         return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
 
-
-RESOLUTION = 2.0**-48
-"""Relative width at which the search for ε stops; it returns the end that was verified."""
 
 _TOTAL_EPSILON = "a number of nats, at least 0"
 
@@ -121,7 +115,7 @@ def optimal_composition(epsilon: float, delta: float, k: int, total_delta: float
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: total_delta < 1 − (1−δ)^k, where no finite ε exists.
+        DeltaTooSmall: total_delta < 1 − (1−δ)^k, where no finite ε exists.
 
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3; Murtagh, Vadhan 2016.
 
@@ -148,7 +142,7 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
         total_epsilon: E [nats], ≥ 0 or ``inf``.
 
     Returns:
-        D(E) [probability], rounded up; the leak floor 1 − (1−δ)^k where E ≥ kε.
+        D(E) [probability], rounded up; the least possible 1 − (1−δ)^k where E ≥ kε.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -162,8 +156,8 @@ def optimal_delta(epsilon: float, delta: float, k: int, total_epsilon: float) ->
     return _delta(epsilon, delta, k, non_negative(total_epsilon, "total_epsilon", _TOTAL_EPSILON))
 
 
-def joined(floor: float, kept_log: float, pure: float) -> float:
-    """Return floor + e^kept_log·pure, rounded up: the leak floor and the δ₀ of what did not leak.
+def add_leak(floor: float, kept_log: float, pure: float) -> float:
+    """Return floor + e^kept_log·pure, rounded up: the probability of a leak, and the δ₀ of the runs without one.
 
     Args:
         floor: 1 − Π(1−δ_i), rounded up.
@@ -189,34 +183,27 @@ def least_epsilon(delta_at: Callable[[float], float], total_delta: float, enough
     """
     if delta_at(0.0) <= total_delta:
         return 0.0
-    low, high = 0.0, enough
-    while high - low > RESOLUTION * high:
-        middle = low + (high - low) / 2
-        if delta_at(middle) <= total_delta:
-            high = middle
-        else:
-            low = middle
-    return high
+    return least_fitting(lambda epsilon: delta_at(epsilon) <= total_delta, 0.0, enough)
 
 
-def epsilon_above_floor(delta_at: Callable[[float], float], delta: float, reach: float, why: str) -> float:
-    """Return an ε that holds at ``delta``, of a profile that is flat from ``reach`` on.
+def epsilon_at_delta(delta_at: Callable[[float], float], delta: float, flat_from: float, why: str) -> float:
+    """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on.
 
     Args:
         delta_at: as in `least_epsilon`.
         delta: allowed [probability], in [0, 1).
-        reach: where what is left is the floor [nats].
-        why: what makes the floor, for the message.
+        flat_from: the ε from which δ is constant [nats].
+        why: the reason for the least δ, for the message.
 
     Raises:
         InvalidInput: no such δ.
-        BelowLeakFloor: no finite ε is proved at this δ.
+        DeltaTooSmall: no finite ε is proved at this δ.
     """
     delta = Privacy(0.0, delta).delta
-    floor = delta_at(reach)
+    floor = delta_at(flat_from)
     if floor > delta:
         raise DeltaTooSmall(delta, floor, why)
-    return least_epsilon(delta_at, delta, reach)
+    return least_epsilon(delta_at, delta, flat_from)
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
@@ -224,7 +211,10 @@ def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, flo
     each = Privacy(epsilon, delta)
     if each.epsilon == math.inf:
         raise InvalidInput(
-            "epsilon", epsilon, "a finite number of nats, at least 0", "What is not private cannot be composed."
+            "epsilon",
+            epsilon,
+            "a finite number of nats, at least 0",
+            "A mechanism that is not private cannot be composed.",
         )
     return each.epsilon, each.delta, whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
 
@@ -241,14 +231,14 @@ def _delta(epsilon: float, delta: float, k: int, total_epsilon: float) -> float:
     floor = least_possible_delta(delta, k)
     if total_epsilon == math.inf or Fraction(total_epsilon) >= k * Fraction(epsilon):
         return floor
-    return joined(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))
+    return add_leak(floor, k * math.log1p(-delta), response_losses(epsilon, k).delta(total_epsilon))
 
 
 MAX_TERMS = 4_000_000
-"""Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`, and a PLD is the way."""
+"""Most terms of the exact sum, about 100 MB at work; beyond it `TooMuchWork`: use a PLD."""
 
 Events = Mapping[Privacy, int] | Iterable[Privacy]
-"""What was run: a list of privacy parameters, or ``{parameters: count}``."""
+"""The mechanisms that were run: a list of privacy parameters, or ``{parameters: count}``."""
 
 
 def optimal_composition_of_sequence(events: Events, total_delta: float) -> Privacy:
@@ -262,11 +252,11 @@ def optimal_composition_of_sequence(events: Events, total_delta: float) -> Priva
         Total privacy: ε and the given total δ.
 
     Guarantees:
-        Sound as the doubles returned; the same for every order; equal parts give `optimal`.
+        Sound as the doubles returned; the same for every order; equal mechanisms give `optimal_composition`.
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: total_delta < 1 − Π(1−δ_i), where no finite ε exists.
+        DeltaTooSmall: total_delta < 1 − Π(1−δ_i), where no finite ε exists.
         TooMuchWork: more than `MAX_TERMS` terms.
 
     Source: Murtagh, Vadhan 2016, Theorem 1.5; Kairouz, Oh, Viswanath 2015, Theorem 3.5.
@@ -274,8 +264,8 @@ def optimal_composition_of_sequence(events: Events, total_delta: float) -> Priva
     >>> optimal_composition_of_sequence([Privacy(0.5), Privacy(1.0)], 0.0).epsilon
     1.5
     """
-    counts = counted(events)
-    total_delta, _ = above_floor(counts, total_delta)
+    counts = count_events(events)
+    total_delta, _ = check_total_delta(counts, total_delta)
     return Privacy(
         least_epsilon(lambda total: _delta_of_sequence(counts, total), total_delta, total_loss(counts)), total_delta
     )
@@ -298,11 +288,11 @@ def optimal_delta_of_sequence(events: Events, total_epsilon: float) -> float:
     Source: as `optimal_composition_of_sequence`.
     """
     return _delta_of_sequence(
-        counted(events), non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
+        count_events(events), non_negative(total_epsilon, "total_epsilon", "a number of nats, at least 0")
     )
 
 
-def counted(events: Events) -> Counter[Privacy]:
+def count_events(events: Events) -> Counter[Privacy]:
     """Return ``{Privacy: count}`` with positive counts, checked."""
     counts: Counter[Privacy] = Counter()
     for event, count in Counter(events).items():
@@ -341,7 +331,7 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
         if terms > MAX_TERMS:
             raise TooMuchWork(
                 f"the exact composition of {len(classes)} classes of mechanisms has more than {MAX_TERMS} terms. "
-                "Use pld_sequence(), which rounds every epsilon up to a common grid, or general()."
+                "Use pld_composition_of_sequence(), which rounds every epsilon up to a common grid, or kov_composition_of_sequence()."
             )
         losses = np.add.outer(total.losses, part.losses).ravel()
         masses = np.multiply.outer(total.masses, part.masses).ravel() * (1 + ULP)
@@ -352,26 +342,26 @@ def _losses(classes: tuple[tuple[float, int], ...]) -> Losses:
     return total
 
 
-def above_floor(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
-    """Return the checked total δ and the leak floor that it is not below.
+def check_total_delta(counts: Mapping[Privacy, int], total_delta: float) -> tuple[float, float]:
+    """Return the checked total δ and the least possible one, which it is not below.
 
     Raises:
-        BelowLeakFloor: total_delta < 1 − Π(1−δ_i).
+        DeltaTooSmall: total_delta < 1 − Π(1−δ_i).
     """
-    total_delta, floor = Privacy(0.0, total_delta).delta, floor_of(counts)
+    total_delta, floor = Privacy(0.0, total_delta).delta, leak_of(counts)
     if total_delta < floor:
         raise DeltaTooSmall(total_delta, floor, "each mechanism may leak with its own delta")
     return total_delta, floor
 
 
-def floor_of(counts: Mapping[Privacy, int]) -> float:
+def leak_of(counts: Mapping[Privacy, int]) -> float:
     """Return 1 − Π(1−δ_i), rounded up."""
     return least_possible_delta_of_sequence((event.delta, count) for event, count in counts.items())
 
 
 def _delta_of_sequence(counts: Mapping[Privacy, int], total_epsilon: float) -> float:
-    floor = floor_of(counts)
+    floor = leak_of(counts)
     if total_epsilon >= total_loss(counts):
         return floor
     kept = math.fsum(count * math.log1p(-event.delta) for event, count in counts.items())
-    return joined(floor, kept, sequence_losses(counts).delta(total_epsilon))
+    return add_leak(floor, kept, sequence_losses(counts).delta(total_epsilon))

@@ -1,7 +1,7 @@
-"""The privacy loss of k-fold randomised response, as masses that never fall below the exact ones.
+"""Privacy loss of k-fold randomised response, as masses that never fall below the exact ones.
 
 Randomised response tells the truth with probability p = e^ε/(1+e^ε). Its privacy loss over k runs with l lies is
-(k−2l)ε, with probability C(k,l) p^(k−l) q^l, q = 1−p. It is the hardest ε-DP mechanism to compose, so these numbers
+(k−2l)ε, with probability C(k,l) p^(k−l) q^l, q = 1−p. It is the worst ε-DP mechanism to compose, so these numbers
 decide every exact composition.
 
 The masses are built outward from the mode by their ratios, (k−l)/(l+1)·e^(−ε), and normalised by their own sum: no
@@ -83,8 +83,8 @@ def response_losses(epsilon: float, k: int) -> Losses:
     """
     shrink = math.exp(-epsilon)  # q/p
     mode = min(k, int((k + 1) * (shrink / (1 + shrink))))
-    rising = _outward(k - mode, lambda i: (k - mode - i) / (mode + 1 + i) * shrink, k)
-    falling = _outward(mode, lambda i: (mode - i) / ((k - mode + 1 + i) * shrink), k)
+    rising = _ratio_products(k - mode, lambda i: (k - mode - i) / (mode + 1 + i) * shrink, k)
+    falling = _ratio_products(mode, lambda i: (mode - i) / ((k - mode + 1 + i) * shrink), k)
     lies = mode + np.arange(-falling.size, rising.size + 1, dtype=np.float64)
     weights = np.concatenate((falling[::-1], [1.0], rising))
     error = ULP * RATIO_ULPS * np.abs(lies - mode)
@@ -97,14 +97,14 @@ def response_losses(epsilon: float, k: int) -> Losses:
     return Losses(losses, masses, 2.0 * k * NEGLIGIBLE if dropped else 0.0, 0.0)
 
 
-def _outward(count: int, ratio: Callable[[Array], Array], k: int) -> Array:
+def _ratio_products(count: int, ratio: Callable[[Array], Array], k: int) -> Array:
     """Return the running products of ratio(0), ratio(1), … until they are negligible: they only decrease."""
     blocks: list[Array] = []
     last, done, size = 1.0, 0, _FIRST_BLOCK
     while done < count and last > NEGLIGIBLE:
         if done > MAX_WINDOW:
             raise InvalidInput(
-                "k", k, "few enough mechanisms that their losses fit in memory", "Use general() instead."
+                "k", k, "few enough mechanisms that their losses fit in memory", "Use kov_composition() instead."
             )
         steps = np.arange(done, min(done + size, count), dtype=np.float64)
         block: Array = np.cumprod(ratio(steps), dtype=np.float64)

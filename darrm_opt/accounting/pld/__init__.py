@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""Privacy loss distributions: composition by convolution, with a bound on rounding."""

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, counted, non_negative
+from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, non_negative
 from darrm_opt.accounting.errors import TooMuchWork
-from darrm_opt.accounting.pld.distribution import LONGEST, Pld
+from darrm_opt.accounting.pld.distribution import MAX_CELLS, Pld
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
@@ -40,7 +40,7 @@ _DISCRETISATION = "a number of nats above 0"
 
 @dataclass(frozen=True)
 class PldTotal:
-    """A total privacy, and what discretisation and rounding took of it.
+    """Total privacy by a PLD, with its discretisation and its guard for rounding.
 
     Attributes:
         privacy: total (ε, δ).
@@ -66,11 +66,11 @@ def pld_composition(
         discretisation: h wanted [nats], > 0; the nearest h that divides ε is used. Default: ε itself, which loses nothing.
 
     Guarantees:
-        Sound. Above `optimal` by what the guard costs, and no more.
+        Sound. Exceeds `optimal_composition` only by the cost of the guard.
 
     Raises:
         InvalidInput: a number is outside its range.
-        BelowLeakFloor: no finite ε is proved at this δ.
+        DeltaTooSmall: no finite ε is proved at this δ.
         TooMuchWork: too many cells.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
 
@@ -98,12 +98,12 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
     Raises:
         DarrmError: what `pld_composition` raises, for the same reasons.
     """
-    counts = counted(events)
+    counts = count_events(events)
     total_delta = Privacy(0.0, total_delta).delta
     step = common_discretisation([event.epsilon for event in counts], discretisation)
     if not counts:
         return PldTotal(Privacy(0.0, total_delta), step, 0.0)
-    parts = [pld_of(event, step).repeated(count) for event, count in sorted(counts.items(), key=_in_order)]
+    parts = [pld_of(event, step).repeated(count) for event, count in sorted(counts.items(), key=_sort_key)]
     total = parts[0]
     for part in parts[1:]:
         total = total.then(part)
@@ -121,11 +121,11 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
         BackendUnavailable: dp_accounting is not installed.
     """
     epsilon, delta, _ = checked_mechanisms(event.epsilon, event.delta, 1)
-    step = _positive(discretisation)
+    step = _check_discretisation(discretisation)
     cells = math.ceil(Fraction(epsilon) / Fraction(step))
     loss = multiple_up(cells, step)
     if loss > epsilon * (1 + 4 * ULP):
-        return pld_from_profile(profile_of_event(event), discretisation=step, reach=loss)
+        return pld_from_profile(profile_of_event(event), discretisation=step, max_loss=loss)
     truth = 1 / (1 + math.exp(-loss))
     lie = math.exp(-loss) * truth
     masses = {cells: (1 - delta) * truth, -cells: (1 - delta) * lie} if cells else {0: 1 - delta}
@@ -152,14 +152,14 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
     return profile
 
 
-def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float, reach: float) -> Pld:
+def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float, max_loss: float) -> Pld:
     """Return the PLD of a mechanism known by its privacy profile ε ↦ δ(ε).
 
     Args:
         profile: maps an increasing array of ε's (any real numbers [nats]) to δ's that are never below the exact ones, for
             both orders of a pair of neighbours. See `symmetric_profile` for a profile known at ε ≥ 0 only.
         discretisation: h [nats], > 0.
-        reach: the PLD has finite losses [nats] in [−reach, reach]; what is lost beyond counts as infinite, so choose it
+        max_loss: the PLD has finite losses [nats] in [−max_loss, max_loss]; what is lost beyond counts as infinite, so choose it
             where the profile has become flat.
 
     Returns:
@@ -170,14 +170,14 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
 
     Raises:
         InvalidInput: a number is outside its range, or the profile returns anything but probabilities.
-        TooMuchWork: more than `LONGEST` cells.
+        TooMuchWork: more than `MAX_CELLS` cells.
         BackendUnavailable: dp_accounting (the extra ``accounting``) is not installed.
 
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
-    step, most = _positive(discretisation), non_negative(reach, "reach", _DISCRETISATION)
-    if 2 * most / step > LONGEST:
-        raise TooMuchWork(f"reach = {most:g} at discretisation {step:g} needs more than {LONGEST} cells.")
+    step, most = _check_discretisation(discretisation), non_negative(max_loss, "max_loss", _DISCRETISATION)
+    if 2 * most / step > MAX_CELLS:
+        raise TooMuchWork(f"max_loss = {most:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
     cells = max(1, math.ceil(most / step))
     grid = np.arange(-cells, cells + 1) * step
     deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only falls
@@ -210,12 +210,12 @@ def common_discretisation(epsilons: list[float], wanted: float | None = None) ->
     """Return the h [nats] that a sequence of (ε, δ) mechanisms is put on; see `pld_composition_of_sequence`."""
     positive = sorted({epsilon for epsilon in epsilons if epsilon > 0})
     if not positive:
-        return 1.0 if wanted is None else _positive(wanted)
+        return 1.0 if wanted is None else _check_discretisation(wanted)
     largest = positive[-1]
     if wanted is not None:
         if len(positive) > 1:
-            return _positive(wanted)
-        return _dividing(largest, max(1, round(largest / _positive(wanted))))
+            return _check_discretisation(wanted)
+        return _divisor_above(largest, max(1, round(largest / _check_discretisation(wanted))))
     # The ε's as they are written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
     divisor = Fraction(0)
     for epsilon in positive:
@@ -226,20 +226,20 @@ def common_discretisation(epsilons: list[float], wanted: float | None = None) ->
         )
     if Fraction(repr(largest)) / divisor > DEFAULT_CELLS:
         return largest / DEFAULT_CELLS
-    return max(_dividing(epsilon, int(Fraction(repr(epsilon)) / divisor)) for epsilon in positive)
+    return max(_divisor_above(epsilon, int(Fraction(repr(epsilon)) / divisor)) for epsilon in positive)
 
 
-def _dividing(epsilon: float, cells: int) -> float:
+def _divisor_above(epsilon: float, cells: int) -> float:
     """Return the least double h with cells·h ≥ ε."""
     step = epsilon / cells
     return step if Fraction(step) * cells >= Fraction(epsilon) else math.nextafter(step, math.inf)
 
 
-def _in_order(item: tuple[Privacy, int]) -> tuple[float, float]:
+def _sort_key(item: tuple[Privacy, int]) -> tuple[float, float]:
     return item[0].epsilon, item[0].delta
 
 
-def _positive(discretisation: float) -> float:
+def _check_discretisation(discretisation: float) -> float:
     number = real_number(discretisation, "discretisation", _DISCRETISATION)
     if not 0 < number < math.inf:
         raise InvalidInput("discretisation", discretisation, _DISCRETISATION)

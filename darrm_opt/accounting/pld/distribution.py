@@ -1,9 +1,10 @@
-"""A privacy loss distribution whose δ is never too small: the library's, with a bound on what rounding took away.
+"""Privacy loss distribution (PLD) with a bound on rounding: its δ is never too small.
 
-Guard. One transform of N points errs in each coefficient by at most η = `FFT_ERROR`·log₂N times the sum of its input,
-which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the way back by η. A transform preserves the 2-norm up to
-√N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most √N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than
-the masses do in sum. Errors of the inputs grow k-fold. Tails that are cut are moved to an infinite loss by the library.
+The distribution itself is that of ``dp_accounting``. Guard: one transform of N points errs in each coefficient by at most
+η = `FFT_ERROR`·log₂N times the sum of its input, which is ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse
+transform by η. A transform preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most
+√N·((k+1)η + k·`POWER_ERROR`); and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold. Tails that
+are cut are moved to an infinite loss by the library.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from darrm_opt.accounting.composition.optimal import epsilon_above_floor, non_negative
+from darrm_opt.accounting.composition.optimal import epsilon_at_delta, non_negative
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import whole_number
@@ -29,7 +30,7 @@ factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the res
 POWER_ERROR = 8 * ULP
 """Relative error of a complex power, per factor: k·|argument| ≤ kπ and k·|log| carry one rounding each."""
 
-LONGEST = 1 << 24
+MAX_CELLS = 1 << 24
 """Most cells of a composed PLD, about a gigabyte at work; beyond it `TooMuchWork`."""
 
 TRUNCATION = 1e-15
@@ -42,13 +43,13 @@ class Pld:
 
     Attributes:
         discretisation: h [nats]; every finite loss is a multiple of it.
-        reach: no finite loss is above it [nats].
+        max_loss: no finite loss is above it [nats].
         mass_error: bound on the sum of the masses' rounding errors [probability].
         mass: the library's probability mass function.
     """
 
     discretisation: float
-    reach: float
+    max_loss: float
     mass_error: float
     mass: PLDPmf
 
@@ -56,28 +57,28 @@ class Pld:
     def guard(self) -> float:
         """What is added to every δ so that rounding cannot have made it too small [probability]."""
         # A dot product of n terms rounds n times; a loss, index·h, is off by an ulp of itself, and δ by no more.
-        return up(self.mass_error + (self.mass.size + 4 * self.reach + 8) * ULP, 4)
+        return up(self.mass_error + (self.mass.size + 4 * self.max_loss + 8) * ULP, 4)
 
     def delta(self, epsilon: float) -> float:
         """Return a δ in [0, 1] that holds at ``epsilon`` ≥ 0 [nats]."""
         epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
-        found = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.reach + 1)))
+        found = float(self.mass.get_delta_for_epsilon(min(epsilon, 2 * self.max_loss + 1)))
         return min(1.0, up(max(found, 0.0) + self.guard, 2))
 
     def epsilon(self, delta: float) -> float:
         """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1).
 
         Raises:
-            BelowLeakFloor: no finite ε is proved at this δ.
+            DeltaTooSmall: no finite ε is proved at this δ.
         """
         why = "an infinite loss has that probability, the guard for rounding included"
-        return epsilon_above_floor(self.delta, delta, self.reach, why)
+        return epsilon_at_delta(self.delta, delta, self.max_loss, why)
 
     @property
     def library(self) -> PrivacyLossDistribution:
         """The same as a ``dp_accounting`` PrivacyLossDistribution, to be composed with others there.
 
-        The library knows nothing of ``guard``: add it to each δ that it computes.
+        The library does not know ``guard``: add it to each δ that it computes.
         """
         from dp_accounting.pld import privacy_loss_distribution
 
@@ -88,7 +89,7 @@ class Pld:
 
         Raises:
             InvalidInput: k is not a whole number ≥ 1.
-            TooMuchWork: the result would have more than `LONGEST` cells.
+            TooMuchWork: the result would have more than `MAX_CELLS` cells.
         """
         k = whole_number(k, "k", "a whole number of mechanisms, at least 1")
         if k == 1:
@@ -100,14 +101,14 @@ class Pld:
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
         inherited = math.expm1(min(1.0, k * self.mass_error))  # ‖a‖ ≤ 1 + error, to the power k
-        return Pld(self.discretisation, multiple_up(k, self.reach), up(inherited + fourier, 8), total)
+        return Pld(self.discretisation, multiple_up(k, self.max_loss), up(inherited + fourier, 8), total)
 
     def then(self, other: Pld) -> Pld:
         """Return the PLD of this and ``other`` together, on their common discretisation.
 
         Raises:
             InvalidInput: the discretisations differ.
-            TooMuchWork: the result would have more than `LONGEST` cells.
+            TooMuchWork: the result would have more than `MAX_CELLS` cells.
         """
         if other.discretisation != self.discretisation:
             raise InvalidInput("discretisation", other.discretisation, f"{self.discretisation!r}, as of the first PLD")
@@ -116,13 +117,15 @@ class Pld:
         self._afford(points)
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         error = self.mass_error + other.mass_error * (1 + self.mass_error) + fourier
-        return Pld(self.discretisation, up(self.reach + other.reach, 1), up(error, 8), one.compose(two, TRUNCATION))
+        return Pld(
+            self.discretisation, up(self.max_loss + other.max_loss, 1), up(error, 8), one.compose(two, TRUNCATION)
+        )
 
     def _afford(self, cells: int) -> None:
-        if cells > LONGEST:
+        if cells > MAX_CELLS:
             raise TooMuchWork(
-                f"a PLD at discretisation {self.discretisation:g} would need {cells} cells, more than {LONGEST}. "
-                "Use a coarser discretisation, or optimal()."
+                f"a PLD at discretisation {self.discretisation:g} would need {cells} cells, more than {MAX_CELLS}. "
+                "Use a coarser discretisation, or optimal_composition()."
             )
 
 

@@ -1,16 +1,16 @@
-"""The figures and tables of the paper, computed again: `reproduce` makes one, `REPRODUCTIONS` says what there is.
+"""Reproduction of the figures and tables of the paper: `reproduce` computes one, `REPRODUCTIONS` lists them.
 
-    result       what a reproduction is
-    printed      the paper's own numbers
-    setting      the setting of the paper's experiments
-    shapes       Figures 2, 6, 7, 8: γ and the error that it leaves
-    beliefs      Figure 9: voters that are not as the design believed
-    gnmax_noise  Table 4, Figure 10: the noise of GNMax
-    costs        Tables 2, 3, 5, 7, 9: what releases cost together
-    idx          MNIST and Fashion-MNIST from files
-    lesson       teachers, and how they vote
-    transfer     Tables 1, 6, 8, 10: how often the released labels are right
-    drawing      the pictures
+    result               the result of a reproduction
+    printed              the paper's own numbers, as far as they are available
+    setting              the setting of the paper's experiments
+    gamma_figures        Figures 2, 6, 7, 8: γ and its error
+    misspecified_priors  Figure 9: voters that differ from the design's prior
+    gnmax_noise          Table 4, Figure 10: the noise of GNMax
+    cost_tables          Tables 2, 3, 5, 7, 9: the total privacy of the releases
+    idx_files            MNIST and Fashion-MNIST from files
+    teachers             the teachers and their votes
+    knowledge_transfer   Tables 1, 6, 8, 10: the accuracy of the released labels
+    plots                the figures
 
 Printed theorems of other papers that are false are in `darrm_opt.literature.he_wang_tao.printed`.
 

@@ -10,7 +10,7 @@ import numpy as np
 from darrm_opt.accounting import kov_composition
 from darrm_opt.accuracy import disagreement, error_curve, tv_error
 from darrm_opt.baselines import double_subsampling, plain_majority, randomized_response, subsampling
-from darrm_opt.comparison.baselines import ROUNDING
+from darrm_opt.comparison.baselines import MAX_SCALING
 from darrm_opt.design.certificate import certify, verify
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.solver import solve
@@ -162,7 +162,7 @@ def _row(panel: Panel, curve: str) -> tuple[Cell, ...]:
 def _private(panel: Panel, noise: NoiseFunction) -> bool:
     """Return whether γ is private for the panel's problem, but for rounding (closed forms have nothing to spare)."""
     proved, _ = certify(panel.problem, noise)
-    return bool(np.all(proved.values >= noise.values * (1 - ROUNDING)))
+    return bool(np.all(proved.values >= noise.values * (1 - MAX_SCALING)))
 
 
 def _admits_one(problem: Problem) -> bool:

@@ -1,4 +1,4 @@
-"""What a reproduction is: tables of numbers, ours beside the paper's, and a picture where the paper has one."""
+"""Result of a reproduction: tables of numbers, ours beside the paper's, and a picture where the paper has one."""
 
 from __future__ import annotations
 

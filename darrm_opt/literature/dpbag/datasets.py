@@ -1,4 +1,4 @@
-"""Real data that scikit-learn carries with it, split into private records and a public pool.
+"""Data sets shipped with scikit-learn, split into private records and a public pool.
 
 Source: the optical recognition of handwritten digits and the breast cancer (Wisconsin, diagnostic) data sets of the UCI
 repository, as bundled with scikit-learn.

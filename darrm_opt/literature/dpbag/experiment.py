@@ -1,4 +1,4 @@
-"""The aggregators at work: real teachers, one total budget, and how right the labels are that each releases.
+"""Experiment with the aggregators: real teachers, one total budget, and the accuracy of the labels that each releases.
 
     saa       SAA: one partition, Laplace noise
     dpbag-    the same over several partitions: a record moves as many votes, the noise grows likewise

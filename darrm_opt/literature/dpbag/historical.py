@@ -1,4 +1,4 @@
-"""What the DPBag paper does and should not: kept to reproduce its tables, under names that say so.
+"""Unsound steps of the DPBag paper: kept to reproduce its tables, under names that say so.
 
 Nothing here returns a `Guarantee`. Each function returns an `UnsoundClaim`, or carries
 ``overspending``, ``leaking`` or ``truncating`` in its name, with the counterexample beside it. What to

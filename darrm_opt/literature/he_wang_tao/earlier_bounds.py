@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from darrm_opt.accounting.composition.optimal import Events, counted
+from darrm_opt.accounting.composition.optimal import Events, count_events
 from darrm_opt.problem import Privacy
 
 
@@ -32,7 +32,7 @@ def dwork_roth_composition(events: Events, slack: float) -> tuple[float, float]:
 
     True, looser than `closed`, and not rounded outward.
     """
-    counts = counted(events)
+    counts = count_events(events)
     mean = math.fsum(n * each.epsilon * math.expm1(each.epsilon) for each, n in counts.items())
     squares = math.fsum(n * each.epsilon**2 for each, n in counts.items())
     leak = math.fsum(n * each.delta for each, n in counts.items())

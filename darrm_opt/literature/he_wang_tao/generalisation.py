@@ -1,4 +1,4 @@
-"""What differential privacy promises about generalisation: how far the training loss is from the expected loss.
+"""Generalisation bounds from differential privacy: how far the training loss is from the expected loss.
 
 R is the expected loss of the learned hypothesis, R̂ its mean loss on the N training records; records are i.i.d., each loss is in
 [0, 1] (rescale first), and the algorithm is (ε, δ)-DP under *replacing* one record (convert with

@@ -53,7 +53,7 @@ class NoisyTraining:
         """Return the least total ε [nats] at a total δ [probability], over all compositions of T such steps.
 
         Raises:
-            BelowLeakFloor: the steps' own δ's already exceed ``total_delta``.
+            DeltaTooSmall: the steps' own δ's already exceed ``total_delta``.
         """
         return optimal_composition(self.step.epsilon, self.step.delta, self.steps, total_delta)
 

@@ -1,1 +1,1 @@
-"""TODO: what this package holds."""
+"""PATE's data-dependent bounds for Gaussian and Laplace votes."""

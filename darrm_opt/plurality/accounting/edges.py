@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from darrm_opt.accounting.composition.enumeration import growth
+from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.noise import Array
 from darrm_opt.problem import whole_number
 
@@ -143,7 +143,7 @@ def exact_recursion_delta(
             return max(here - there, Fraction(0))
         return max(sum((worst(done + 1, here * p, there * q) for p, q in pair), Fraction(0)) for pair in steps[done])
 
-    return worst(0, Fraction(1), growth(total_epsilon))
+    return worst(0, Fraction(1), exp_fraction(total_epsilon))
 
 
 def _largest_loss(pair: Pair) -> float:

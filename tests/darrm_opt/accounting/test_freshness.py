@@ -21,16 +21,16 @@ from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import (
     FRESH,
     Release,
+    compose_models,
     exact_epsilon,
-    models_together,
     optimal_delta,
     privacy_map,
     total_privacy,
     total_privacy_of_sequence,
 )
-from darrm_opt.accounting.freshness import counted_voters
+from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.budgeting import best_target, design_sequence
-from darrm_opt.budgeting.quota import still_proved
+from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.comparison.compare import compare
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import most_releases
@@ -106,7 +106,7 @@ def true_epsilon(pairs: list[Outcome], delta: float) -> float:
 
 
 @pytest.mark.parametrize("voters", KNOWN)
-def test_the_oracle_finds_what_is_known(voters: tuple[int, float, float]) -> None:
+def test_the_enumeration_finds_known_values(voters: tuple[int, float, float]) -> None:
     total, labels, epsilon, delta = KNOWN[voters]
     pairs = repeated(solved(*voters).noise, voters[1], labels, voters[0])
     assert true_epsilon(pairs, total.delta) == pytest.approx(epsilon, rel=2e-3)
@@ -148,7 +148,7 @@ def test_totals_hold_for_a_few_voters_of_any_kind(
         total = total_privacy(solution, queries, delta)
         for account in total.totals.values():
             assert true_delta(pairs, account.epsilon) <= account.delta
-        assert total.best.epsilon <= models_together({solution.problem.voter: affected}, delta).epsilon
+        assert total.best.epsilon <= compose_models({solution.problem.voter: affected}, delta).epsilon
 
 
 def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
@@ -183,7 +183,7 @@ def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
         assert shown(weights(p), weights(q), 2) <= total_delta
 
 
-def test_one_release_and_voters_that_are_not_private_need_no_word() -> None:
+def test_freshness_changes_nothing_for_one_release_or_non_private_voters() -> None:
     solution, teachers = solved(5, 0.3, 0.2), solve(Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3), 1))
     assert total_privacy(solution, 1, 1e-6).totals == total_privacy(solution, 1, 1e-6, fresh=True).totals
     assert total_privacy(teachers, 7, 0.01).totals == total_privacy(teachers, 7, 0.01, fresh=True).totals
@@ -191,19 +191,19 @@ def test_one_release_and_voters_that_are_not_private_need_no_word() -> None:
     assert most_releases(teachers, Privacy(3.0, 0.02)) == most_releases(teachers, Privacy(3.0, 0.02), fresh=True)
 
 
-def test_the_models_together_are_an_account_of_any_number_of_releases() -> None:
+def test_composed_models_account_for_any_number_of_releases() -> None:
     solution = solved(5, 0.3, 0.2)
     for queries in (2, 1000, 10**9):
         assert total_privacy(solution, queries, 0.0).best == Privacy(1.5, 0.0)
     quota = most_releases(solution, Privacy(1.5))
     assert (quota.queries, quota.account) == (10**9, "models")
     release = Release.of(solution)
-    assert still_proved(release, quota, Privacy(1.5), fresh=False)
-    assert not still_proved(release, quota, Privacy(1.49), fresh=False)
-    assert not still_proved(release, quota, Privacy(1.5), fresh=True)
+    assert is_proved(release, quota, Privacy(1.5), fresh=False)
+    assert not is_proved(release, quota, Privacy(1.49), fresh=False)
+    assert not is_proved(release, quota, Privacy(1.5), fresh=True)
 
 
-def test_models_with_a_Delta_together() -> None:
+def test_compose_models_with_a_Delta() -> None:
     voters = Problem.from_allowance(K=5, epsilon=0.3, Delta=1e-4, m=1, affected=2)
     solution = solve(voters)
     for delta in (3e-4, 1e-2):
@@ -217,7 +217,7 @@ def test_models_with_a_Delta_together() -> None:
     assert everything.best.epsilon > 500
 
 
-def test_releases_for_other_voters_are_of_other_models() -> None:
+def test_releases_for_different_voters_compose_different_models() -> None:
     three, five = solved(3, 1.0, 1.0), solved(5, 0.3, 0.2)
     total = total_privacy_of_sequence([(three, 4), (five, 6)], 0.0)
     assert total.best == Privacy(4.5, 0.0)  # 3·1 + 5·0.3
@@ -242,7 +242,7 @@ def test_designs_for_voters_that_were_trained_once() -> None:
     assert plain.total.epsilon <= 2.0
 
 
-def test_a_comparison_asks_too() -> None:
+def test_compare_uses_freshness() -> None:
     voters, total = Problem(5, Privacy(1.0), Privacy(1.0), 3), Privacy(2.0, 1e-3)
     once, fresh = compare(voters, 10, total), compare(voters, 10, total, fresh=True)
     assert (once.fresh, fresh.fresh) == (False, True)
@@ -257,12 +257,12 @@ def test_a_comparison_asks_too() -> None:
 
 
 @pytest.mark.parametrize("fresh", [1, 0.0, "yes"])
-def test_fresh_is_a_truth_value(fresh: object) -> None:
+def test_fresh_must_be_a_bool(fresh: object) -> None:
     text = r"^fresh = .* is not valid: expected True \(fresh randomness in every answer\) or False \(trained once\)"
     for ask in (
         lambda: total_privacy(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
         lambda: most_releases(solved(5, 0.3, 0.2), Privacy(1.0), fresh=fresh),  # type: ignore[arg-type]
-        lambda: counted_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
+        lambda: effective_voters(Problem(3, Privacy(1.0), Privacy(1.0)), 1, fresh=fresh),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidInput, match=text):
             ask()
@@ -279,6 +279,6 @@ def test_a_release_is_proved_when_it_is_made() -> None:
     assert release.privacy == problem.target
 
 
-def test_the_sentence_says_which_is_the_default() -> None:
+def test_the_description_of_fresh_names_the_default() -> None:
     assert FRESH.count(".") == 1
     assert "otherwise they were trained once" in FRESH

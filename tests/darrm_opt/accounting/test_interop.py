@@ -1,4 +1,4 @@
-"""Releases in other libraries' ledgers: never optimistic, and composed with what those libraries know."""
+"""Releases converted for other libraries: never optimistic, and composed with the libraries' own mechanisms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_pld_is_never_below_the_exact_account_and_close_above_one_release(qu
             assert handed.get_delta_for_epsilon(epsilon) <= PROFILE.delta(epsilon) + 1e-4
 
 
-def test_the_guard_is_part_of_what_is_handed_over() -> None:
+def test_the_guard_is_part_of_the_converted_distribution() -> None:
     own = PROFILE.pld(1e-3, count=5)
     handed = as_pld(SOLUTION, queries=5, discretisation=1e-3, fresh=True)
     for epsilon in EPSILONS:
@@ -47,7 +47,7 @@ def test_the_guard_is_part_of_what_is_handed_over() -> None:
         assert handed.get_delta_for_epsilon(epsilon) >= guarded * (1 - 2.0**-51)  # the library adds in another order
 
 
-def test_mixed_with_dp_sgd_in_the_librarys_ledger() -> None:
+def test_composition_with_dp_sgd_in_the_librarys_accountant() -> None:
     sgd = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 100)
     votes = dp_event.SelfComposedDpEvent(as_event(SOLUTION, fresh=True), 20)
     alone, both = pld_accountant(1e-3).compose(sgd), pld_accountant(1e-3).compose(sgd).compose(votes)
@@ -72,7 +72,7 @@ def test_an_accountant_that_does_not_know_releases_refuses_them() -> None:
 
 
 @pytest.mark.parametrize("queries", [0, 1, 10])
-def test_the_map_from_differing_records_to_a_profile(queries: int) -> None:
+def test_the_privacy_map_is_group_privacy(queries: int) -> None:
     to_profile = privacy_map(SOLUTION, queries=queries, fresh=True)
     for epsilon in EPSILONS:
         assert to_profile(0)(epsilon) == 0.0
@@ -91,7 +91,7 @@ def test_bad_input_is_named() -> None:
         privacy_map(SOLUTION, fresh=True)(1)(-1)
 
 
-def test_without_the_library_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.privacy_accountant", None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
         pld_accountant()

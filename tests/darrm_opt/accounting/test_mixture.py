@@ -1,4 +1,4 @@
-"""What releases cost where chance decides how many voters a record reaches: against enumeration of draws and of answers."""
+"""Accounts averaged over the affected voters: against enumeration of draws and of answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SMALL_DRAWS = [Bags(3, 1), Bags(3, 2), Bags(4, 2, False), Bags(4, 1, False, "dis
 def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
-    law = bags.reach(3)
+    law = bags.affected_distribution(3)
     for r, chance in enumerate(law.chances):
         exact = Fraction(counts.count(r), len(together))
         assert exact <= Fraction(chance) <= exact + Fraction(1, 10**14)
@@ -80,7 +80,7 @@ def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
 @pytest.mark.parametrize("bags", SMALL_DRAWS, ids=str)
 def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: int) -> None:
     """With the draw in view, the worst adversary gets the average of the worst of each draw: no more, no less."""
-    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3), points=8001)
+    total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3), points=8001)
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
     for epsilon in EPSILONS:
@@ -93,7 +93,7 @@ def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: in
         assert found <= float(exact) + 2e-6
 
 
-def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
+def test_a_hidden_draw_leaks_less_than_the_account() -> None:
     """Models that vote 1 exactly where they saw a record of content 1: the answers of both mixtures, enumerated."""
     bags, queries = Bags(3, 2), 2
     ones, together = answers(GAMMA), draws(bags, 3)
@@ -108,7 +108,7 @@ def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
         return law
 
     here, there = law_of_answers(1), law_of_answers(0)
-    total = mixture_total(GAMMA, OPEN, queries, bags.reach(3))
+    total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3))
     shown = 0.0
     for epsilon in EPSILONS:
         slope = Fraction(math.exp(epsilon))
@@ -119,7 +119,7 @@ def test_a_hidden_draw_tells_less_than_the_account_says() -> None:
     assert shown > 0.05
 
 
-def test_composing_comes_before_averaging() -> None:
+def test_composition_comes_before_averaging() -> None:
     """The draw is shared by all queries: averaging one release first and composing that would promise too much."""
     law, queries, epsilon = AffectedDistribution((0.5, 0.0, 0.0, 0.5)), 6, 0.5
     total = mixture_total(GAMMA, OPEN, queries, law)
@@ -141,7 +141,7 @@ def test_composing_comes_before_averaging() -> None:
     ],
     ids=str,
 )
-def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, queries: int) -> None:
+def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem, queries: int) -> None:
     gamma = noise_function(problem.K, LaplaceNoise(3.0))
     for count in (1, problem.K - 1, problem.K):
         affected = Problem(problem.K, problem.voter, problem.target, count)
@@ -152,7 +152,7 @@ def test_a_certain_reach_is_the_account_of_that_many_affected(problem: Problem, 
         assert found == pytest.approx(expected, rel=2e-3)
 
 
-def test_who_is_never_reached_loses_nothing() -> None:
+def test_a_record_that_affects_no_voter_loses_nothing() -> None:
     assert mixture_epsilon(GAMMA, OPEN, 50, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
     rare = AffectedDistribution.binomial(3, 1e-9)
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
@@ -172,7 +172,7 @@ def test_the_estimate_is_a_little_below_what_is_proved(voters: Privacy, queries:
     assert 0.85 * proved < estimated_epsilon(gamma, problem, queries, 1e-3, law) <= proved
 
 
-def test_the_estimate_knows_what_is_hopeless_and_what_is_free() -> None:
+def test_the_estimate_of_extremes() -> None:
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
     assert estimated_epsilon(certain, OPEN, 10, 1e-3, AffectedDistribution.binomial(3, 0.2)) == math.inf
     assert estimated_epsilon(certain, OPEN, 1000, 1e-8, AffectedDistribution.binomial(3, 1e-9)) == 0.0
@@ -192,7 +192,7 @@ def test_more_of_anything_costs_more() -> None:
 
 
 @given(st.integers(1, 60), st.fractions(0, 1, max_denominator=10**6), st.integers(1, 12), st.floats(0, 0.1))
-def test_few_counts_stand_for_all(K: int, chance: Fraction, most: int, spared: float) -> None:
+def test_groups_cover_all_counts(K: int, chance: Fraction, most: int, spared: float) -> None:
     law = AffectedDistribution.binomial(K, chance)
     exact = [math.comb(K, r) * chance**r * (1 - chance) ** (K - r) for r in range(K + 1)]
     for told, true in zip(law.chances, exact, strict=True):
@@ -225,15 +225,15 @@ def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: in
         assert max(exact, Fraction(0)) <= Fraction(direct.delta(epsilon)) * (1 + Fraction(1, 10**15))
         assert direct.delta(epsilon) <= max(float(exact), 0.0) * (1 + 1e-13) + 1e-14
         assert direct.delta(epsilon) == pytest.approx(search.at(epsilon)[0], abs=1e-9)
-    assert direct.delta(direct.reach) <= direct.delta(direct.reach + 5) + 1e-15
+    assert direct.delta(direct.max_loss) <= direct.delta(direct.max_loss + 5) + 1e-15
     if 0 < max(upper) < 1:
-        slopes = np.exp(np.linspace(0.0, direct.reach, 200))
+        slopes = np.exp(np.linspace(0.0, direct.max_loss, 200))
         searched = outer_region(slopes, [search.at(math.log(slope))[0] for slope in slopes])
         few = compose_bits([(direct.region, 6)], points=2001).epsilon(0.05)
         assert few <= compose_bits([(searched, 6)], points=2001).epsilon(0.05) <= few * (1 + 2e-2)
 
 
-def test_what_is_no_law_is_named() -> None:
+def test_invalid_distributions_are_rejected() -> None:
     with pytest.raises(InvalidInput, match=r"chances = 1\.5 is not valid"):
         AffectedDistribution((0.0, 1.5))
     with pytest.raises(InvalidInput, match="together at least 1"):
@@ -242,7 +242,7 @@ def test_what_is_no_law_is_named() -> None:
         AffectedDistribution.binomial(3, -0.1)
     with pytest.raises(InvalidInput, match=r"count = 4 is not valid"):
         AffectedDistribution.exactly(4, 3)
-    with pytest.raises(InvalidInput, match="the law of a record among K = 3 voters"):
+    with pytest.raises(InvalidInput, match=r"a distribution over 0\.\.3 voters"):
         mixture_total(GAMMA, OPEN, 1, AffectedDistribution.exactly(1, 4))
     assert AffectedDistribution.binomial(8, 0.25).mean == pytest.approx(2.0)
 

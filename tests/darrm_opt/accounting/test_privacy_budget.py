@@ -1,4 +1,4 @@
-"""The ledger: never overspent, never half changed, on disk or not at all."""
+"""Privacy budget: never overspent, never changed in part, and saved atomically."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from darrm_opt.problem import Privacy
 EVENT = Privacy(0.1, 1e-8)
 
 
-def test_it_stops_where_the_optimal_composition_says() -> None:
+def test_charges_stop_at_the_optimal_composition() -> None:
     ledger = PrivacyBudget(Privacy(2.0, 1e-5))
     many = ledger.affordable(EVENT)
     assert (
@@ -164,7 +164,7 @@ def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, messag
     assert ledger.events == {}
 
 
-def test_bad_ledgers_are_named() -> None:
+def test_bad_budgets_are_named() -> None:
     with pytest.raises(InvalidInput, match=r"budget = .*finite epsilon"):
         PrivacyBudget(Privacy(math.inf))
     with pytest.raises(InvalidInput, match="budget = 1"):
@@ -203,7 +203,7 @@ def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
     return ledger, path
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
     ledger, path = full(tmp_path)
     again = PrivacyBudget.load(path)
     assert (again.budget, again.accounting, again.events) == (ledger.budget, ledger.accounting, ledger.events)
@@ -246,7 +246,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         ({"format": 2}, "has format 2; this version reads 1"),
         ({"accounting": "none"}, "is damaged: .*accounting = 'none'"),
         ({"budget": {"epsilon": -1, "delta": 0}}, "is damaged: .*epsilon = -1"),
-        ({"budget": {"epsilon": 0.5, "delta": 0}}, "overspends its own budget"),
+        ({"budget": {"epsilon": 0.5, "delta": 0}}, "the events of the budget"),
         ({"events": [{"epsilon": 0.1, "delta": 0, "count": -3}]}, "is damaged: .*count = -3"),
         ({"events": [{"epsilon": "0.1", "delta": 0, "count": 3}]}, "is damaged: .*epsilon = '0.1'"),
         ({"events": [{"epsilon": 0.1}]}, "is damaged: KeyError"),
@@ -280,7 +280,7 @@ def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
         assert not ledger.fits(Privacy(0.0), 0)
         assert ledger.affordable(Privacy(0.1)) == 0
         assert ledger.remaining == Privacy(0.0)
-        with pytest.raises(BudgetExceeded, match=r"a copy of it that fork made has nothing left\. Nothing was charged"):
+        with pytest.raises(BudgetExceeded, match=r"a copy made by fork has nothing left\. Nothing was charged"):
             ledger.charge(Privacy(0.0))
         with pytest.raises(BudgetExceeded, match="Nothing was saved"):
             ledger.save(tmp_path / "copy")
@@ -304,7 +304,7 @@ def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
         assert forked(refused) == "refused"
 
 
-def test_a_ledger_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
+def test_a_budget_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
     PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger")
 
     def charged() -> str:

@@ -1,4 +1,4 @@
-"""Releases of a γ at hand: every account sound and in its order, the numbers of the design, and what is refused."""
+"""Total privacy of releases of a γ: every account sound and in its order, known numbers, and errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None
         assert not total.refused
 
 
-def test_the_same_labels_cost_a_third_of_what_was_charged() -> None:
+def test_bits_cost_a_third_of_the_closed_form() -> None:
     total = at(3, 100)
     assert total.best.epsilon <= 5.4
     assert round(total.totals["general"].epsilon, 3) == 15.044
@@ -79,7 +79,7 @@ def test_the_same_labels_cost_a_third_of_what_was_charged() -> None:
 
 @pytest.mark.parametrize("m", TABLE)
 @pytest.mark.parametrize("queries", [1, 7, 50])
-def test_what_knows_more_charges_less(m: int, queries: int) -> None:
+def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
     total = at(m, queries).totals
     assert total["bits"].epsilon <= total["profile"].epsilon * (1 + GRID_ERROR)
     assert total["profile"].epsilon <= total["pld"].epsilon * (1 + 1e-4)
@@ -172,7 +172,7 @@ def test_pure_privacy_at_delta_zero() -> None:
     assert isinstance(total.refused["profile"], DeltaTooSmall)
 
 
-def test_what_nothing_can_promise_is_refused() -> None:
+def test_totals_below_every_floor_are_rejected() -> None:
     total = total_privacy(SOLUTIONS[3], 3 * 10**5, 0.999, fresh=True)
     assert total.totals == {}
     assert isinstance(total.refused["bits"], TooMuchWork)

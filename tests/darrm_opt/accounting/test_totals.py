@@ -14,7 +14,7 @@ from support.transcripts import Fresh, Once, chances, corner_pairs, least_epsilo
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release, optimal_delta
-from darrm_opt.accounting.composition.enumeration import adaptive_bits_delta, growth
+from darrm_opt.accounting.composition.enumeration import adaptive_bits_delta, exp_fraction
 
 SEEDS = range(1000, 1012)
 
@@ -70,7 +70,7 @@ def test_the_oracle_of_one_voter_is_optimal_composition() -> None:
 
 def test_pairs_of_the_oracle_are_possible() -> None:
     for voter in (Privacy(0.3), Privacy(1.1, 1e-3), Privacy(0.0, 0.02), Privacy(math.inf)):
-        odds = growth(voter.epsilon) if voter.epsilon < math.inf else Fraction(10**30)
+        odds = exp_fraction(voter.epsilon) if voter.epsilon < math.inf else Fraction(10**30)
         pairs = corner_pairs(Problem(3, voter, Privacy(1.0, 0.5)))
         assert len(pairs) == (8 if voter.delta else 4)
         for p, q in pairs:

@@ -21,7 +21,7 @@ from darrm_opt.aggregators.gnmax import gnmax_wins
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.aggregators.two_classes import TwoClassVote
 from darrm_opt.bagging.bags import Bags
-from darrm_opt.comparison.compare import Comparison, Row, check_comparable, compare
+from darrm_opt.comparison.compare import Comparison, ComparisonRow, check_comparable, compare
 from darrm_opt.comparison.vote_histogram import vote_histogram
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -55,7 +55,7 @@ def bare() -> Comparison:
     return compare(OPEN, 100, Privacy(2.0, 1e-3), fresh=True)
 
 
-def of(found: Comparison, name: str) -> Row:
+def of(found: Comparison, name: str) -> ComparisonRow:
     return next(row for row in found.rows if row.name == name)
 
 
@@ -141,7 +141,7 @@ def test_without_a_draw_dpbag_is_what_saa_is(bare: Comparison) -> None:
 def test_all_ways_share_the_draw(bagged: Comparison) -> None:
     assert {row.name for row in bagged.rows} == WAYS
     assert bagged.bags == Bags(200, 10)
-    law, budget = bagged.bags.reach(5), bagged.total
+    law, budget = bagged.bags.affected_distribution(5), bagged.total
     for row in bagged.rows:
         if row.noise is not None:
             finer = mixture_epsilon(row.noise, bagged.problem, 4, budget.delta, law, fresh=True, points=8001)

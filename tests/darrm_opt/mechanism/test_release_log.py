@@ -21,7 +21,7 @@ from support.paths import ROOT
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import BudgetUnreadable, PrivacyBudget, Release, exact_epsilon
-from darrm_opt.budgeting.quota import still_proved
+from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import (
     BudgetSpent,
@@ -186,9 +186,9 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
 
 def test_a_budget_for_nothing_allows_nothing() -> None:
     assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "optimal")
-    assert still_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0), fresh=True)
-    assert not still_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1), fresh=True)
-    assert not still_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1), fresh=True)
+    assert is_proved(Release.of(solved(TEACHERS)), Quota(0, "optimal"), Privacy(0.0), fresh=True)
+    assert not is_proved(Release.of(solved(TEACHERS)), Quota(10**6, "optimal"), Privacy(1.0, 0.1), fresh=True)
+    assert not is_proved(Release.of(solved(TEACHERS)), Quota(1000, "bits"), Privacy(1.0, 0.1), fresh=True)
 
 
 def test_more_budget_allows_no_fewer() -> None:

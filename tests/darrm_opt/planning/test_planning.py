@@ -1,4 +1,4 @@
-"""The planner: its advice against brute force, its proofs, its words, and that all ways in agree."""
+"""Planner: its advice against brute force, its proofs, its texts, and agreement of Python, command line and REST."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from api.app import create_app
 from api.settings import Settings
 from darrm_client import DarrmClient, VerificationFailed
 from darrm_opt import Privacy, PrivateMajority, Problem, solve, verify
-from darrm_opt.accounting import DeltaTooSmall, exact_epsilon, models_together, optimal_composition
+from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, optimal_composition
 from darrm_opt.accuracy import disagreement
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.answers.accounting import plan_to_dict
@@ -26,8 +26,8 @@ from darrm_opt.answers.cost_model import plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning import WAYS, Plan, plan
-from darrm_opt.planning.suggestions import _above
+from darrm_opt.planning import MECHANISMS, Plan, plan
+from darrm_opt.planning.suggestions import _four_digits_above
 from darrm_opt.priors import IndependentVoters, SharedBeta
 
 INF = Privacy(math.inf)
@@ -102,7 +102,7 @@ def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     assert found.options[0].accuracy is not None
     assert found.options[0].accuracy >= wanted - 2e-3
     assert (found.verdict == "plain majority") == (wanted == 1.0)
-    assert {option.way for option in found.options} <= set(WAYS)
+    assert {option.mechanism for option in found.options} <= set(MECHANISMS)
 
 
 @pytest.mark.parametrize("asked", GRID, ids=str)
@@ -131,13 +131,13 @@ def test_every_option_that_fits_is_proved(asked: Any) -> None:
 # ------------------------------------------------------------------------------------------ trained once, or fresh
 
 
-def test_you_do_not_need_this_mechanism() -> None:
+def test_the_plain_majority_is_advised_if_it_fits() -> None:
     found = plan(11, Privacy(0.5, 1e-6), 10**6, Privacy(0.5, 1e-6), affected=1)
     assert found.verdict == "plain majority"
     assert found.advice.startswith("You do not need this mechanism")
     assert found.best is not None
     assert (found.best.accuracy, found.best.queries, found.best.spent) == (1.0, None, Privacy(0.5, 1e-6))
-    assert [option.way for option in found.options] == [
+    assert [option.mechanism for option in found.options] == [
         "majority"
     ]  # nothing is more accurate, so nothing else was searched
     three = plan(9, Privacy(0.1), 1000, Privacy(0.3), affected=3)
@@ -147,21 +147,21 @@ def test_you_do_not_need_this_mechanism() -> None:
 def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
     trained = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1)
     fresh = plan(
-        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, ways=("majority", "randomized_response")
+        5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, mechanisms=("majority", "randomized_response")
     )
     assert trained.verdict == "plain majority"
     assert fresh.verdict != "plain majority"
     enough = plan(5, Privacy(0.1), 20, Privacy(2.0, 1e-3), affected=1, fresh=True)
     assert enough.best is not None
-    assert enough.best.way == "majority"
+    assert enough.best.mechanism == "majority"
     assert enough.best.queries == 20
     assert any("trained once" in warning for warning in enough.warnings)
 
 
 def test_models_trained_once_never_count_as_fresh() -> None:
     asked = (5, Privacy(0.4), 3, Privacy(0.5, 1e-3), 5)
-    ways = ("optimal",)
-    trained, fresh = plan(*asked, ways=ways), plan(*asked, ways=ways, fresh=True)
+    mechanisms = ("optimal",)
+    trained, fresh = plan(*asked, mechanisms=mechanisms), plan(*asked, mechanisms=mechanisms, fresh=True)
     one, two = trained.options[0], fresh.options[0]
     assert one.problem is not None
     assert two.problem is not None
@@ -171,21 +171,21 @@ def test_models_trained_once_never_count_as_fresh() -> None:
     assert one.accuracy < two.accuracy
     assert "same randomness every time" in one.why
     assert "fresh randomness" in two.why
-    single = plan(5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5, ways=ways).options[0]
+    single = plan(5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5, mechanisms=mechanisms).options[0]
     assert single.problem is not None
     assert single.problem.voter == Privacy(0.4)
 
 
 def test_models_together_cost_the_least_sound_composition() -> None:
-    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-6) == Privacy(0.5, 1e-6)
-    assert models_together({Privacy(0.5, 1e-6): 1}, 1e-7).epsilon == math.inf
-    assert models_together({Privacy(0.1): 3}, 0.0) == Privacy(0.3)
-    assert models_together({Privacy(0.5, 1e-6): 30}, 1e-3).epsilon < 0.75 * 30 * 0.5
-    assert models_together({Privacy(0.5, 1e-6): 3}, 2e-6).epsilon == math.inf
+    assert compose_models({Privacy(0.5, 1e-6): 1}, 1e-6) == Privacy(0.5, 1e-6)
+    assert compose_models({Privacy(0.5, 1e-6): 1}, 1e-7).epsilon == math.inf
+    assert compose_models({Privacy(0.1): 3}, 0.0) == Privacy(0.3)
+    assert compose_models({Privacy(0.5, 1e-6): 30}, 1e-3).epsilon < 0.75 * 30 * 0.5
+    assert compose_models({Privacy(0.5, 1e-6): 3}, 2e-6).epsilon == math.inf
 
 
 def test_the_ends_of_the_range_have_an_answer() -> None:
-    ways = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
+    mechanisms = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
     for K, voter, total, fresh in (
         (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
         (3, Privacy(0.0, 0.01), Privacy(1.0, 0.1), True),  # ε = 0
@@ -193,7 +193,7 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
         (1, Privacy(0.5), Privacy(1.0, 1e-3), True),
         (2, INF, Privacy(1.0), False),
     ):
-        found = plan(K, voter, 3, total, fresh=fresh, ways=ways)
+        found = plan(K, voter, 3, total, fresh=fresh, mechanisms=mechanisms)
         fitting = [option for option in found.options if option.fits]
         assert fitting, (K, voter, total, fresh)
         noisy = found.verdict != "plain majority"
@@ -210,7 +210,7 @@ def test_the_ends_of_the_range_have_an_answer() -> None:
 
 
 def accuracy(queries: int, total: Privacy, affected: int = 1) -> float:
-    found = plan(5, INF, queries, total, affected, ways=("optimal",)).options[0]
+    found = plan(5, INF, queries, total, affected, mechanisms=("optimal",)).options[0]
     return found.accuracy or 0.5
 
 
@@ -224,35 +224,35 @@ def test_more_budget_and_fewer_queries_never_hurt() -> None:
     assert by_reach == sorted(by_reach, reverse=True)
 
 
-def test_where_nothing_is_of_use_it_says_what_would_be() -> None:
-    ways = ("majority", "optimal", "randomized_response")
+def test_suggestions_make_a_useless_plan_useful() -> None:
+    mechanisms = ("majority", "optimal", "randomized_response")
     asked = (5, Privacy(1.5), 30, Privacy(0.8, 1e-4), 2)
-    found = plan(*asked, ways=ways)
+    found = plan(*asked, mechanisms=mechanisms)
     assert (found.verdict, found.best) == ("none", None)
-    assert found.advice.startswith("No option is of use")
-    assert {remedy.change for remedy in found.remedies} == {"queries", "total"}
-    for remedy in found.remedies:
-        assert remedy.words in found.advice
-        queries = asked[2] if remedy.queries is None else remedy.queries
-        again = plan(asked[0], asked[1], queries, remedy.total, 2, ways=ways)
+    assert found.advice.startswith("No option is useful")
+    assert {suggestion.change for suggestion in found.suggestions} == {"queries", "total"}
+    for suggestion in found.suggestions:
+        assert suggestion.words in found.advice
+        queries = asked[2] if suggestion.queries is None else suggestion.queries
+        again = plan(asked[0], asked[1], queries, suggestion.total, 2, mechanisms=mechanisms)
         assert again.options[0].accuracy is not None
-        assert again.options[0].accuracy >= remedy.accuracy - 1e-3
+        assert again.options[0].accuracy >= suggestion.accuracy - 1e-3
         assert again.verdict != "none"
-    least = plan(*asked, ways=ways, least_accuracy=0.5)
+    least = plan(*asked, mechanisms=mechanisms, least_accuracy=0.5)
     assert least.verdict == "noisy majority"
 
 
-def test_numbers_in_words_are_not_below_what_they_stand_for() -> None:
+def test_numbers_in_text_are_rounded_up() -> None:
     values = np.random.default_rng(3).lognormal(0, 5, 300).tolist()
     for value in values:
-        assert value <= _above(value) <= value * 1.002
+        assert value <= _four_digits_above(value) <= value * 1.002
 
 
 def test_the_prior_decides() -> None:
-    ways = ("optimal",)
+    mechanisms = ("optimal",)
     asked = (5, INF, 2, Privacy(2.0, 1e-3), 1)
-    shared = plan(*asked, "shared(1,1)", ways=ways).options[0]
-    usual = plan(*asked, ways=ways).options[0]
+    shared = plan(*asked, "shared(1,1)", mechanisms=mechanisms).options[0]
+    usual = plan(*asked, mechanisms=mechanisms).options[0]
     assert shared.noise is not None
     assert shared.accuracy == pytest.approx(1 - disagreement(shared.noise, SharedBeta(1, 1)))
     assert shared.accuracy != usual.accuracy
@@ -271,8 +271,11 @@ def test_the_prior_decides() -> None:
         ({"least_accuracy": 0.4}, r"least_accuracy = 0\.4 is not valid: expected a probability in \[0\.5, 1\)"),
         ({"prior": "minimax"}, "prior = 'minimax' is not valid: expected the text of an objective that has a prior"),
         ({"prior": "histogram(1,2)"}, "counts"),
-        ({"ways": ("magic",)}, "ways = 'magic' is not valid: expected one or more of majority, fewer_voters"),
-        ({"ways": ()}, "expected one or more of majority"),
+        (
+            {"mechanisms": ("magic",)},
+            "mechanisms = 'magic' is not valid: expected one or more of majority, fewer_voters",
+        ),
+        ({"mechanisms": ()}, "expected one or more of majority"),
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
@@ -282,7 +285,7 @@ def test_bad_input_is_named(change: dict[str, Any], said: str) -> None:
 
 
 def test_swapped_deltas_and_ties_are_warned_of() -> None:
-    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), ways=("randomized_response",))
+    found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), mechanisms=("randomized_response",))
     assert any("swapped" in warning for warning in found.warnings)
     assert any("can tie" in warning for warning in found.warnings)
 
@@ -300,7 +303,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
+def test_python_command_line_and_rest_agree(tmp_path: Any) -> None:
     expected = json.loads(json.dumps(plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1))))
     words = [word for name, value in ASKED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert json.loads(run("plan", *words, "--json").stdout) == expected
@@ -320,8 +323,8 @@ def test_all_ways_in_give_one_answer(tmp_path: Any) -> None:
         assert client.plan(Problem(3, INF, Privacy(1.0), 1), 2, Privacy(2.0, 1e-5)) == expected
 
 
-def test_a_plan_for_other_voters_is_not_believed() -> None:
-    answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, ways=("randomized_response",)))
+def test_a_plan_for_other_voters_is_rejected() -> None:
+    answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
         assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
@@ -347,14 +350,14 @@ def test_a_plan_for_other_voters_is_not_believed() -> None:
         ({"m": 1}, "m"),
     ],
 )
-def test_what_the_service_refuses(change: dict[str, Any], field: str) -> None:
+def test_bad_requests_are_rejected_by_the_service(change: dict[str, Any], field: str) -> None:
     with TestClient(create_app(Settings(cache_url="memory", solvers=1))) as service:
         answer = service.post("/v1/plan", json=ASKED | change)
     assert answer.status_code == 422
     assert answer.json()["field"] == field
 
 
-def test_what_the_command_line_refuses() -> None:
+def test_bad_options_are_rejected_by_the_command_line() -> None:
     assert refused("plan", "--K", "5").startswith("Error: --total-epsilon")
     assert "--total-delta" in refused("plan", "--K", "5", "--total-epsilon", "1", "--total-delta", "1")
     assert "--K" in refused("plan", "--total-epsilon", "1")

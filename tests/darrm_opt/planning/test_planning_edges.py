@@ -1,4 +1,4 @@
-"""The planner where an option only just fits, does not, or is not weighed: what it says, and that what fits is proved."""
+"""Planner at its edges: options that only just fit, do not fit or are skipped, with their reasons and proofs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from darrm_opt.budgeting.sequence_design import design_sequence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy_majorities as noisy
 from darrm_opt.planning import plan, planner
-from darrm_opt.planning.options import WAYS, Option
+from darrm_opt.planning.options import MECHANISMS, Option
 from darrm_opt.planning.request import PlanRequest
 
 INF = Privacy(math.inf)
@@ -30,7 +30,7 @@ def only(
     way: str, K: int, voter: Privacy, queries: int, total: Privacy, affected: int, *, fresh: bool = False
 ) -> Option:
     """Return the option of one way."""
-    (option,) = plan(K, voter, queries, total, affected, ways=(way,), fresh=fresh).options
+    (option,) = plan(K, voter, queries, total, affected, mechanisms=(way,), fresh=fresh).options
     return option
 
 
@@ -62,7 +62,7 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
     assert 1.0 < option.spent.epsilon <= 1.5
     refused = only("majority", 5, Privacy(0.4), 1, Privacy(0.5, 1e-3), 5)
     assert not refused.fits
-    assert refused.why.startswith("A record reaches 5 of the 5 models: together they cost ε = ")
+    assert refused.why.startswith("A record affects 5 of the 5 models: together they cost ε = ")
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
         ("fewer_voters", INF, 9, Privacy(0.5, 1e-3), 3, False, "Voters that are not private stay so"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, False, "The models' own Δ, of 3 of them together"),
         ("majority", Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, True, "No finite ε is proved at that δ"),
-        ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not weighed for more than 500 queries"),
+        ("subsampling", Privacy(0.1), 501, Privacy(0.5, 1e-4), 3, True, "Not computed for more than 500 queries"),
     ],
 )
-def test_what_does_not_fit_says_why(
+def test_options_that_do_not_fit_give_the_reason(
     way: str, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool, why: str
 ) -> None:
     option = only(way, 5, voter, queries, total, affected, fresh=fresh)
@@ -85,19 +85,19 @@ def test_what_does_not_fit_says_why(
     assert option.why.startswith(why)
 
 
-def test_what_takes_too_much_work_is_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mechanisms_that_take_too_much_work_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(_: PlanRequest) -> Option:
         raise TooMuchWork("It takes a year.")
 
-    monkeypatch.setitem(planner._WEIGH, "randomized_response", endless)
-    found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, ways=("optimal", "randomized_response"))
-    assert {each.way: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
-    assert found.options[1].why == "Not weighed: It takes a year."
+    monkeypatch.setitem(planner._EVALUATORS, "randomized_response", endless)
+    found = plan(5, INF, 3, Privacy(2.0, 1e-3), 1, mechanisms=("optimal", "randomized_response"))
+    assert {each.mechanism: each.fits for each in found.options} == {"optimal": True, "randomized_response": False}
+    assert found.options[1].why == "Not computed: It takes a year."
 
 
 @pytest.mark.parametrize("way", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "saa"])
 @pytest.mark.parametrize(("queries", "fresh"), [(1, False), (3, True), (3, False)])
-def test_without_a_delta_every_way_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
+def test_without_a_delta_every_mechanism_is_proved_by_sums(way: str, queries: int, fresh: bool) -> None:
     """K = 5, ε = 1: γ_Sub(1) is 1-DP, and was once said to cost more than a total of 1."""
     total = Privacy(1.0 * queries)
     option = only(way, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
@@ -121,18 +121,18 @@ def test_without_a_delta_a_plain_majority_costs_half_of_the_votes() -> None:
     assert "see optimal" in only("optimal_sequence", 5, INF, 3, Privacy(1.0), 1).why
 
 
-def test_a_time_limit_leaves_what_was_found() -> None:
+def test_a_time_limit_keeps_earlier_results() -> None:
     told: list[str] = []
     at = iter(range(1000))
 
     def late() -> bool:
         return next(at) > 30
 
-    whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, ways=("gnmax", "saa"))
-    situation = replace(whole.situation, stop=late)
-    options = planner._weighed(situation, WAYS, lambda option: told.append(option.way))
-    assert told == [option.way for option in options]
-    assert set(told) == set(WAYS)
+    whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, mechanisms=("gnmax", "saa"))
+    request = replace(whole.request, stop=late)
+    options = planner._evaluate(request, MECHANISMS, lambda option: told.append(option.mechanism))
+    assert told == [option.mechanism for option in options]
+    assert set(told) == set(MECHANISMS)
     assert any(option.fits for option in options)
     assert [option.why for option in options][-1] == noisy.TIME_IS_UP
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
@@ -140,10 +140,10 @@ def test_a_time_limit_leaves_what_was_found() -> None:
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
 
 
-def test_the_limit_is_told_and_what_fits_is_proved() -> None:
+def test_the_time_limit_is_reported_and_results_are_proved() -> None:
     found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
     assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
-    assert {option.why for option in found.options if option.way == "optimal"} == {noisy.TIME_IS_UP}
+    assert {option.why for option in found.options if option.mechanism == "optimal"} == {noisy.TIME_IS_UP}
 
 
 @pytest.mark.parametrize("stopped", [0, 3, 40])
@@ -164,39 +164,41 @@ def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
 
 def test_a_draw_of_subsamples_is_accounted_for() -> None:
     """What `compare` has for the same draw, and more than where every voter is reached."""
-    total, ways = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
-    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, ways=ways)
-    certain = plan(5, None, 5, total, ways=ways)
-    assert drawn.situation.bags == Bags(1000, 50)
+    total, mechanisms = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
+    drawn = plan(5, None, 5, total, n=1000, subsample_size=50, mechanisms=mechanisms)
+    certain = plan(5, None, 5, total, mechanisms=mechanisms)
+    assert drawn.request.bags == Bags(1000, 50)
     assert (drawn.options[0].accuracy or 0) > 1.01 * (certain.options[0].accuracy or 1)
-    (remedy,) = drawn.remedies
-    assert total.epsilon < remedy.total.epsilon < certain.remedies[-1].total.epsilon
+    (suggestion,) = drawn.suggestions
+    assert total.epsilon < suggestion.total.epsilon < certain.suggestions[-1].total.epsilon
     for option in drawn.options:
         assert option.noise is not None
-        spent = mixture_epsilon(option.noise, drawn.situation.released, 5, total.delta, Bags(1000, 50).reach(5))
+        spent = mixture_epsilon(
+            option.noise, drawn.request.released, 5, total.delta, Bags(1000, 50).affected_distribution(5)
+        )
         assert spent <= total.epsilon * (1 + 1e-3)
     assert "chance decides how many of the 5 voters" in drawn.options[0].why
-    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, ways=("majority",))
+    own = plan(3, None, 5, Privacy(1.0, 1e-2), n=10**6, subsample_size=10, mechanisms=("majority",))
     assert own.verdict == "plain majority"
     with pytest.raises(InvalidInput, match="affected"):
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
-def test_where_nothing_fits_the_total_is_repeated() -> None:
-    found = plan(5, INF, 3, Privacy(1.0, 1e-3), ways=("majority",))
-    assert (found.verdict, found.best, found.remedies) == ("none", None, ())
+def test_the_advice_repeats_the_total_if_nothing_fits() -> None:
+    found = plan(5, INF, 3, Privacy(1.0, 1e-3), mechanisms=("majority",))
+    assert (found.verdict, found.best, found.suggestions) == ("none", None, ())
     assert found.advice.startswith("No option fits: nothing gives an accuracy of ")
     assert found.advice.endswith(" over 3 queries within (1, 0.001).")
 
 
-def test_private_models_whose_delta_is_too_large_are_told_what_would_do() -> None:
-    found = plan(5, Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, ways=("majority",))
-    (remedy,) = found.remedies
-    assert (remedy.queries, remedy.accuracy) == (None, 1.0)
-    assert plan(5, Privacy(0.1, 1e-3), 9, remedy.total, 3, ways=("majority",)).verdict == "plain majority"
+def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
+    found = plan(5, Privacy(0.1, 1e-3), 9, Privacy(1.0, 1e-4), 3, mechanisms=("majority",))
+    (suggestion,) = found.suggestions
+    assert (suggestion.queries, suggestion.accuracy) == (None, 1.0)
+    assert plan(5, Privacy(0.1, 1e-3), 9, suggestion.total, 3, mechanisms=("majority",)).verdict == "plain majority"
     assert found.warnings[0].startswith("total_delta = 0.0001 is below Delta = 0.001")
 
 
-def test_a_voter_that_protects_nobody_is_told() -> None:
-    found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, ways=("majority",))
-    assert found.warnings == ("epsilon = 25 protects nobody: such a voter is as good as not private.",)
+def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
+    found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
+    assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is as good as not private.",)

@@ -11,8 +11,8 @@ import math
 from collections import Counter
 from itertools import combinations
 
-from darrm_opt.accounting.composition.closed_forms import kov_branches, slack_in_range
-from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, counted, optimal_delta_of_sequence
+from darrm_opt.accounting.composition.closed_forms import check_slack, kov_branches
+from darrm_opt.accounting.composition.optimal import Events, checked_mechanisms, count_events, optimal_delta_of_sequence
 from darrm_opt.accounting.errors import Counterexample
 from darrm_opt.errors import InvalidInput
 from darrm_opt.literature.he_wang_tao.printed.theorem import PrintedTheorem, require_acknowledgement
@@ -56,7 +56,7 @@ def composition_i_printed(events: Events, slack: float, *, acknowledge_unsound: 
 
     Counterexample: `LEAK`.
     """
-    counts = counted(events)
+    counts = count_events(events)
     total = min(kov_branches(counts, slack))
     return _leaking("composition theorem I", counts, total, _first_delta(counts, total, slack), acknowledge_unsound)
 
@@ -66,7 +66,7 @@ def composition_v_printed(events: Events, slack: float, *, acknowledge_unsound: 
 
     Counterexample: `LEAK`.
     """
-    counts = counted(events)
+    counts = count_events(events)
     total = kov_branches(counts, slack)[2]
     return _leaking("composition theorem V", counts, total, _first_delta(counts, total, slack), acknowledge_unsound)
 
@@ -91,7 +91,7 @@ def composition_ii_printed(
     Counterexample: `LEAK`.
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
-    counts = counted({Privacy(epsilon, delta): k})
+    counts = count_events({Privacy(epsilon, delta): k})
     total = min(kov_branches(counts, slack))
     claimed = min(1.0, second_delta(epsilon, delta, k, total) + slack)
     return _leaking("composition theorem II", counts, total, claimed, acknowledge_unsound)
@@ -109,7 +109,7 @@ def composition_iii_printed(
         InvalidInput: E ≥ kε, where the printed tail is not defined.
     """
     epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
-    counts = counted({Privacy(epsilon, delta): k})
+    counts = count_events({Privacy(epsilon, delta): k})
     total = kov_branches(counts, slack)[2]
     claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total))
     exact = optimal_delta_of_sequence(counts, total)
@@ -117,7 +117,9 @@ def composition_iii_printed(
     printed = PrintedTheorem(
         "composition theorem III", total, claimed, exact, here if claimed < exact * (1 - 1e-9) else RESPONSE
     )
-    return require_acknowledgement(printed, "repaired() or optimal()", acknowledge_unsound=acknowledge_unsound)
+    return require_acknowledgement(
+        printed, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
+    )
 
 
 def loss_tail_printed(epsilon: float, k: int, slack: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -155,7 +157,7 @@ def _tail(epsilon: float, k: int, total: float) -> float:
 
 
 def _first_delta(counts: Counter[Privacy], total: float, slack: float) -> float:
-    slack = slack_in_range(slack)
+    slack = check_slack(slack)
     shares = [(event.epsilon, event.delta / (1 + math.exp(event.epsilon))) for event in counts.elements()]
     if len(counts) == 1:
         epsilon = shares[0][0]
@@ -199,9 +201,13 @@ def _leaking(
     counts: Counter[Privacy],
     total: float,
     claimed: float,
-    acknowledge_unsound: bool,  # noqa: FBT001 - passed through
+    acknowledge_unsound: bool,  # noqa: FBT001 - private: the public functions take it by name
 ) -> PrintedTheorem:
     exact = optimal_delta_of_sequence(counts, total)
     here = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
     printed = PrintedTheorem(name, total, claimed, exact, here if claimed < exact * (1 - 1e-9) else LEAK)
-    return require_acknowledgement(printed, "closed() or optimal()", acknowledge_unsound=acknowledge_unsound)
+    return require_acknowledgement(
+        printed,
+        "kov_composition_of_sequence() or optimal_composition_of_sequence()",
+        acknowledge_unsound=acknowledge_unsound,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from darrm_opt.accounting.composition.closed_forms import slack_in_range
+from darrm_opt.accounting.composition.closed_forms import check_slack
 from darrm_opt.accounting.errors import Counterexample
 from darrm_opt.accounting.gaussian import gaussian_delta, positive_delta
 from darrm_opt.errors import InvalidInput
@@ -240,7 +240,7 @@ def _sampled_total(
         raise InvalidInput(drawn_name, drawn, f"at most the number of {all_name}, {everyone}")
     rate = drawn / everyone
     mean = 2 * steps * rate * step * math.tanh(rate * step)
-    return rate, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(slack_in_range(slack))) + mean
+    return rate, math.sqrt(8 * rate**2 * steps * step**2 * -math.log(check_slack(slack))) + mean
 
 
 def _shift(batch: int, lipschitz: float, sigma: float) -> tuple[int, float]:

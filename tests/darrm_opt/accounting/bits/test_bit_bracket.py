@@ -72,7 +72,9 @@ def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> N
 @pytest.mark.parametrize(
     ("event", "queries", "delta"), [(Privacy(0.3), 10, 1e-3), (Privacy(0.5, 1e-3), 5, 0.02), (Privacy(1.0), 1, 0.1)]
 )
-def test_the_attack_on_randomised_response_is_its_composition(event: Privacy, queries: int, delta: float) -> None:
+def test_the_adversary_against_randomised_response_attains_its_composition(
+    event: Privacy, queries: int, delta: float
+) -> None:
     region = privacy_region(event)
     attained = attained_epsilon([(inner_region(region.moves[:, [0, 2]]), queries)], delta)
     assert compose_bits([(region, queries)]).epsilon(delta) == pytest.approx(attained, rel=1e-3)
@@ -123,7 +125,7 @@ def test_a_tolerance_is_kept_and_never_unsound() -> None:
     assert [len(profile.epsilons) for profile in profiles] == sorted(len(profile.epsilons) for profile in profiles)
 
 
-def test_smooth_noise_is_charged_what_it_costs() -> None:
+def test_smooth_noise_has_a_tight_account() -> None:
     """K = 101, ε = 1, one voter affected: lines spent from the low end once made 1.10 of it."""
     release = Release(noise_function(101, GaussianNoise.of_sigma(20.0)), Problem(101, Privacy(1.0), Privacy(1.0), 1))
     total = total_privacy(release, 50, 1e-5, fresh=True)
@@ -147,12 +149,12 @@ def test_noisy_votes_of_many_voters_keep_their_utility(
 
     found = calibrate(priced, 1.0, 4.0, guess=knob, precision=5e-3)
     assert found is not None
-    assert useful(upper_half(found.made.values)) == pytest.approx(kept, abs=2e-3)
-    attained = attained_epsilon([(NoisyMajority(found.made, problem).profile.inner, 50)], 1e-5, points=1001)
+    assert useful(upper_half(found.result.values)) == pytest.approx(kept, abs=2e-3)
+    attained = attained_epsilon([(NoisyMajority(found.result, problem).profile.inner, 50)], 1e-5, points=1001)
     assert 0.998 * found.cost <= attained <= found.cost
 
 
-def test_the_lower_end_is_told_and_below_every_account() -> None:
+def test_the_lower_bound_is_reported_and_below_every_account() -> None:
     one = Release(noise_function(11, GaussianNoise.of_sigma(4.0)), Problem(11, Privacy(0.5), Privacy(2.0), 2))
     two = Release(noise_function(11, LaplaceNoise(5)), Problem(11, Privacy(0.5), Privacy(1.0), 2))
     for total in (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import BitRegion, inner_region, outer_region, privacy_region
-from darrm_opt.accounting.composition.enumeration import Pair, adaptive_bits_delta, growth
+from darrm_opt.accounting.composition.enumeration import Pair, adaptive_bits_delta, exp_fraction
 from darrm_opt.accounting.composition.optimal import least_possible_delta, optimal_composition, optimal_delta
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
@@ -32,13 +32,13 @@ TOTALS = (0.0, 0.07, 0.3, 0.5, 1.1, 2.0, 9.0)
 
 def polygon(event: Privacy) -> list[Pair]:
     """Return the vertices of the (ε, δ) polygon up to relabelling, as rationals."""
-    odds, delta = growth(event.epsilon), Fraction(event.delta)
+    odds, delta = exp_fraction(event.epsilon), Fraction(event.delta)
     return [(delta, Fraction(0)), (Fraction(0), delta), ((odds + delta) / (odds + 1), (1 - delta) / (odds + 1))]
 
 
 def of_tree(choice: tuple[Pair, ...], depth: int, total_epsilon: float) -> Fraction:
     """Return δ of one adaptive strategy: ``choice`` lists the pair at every node of the binary tree, by levels."""
-    odds, total = growth(total_epsilon), Fraction(0)
+    odds, total = exp_fraction(total_epsilon), Fraction(0)
     for bits in product((0, 1), repeat=depth):
         node, on_data, on_neighbour = 0, Fraction(1), Fraction(1)
         for bit in bits:
@@ -193,7 +193,7 @@ def test_an_order_chosen_bit_by_bit_is_covered() -> None:
 
     found = compose_bits_any_order([(privacy_region(Privacy(1.0)), 2), (privacy_region(Privacy(0.3, 0.1)), 2)])
     for epsilon in (0.0, 0.5, 1.5):
-        exact = worst((2, 2), Fraction(1), growth(epsilon))
+        exact = worst((2, 2), Fraction(1), exp_fraction(epsilon))
         assert exact <= Fraction(found.delta(epsilon)) <= exact + Fraction(1, 10**6)
 
 
@@ -232,9 +232,9 @@ def test_the_single_release_is_its_own_guarantee() -> None:
     assert 0.01 <= total.delta(0.7) <= 0.01 + total.step
 
 
-def test_refusals() -> None:
+def test_errors() -> None:
     region = privacy_region(Privacy(0.3, 1e-3))
-    with pytest.raises(TooMuchWork, match=r"Use optimal\(\) or a PLD"):
+    with pytest.raises(TooMuchWork, match=r"Use optimal_composition\(\) or a PLD"):
         compose_bits([(region, 10**6)])
     with pytest.raises(TooMuchWork, match="exact adaptive composition of single bits"):
         compose_bits_any_order([(region, 1000), (region, 1000)])
@@ -272,6 +272,6 @@ def test_bad_pairs_are_named(pairs: list[float]) -> None:
         inner_region(pairs)
 
 
-def test_regions_of_no_privacy_are_refused() -> None:
+def test_regions_without_privacy_are_rejected() -> None:
     with pytest.raises(InvalidInput, match="epsilon = inf"):
         privacy_region(Privacy(math.inf))

@@ -94,7 +94,7 @@ def test_never_below_the_exact_value_and_hardly_above() -> None:
     assert branches_taken == {True, False}
 
 
-def test_simple_rounds_up_by_at_most_one_step() -> None:
+def test_basic_composition_rounds_up_by_at_most_one_step() -> None:
     for epsilon, delta, k, _ in SETTINGS:
         total = basic_composition(epsilon, delta, k)
         with localcontext() as context:
@@ -112,7 +112,7 @@ def test_first_branch_needs_no_slack() -> None:
     assert kov_composition(0.2676, 0.0003, 20, 1e-4) == kov_composition(0.2676, 0.0003, 20, 0.0)
 
 
-def test_nothing_is_promised_of_voters_without_privacy() -> None:
+def test_voters_without_privacy_have_no_guarantee() -> None:
     assert basic_composition(math.inf, 0.1, 2) == kov_composition(math.inf, 0.1, 2, 0.1) == Privacy(math.inf)
     assert basic_composition(1e308, 0.0, 10) == Privacy(math.inf)
     assert kov_composition(1.0, 0.9, 1000, 0.0) == Privacy(math.inf)
@@ -131,6 +131,6 @@ def test_nothing_is_promised_of_voters_without_privacy() -> None:
         ((0.1, 0.0, 2, "much"), r"slack = 'much' is not valid: expected a probability in \[0, 1\)"),
     ],
 )
-def test_refusals(arguments: tuple[Any, ...], message: str) -> None:
+def test_bad_input_is_named(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         kov_composition(*arguments)

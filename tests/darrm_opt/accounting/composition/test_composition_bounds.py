@@ -108,7 +108,7 @@ def test_corrected_tail_is_above_the_exact_one_and_below_the_slack() -> None:
     assert loss_tail(0.1, 10, 0.0) == 1.0
 
 
-def test_closed_form_of_equal_parts_is_general() -> None:
+def test_the_sequence_form_of_equal_mechanisms_is_kov_composition() -> None:
     for epsilon, delta, k, slack in GRID[::7]:
         one, other = (
             kov_composition_of_sequence([Privacy(epsilon, delta)] * k, slack),

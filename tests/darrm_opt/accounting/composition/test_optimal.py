@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
-from darrm_opt.accounting.composition.enumeration import enumerated_delta, growth, hardest
+from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
     least_possible_delta_of_sequence,
@@ -21,7 +21,6 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.budgeting.calibration import epsilon_each, most_queries
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 
@@ -43,7 +42,7 @@ def just_above(value: float, exact: Fraction, total: float) -> bool:
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k: int) -> None:
-    outcomes = [hardest(Privacy(epsilon, delta))] * k
+    outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
     for share in (0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0, 1.5):
         total = share * k * epsilon
         assert just_above(optimal_delta(epsilon, delta, k, total), enumerated_delta(outcomes, total), total), total
@@ -53,7 +52,7 @@ def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float, k:
 @pytest.mark.parametrize("delta", DELTAS)
 def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: float, delta: float) -> None:
     for k in (1, 2, 4):
-        outcomes = [hardest(Privacy(epsilon, delta))] * k
+        outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
         floor = least_possible_delta(delta, k)
         for share in (0.0, 1e-6, 0.1, 0.5):
             total_delta = floor + share * (1 - floor)
@@ -77,7 +76,7 @@ def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: flo
 )
 def test_sequences_are_the_enumerated_ones_in_every_order(events: list[Privacy]) -> None:
     total = math.fsum(event.epsilon for event in events)
-    outcomes = [hardest(event) for event in events]
+    outcomes = [worst_mechanism(event) for event in events]
     for share in (0.0, 0.2, 0.51, 0.93, 1.0):
         found = optimal_delta_of_sequence(events, share * total)
         assert just_above(found, enumerated_delta(outcomes, share * total), total)
@@ -140,7 +139,7 @@ def test_a_million_queries(epsilon: float, delta: float) -> None:
 
 def test_masses_are_above_the_binomial_ones_and_add_up() -> None:
     for epsilon, k in [(0.2676, 100), (1.0, 33), (1e-9, 50), (30.0, 20)]:
-        p = growth(epsilon) / (1 + growth(epsilon))
+        p = exp_fraction(epsilon) / (1 + exp_fraction(epsilon))
         losses = response_losses(epsilon, k)
         assert sum(map(Fraction, losses.masses.tolist())) <= 1 + Fraction(1, 10**11)
         for loss, mass in zip(losses.losses.tolist(), losses.masses.tolist(), strict=True):
@@ -187,7 +186,7 @@ def test_below_the_leak_floor_is_refused_with_the_floor() -> None:
 
 
 def test_too_many_different_events_are_refused() -> None:
-    with pytest.raises(TooMuchWork, match=r"Use pld_sequence\(\)"):
+    with pytest.raises(TooMuchWork, match=r"Use pld_composition_of_sequence\(\)"):
         optimal_delta_of_sequence({Privacy(0.1 + i / 100): 30 for i in range(8)}, 1.0)
 
 
@@ -195,7 +194,7 @@ def test_too_many_different_events_are_refused() -> None:
     ("arguments", "message"),
     [
         ((-0.1, 0.0, 3, 0.1), r"epsilon = -0\.1 is not valid"),
-        ((math.inf, 0.0, 3, 0.1), r"epsilon = inf is not valid.*What is not private"),
+        ((math.inf, 0.0, 3, 0.1), r"epsilon = inf is not valid.*A mechanism that is not private"),
         ((math.nan, 0.0, 3, 0.1), "epsilon = nan is not valid"),
         ((0.1, 1.0, 3, 0.1), r"delta = 1\.0 is not valid"),
         ((0.1, 0.0, -1, 0.1), "k = -1 is not valid"),
@@ -216,31 +215,3 @@ def test_bad_totals_and_events_are_named() -> None:
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="few enough mechanisms"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)
-
-
-@pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
-@pytest.mark.parametrize("k", [1, 7, 1000])
-def test_what_each_may_cost_fits_and_more_does_not(budget: Privacy, k: int) -> None:
-    for delta in (0.0, budget.delta / k / 2):
-        each = epsilon_each(budget, delta, k)
-        assert each >= budget.epsilon / k * (1 - 1e-12)
-        assert optimal_delta(each, delta, k, budget.epsilon) <= budget.delta
-        assert optimal_delta(each * (1 + 1e-6), delta, k, budget.epsilon) > budget.delta
-        assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
-
-
-def test_how_many_fit() -> None:
-    for each, budget in [(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03)), (Privacy(0.01), Privacy(1.0, 1e-6))]:
-        many = most_queries(each, budget)
-        assert optimal_delta(each.epsilon, each.delta, many, budget.epsilon) <= budget.delta
-        assert optimal_delta(each.epsilon, each.delta, many + 1, budget.epsilon) > budget.delta
-    assert most_queries(Privacy(0.5), Privacy(0.1)) == 0
-
-
-def test_impossible_calibrations_are_named() -> None:
-    with pytest.raises(DeltaTooSmall):
-        epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
-    with pytest.raises(InvalidInput, match="k = 0 is not valid: expected at least one mechanism"):
-        epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
-    with pytest.raises(InvalidInput, match=r"budget = Privacy\(epsilon=0\.0"):
-        epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)

@@ -105,7 +105,7 @@ def test_a_profile_is_never_undercut() -> None:
 
     worst = []
     for step in (0.1, 0.02):
-        one = pld_from_profile(symmetric_profile(profile), discretisation=step, reach=3.0)
+        one = pld_from_profile(symmetric_profile(profile), discretisation=step, max_loss=3.0)
         twice = one.repeated(2)
         gaps = []
         for epsilon in np.linspace(0, 2, 41).tolist():
@@ -121,13 +121,13 @@ def test_a_profile_is_never_undercut() -> None:
 def test_the_profile_of_a_mechanism_gives_its_own_pld() -> None:
     event = Privacy(0.3, 1e-4)
     exact = optimal_composition(0.3, 1e-4, 50, 0.02).epsilon
-    found = pld_from_profile(profile_of_event(event), discretisation=1e-3, reach=0.3).repeated(50).epsilon(0.02)
+    found = pld_from_profile(profile_of_event(event), discretisation=1e-3, max_loss=0.3).repeated(50).epsilon(0.02)
     assert exact <= found <= exact + 1e-6
 
 
 def test_profiles_add_to_other_mechanisms() -> None:
     step = 0.01
-    one = pld_from_profile(profile_of_event(Privacy(0.3, 1e-4)), discretisation=step, reach=0.3)
+    one = pld_from_profile(profile_of_event(Privacy(0.3, 1e-4)), discretisation=step, max_loss=0.3)
     both = one.repeated(3).then(pld_of(Privacy(0.2), step))
     exact = optimal_composition_of_sequence({Privacy(0.3, 1e-4): 3, Privacy(0.2): 1}, 1e-3).epsilon
     assert exact <= both.epsilon(1e-3) <= exact + 1e-6
@@ -135,7 +135,7 @@ def test_profiles_add_to_other_mechanisms() -> None:
         one.then(pld_of(Privacy(0.2), 0.02))
 
 
-def test_it_hands_over_to_the_library() -> None:
+def test_conversion_to_the_library() -> None:
     from dp_accounting.pld import privacy_loss_distribution
 
     ours = pld_of(Privacy(0.3, 1e-4), 0.01)
@@ -155,7 +155,7 @@ def test_extremes() -> None:
     with pytest.raises(TooMuchWork, match=r"would need \d+ cells, more than 16777216"):  # before they are asked for
         pld_of(Privacy(0.1, 1e-12), 0.1).repeated(10**9)
     with pytest.raises(TooMuchWork, match="needs more than"):
-        pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, reach=1.0)
+        pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, max_loss=1.0)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan"), True])
@@ -165,12 +165,12 @@ def test_bad_discretisations_are_named(bad: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
-def test_what_is_no_profile_is_refused(bad: object) -> None:
+def test_invalid_profiles_are_rejected(bad: object) -> None:
     with pytest.raises(InvalidInput, match=r"profile = .* is not valid: expected .* probabilities"):
-        pld_from_profile(bad, discretisation=0.1, reach=1.0)  # type: ignore[arg-type]
+        pld_from_profile(bad, discretisation=0.1, max_loss=1.0)  # type: ignore[arg-type]
 
 
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):

@@ -38,9 +38,13 @@ EACH = {Privacy(1.0, 1e-5): 1000}
 RUN = (1000, 1, 1.0, 1.0, 100, 1e-6, 1e-6)
 
 PRINTED: list[tuple[Callable[..., PrintedTheorem], tuple[Any, ...], str]] = [
-    (composition_i_printed, (EACH, 1e-5), r"composition theorem I is false.*Use closed\(\) or optimal\(\)"),
+    (
+        composition_i_printed,
+        (EACH, 1e-5),
+        r"composition theorem I is false.*Use kov_composition_of_sequence\(\) or optimal_composition_of_sequence\(\)",
+    ),
     (composition_ii_printed, (1.0, 1e-5, 1000, 1e-5), "composition theorem II is false"),
-    (composition_iii_printed, (0.2676, 0.0, 50, 1e-4), r"composition theorem III is false.*Use repaired\(\)"),
+    (composition_iii_printed, (0.2676, 0.0, 50, 1e-4), r"composition theorem III is false.*Use tail_composition\(\)"),
     (composition_v_printed, (EACH, 1e-5), "composition theorem V is false"),
     (loss_tail_printed, (0.2676, 50, 1e-4), "composition theorem III is false"),
     (sgld_step_printed, (10, 1.0, 1.0, 1e-5), r"Theorem 7's per-step epsilon is false.*Use gaussian_epsilon\(\)"),

@@ -1,0 +1,42 @@
+"""Cheapest account: the least total ε among several sound accounts of the same releases.
+
+Each account is a theorem about the same releases, so whichever gives the least ε is a proof too. An account may not apply: no
+finite ε exists at that δ, the computation is too long, or an optional library is not installed. Then the others decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.errors import BackendUnavailable
+from darrm_opt.problem import Privacy
+
+Accounts = Mapping[str, Callable[[], Privacy]]
+"""Accounts by name; each computes its total (ε, δ) when it is called."""
+
+NotApplicable = DeltaTooSmall | TooMuchWork | BackendUnavailable
+"""Errors of an account that does not apply."""
+
+
+def evaluate(accounts: Accounts) -> tuple[dict[str, Privacy], dict[str, NotApplicable]]:
+    """Return the total of each account that applies, and the error of each that does not."""
+    totals: dict[str, Privacy] = {}
+    errors: dict[str, NotApplicable] = {}
+    for name, account in accounts.items():
+        try:
+            totals[name] = account()
+        except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
+            errors[name] = err
+    return totals, errors
+
+
+def cheapest(accounts: Accounts) -> tuple[float, str]:
+    """Return the least total ε [nats] and the name of its account; (inf, "none") if none applies.
+
+    >>> cheapest({"a": lambda: Privacy(2.0), "b": lambda: Privacy(1.0)}), cheapest({})
+    ((1.0, 'b'), (inf, 'none'))
+    """
+    totals, _ = evaluate(accounts)
+    return min(((total.epsilon, name) for name, total in totals.items()), default=(math.inf, "none"))

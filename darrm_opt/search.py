@@ -1,0 +1,78 @@
+"""Bisection: the least or the largest value that fits, for a property that changes once.
+
+What is returned was itself tested (or given as an end that fits), so its correctness does not rest on monotonicity: where the
+property changes more than once, the result fits and may not be the least or the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+RESOLUTION = 2.0**-48
+"""Finest relative width in use: some roundings of the values compared."""
+
+
+def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
+    """Return a value that fits, above the least one by at most ``precision`` of itself.
+
+    Args:
+        fits: False below some value, True from there on.
+        low: a value that does not fit, ≥ 0.
+        high: a value that fits, > ``low``.
+        precision: relative width of the last interval, at least a few units in the last place.
+
+    >>> round(least_fitting(lambda x: x * x >= 2, 0.0, 2.0), 9)
+    1.414213562
+    """
+    while high - low > precision * high:
+        middle = low + (high - low) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def largest_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
+    """Return a value that fits, below the largest one by at most ``precision`` of itself.
+
+    Args:
+        fits: True up to some value, False beyond.
+        low: a value that fits, ≥ 0.
+        high: a value that does not, > ``low``.
+        precision: as in `least_fitting`.
+
+    >>> round(largest_fitting(lambda x: x * x <= 2, 0.0, 2.0), 9)
+    1.414213562
+    """
+    while high - low > precision * high:
+        middle = low + (high - low) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:
+    """Return the largest whole number in ``low``..``high`` − 1 that fits.
+
+    Args:
+        fits: True up to some number, False beyond.
+        low: a number that fits, or that stands for "none does".
+        high: a number that does not, > ``low``.
+        precision: relative width at which the search may stop early.
+
+    >>> largest_count_between(lambda n: n * n <= 50, 0, 100)
+    7
+    """
+    while high - low > max(1, precision * low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def largest_count(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest whole number in 1..``most`` that fits, 0 if none does; large numbers are tried only if half of them fits.
+
+    >>> largest_count(lambda n: n * n <= 50, 10**9), largest_count(lambda n: True, 5), largest_count(lambda n: False, 5)
+    (7, 5, 0)
+    """
+    low, high = 0, 1
+    while high <= most and fits(high):
+        low, high = high, 2 * high
+    return largest_count_between(fits, low, min(high, most + 1))

@@ -1,0 +1,49 @@
+"""Calibration: the largest parameter, ε or number of queries that fits a budget, and no larger one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.budgeting.calibration import calibrate, epsilon_each, most_queries
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+
+
+def test_calibrate_returns_the_largest_value_that_fits() -> None:
+    assert calibrate(lambda x: (x, math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
+    assert calibrate(lambda x: (x, 0.0), 1.0, 3.0, guess=0.5, precision=1e-3) == (3.0, 0.0, 3.0)
+    end = calibrate(lambda x: (x, math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
+    assert end is not None
+    assert 0.999 <= end.value < 1
+
+
+@pytest.mark.parametrize("budget", [Privacy(1.0, 1e-5), Privacy(11.6, 0.03), Privacy(1e-6, 1e-9), Privacy(200.0, 0.5)])
+@pytest.mark.parametrize("k", [1, 7, 1000])
+def test_epsilon_each_fits_and_more_does_not(budget: Privacy, k: int) -> None:
+    for delta in (0.0, budget.delta / k / 2):
+        each = epsilon_each(budget, delta, k)
+        assert each >= budget.epsilon / k * (1 - 1e-12)
+        assert optimal_delta(each, delta, k, budget.epsilon) <= budget.delta
+        assert optimal_delta(each * (1 + 1e-6), delta, k, budget.epsilon) > budget.delta
+        assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
+
+
+def test_most_queries_fit_and_one_more_does_not() -> None:
+    for each, budget in [(Privacy(0.2676, 3e-4), Privacy(11.6, 0.03)), (Privacy(0.01), Privacy(1.0, 1e-6))]:
+        many = most_queries(each, budget)
+        assert optimal_delta(each.epsilon, each.delta, many, budget.epsilon) <= budget.delta
+        assert optimal_delta(each.epsilon, each.delta, many + 1, budget.epsilon) > budget.delta
+    assert most_queries(Privacy(0.5), Privacy(0.1)) == 0
+
+
+def test_impossible_calibrations_are_named() -> None:
+    with pytest.raises(DeltaTooSmall):
+        epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
+    with pytest.raises(InvalidInput, match="k = 0 is not valid: expected at least one mechanism"):
+        epsilon_each(Privacy(1.0, 1e-5), 0.0, 0)
+    with pytest.raises(InvalidInput, match=r"budget = Privacy\(epsilon=0\.0"):
+        epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)

@@ -1,0 +1,41 @@
+"""Bisection: the value returned fits, is next to the boundary, and every value tried is in range."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from darrm_opt.search import largest_count, largest_count_between, largest_fitting, least_fitting
+
+
+@given(st.floats(1e-6, 1e6), st.sampled_from([2.0**-48, 1e-6, 1e-2]))
+def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
+    boundary: float, precision: float
+) -> None:
+    high = least_fitting(lambda x: x >= boundary, 0.0, 2e6, precision)
+    assert boundary <= high <= boundary * (1 + 2 * precision)
+    low = largest_fitting(lambda x: x <= boundary, 0.0, 2e6, precision)
+    assert boundary * (1 - 2 * precision) <= low <= boundary
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_counts_are_exact_and_capped(boundary: int, most: int) -> None:
+    tried: list[int] = []
+
+    def fits(n: int) -> bool:
+        tried.append(n)
+        return n <= boundary
+
+    assert largest_count(fits, most) == min(boundary, most)
+    assert all(1 <= n <= max(most, 1) for n in tried)
+    assert len(tried) <= 2 * math.log2(most + 2) + 2
+    assert largest_count_between(fits, 0, most + 1) == min(boundary, most)
+
+
+@pytest.mark.parametrize("boundary", [10, 999, 10**6])
+def test_a_count_with_a_precision_is_found_from_below(boundary: int) -> None:
+    found = largest_count_between(lambda n: n <= boundary, 1, 2 * 10**6, 0.01)
+    assert found <= boundary <= max(found + 1, found * 1.01)

@@ -48,9 +48,9 @@ def _searches(*names: str) -> tuple[str, ...]:
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
-    "design.corners": ("test_corners.py", "test_constraint.py"),
-    "design.blossom": ("test_blossom.py", "test_constraint.py"),
-    "design.worst_case": _searches(
+    "design.polytope.corners": ("test_corners.py", "test_constraint.py"),
+    "design.polytope.blossom": ("test_blossom.py", "test_constraint.py"),
+    "design.separation.oracle": _searches(
         "without_Delta_the_worst_of_every_layer_row_is_found",
         "what_a_search_charges_for_rounding",
         "what_is_private_by_more_than_rounding_is_proved_so",
@@ -62,7 +62,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "the_separable_search_sees_both_sides_of_the_mirror",
         "separable_is_the_enumeration",
     ),
-    "design.pruned": (
+    "design.separation.pruned": (
         "test_pruned.py",
         *_searches(
             "what_a_search_charges_for_rounding",
@@ -75,7 +75,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
             "every_number_of_affected_voters",
         ),
     ),
-    "design.separable": (
+    "design.separation.separable": (
         "test_pruned.py::test_complete_search_of_rows_of_any_numbers",
         *_searches(
             "the_worst_of_every_skeleton_is_found",
@@ -84,21 +84,21 @@ TARGETS: dict[str, tuple[str, ...]] = {
             "separable_is_the_enumeration",
         ),
     ),
-    "design.monotone": _searches(
+    "design.separation.monotone": _searches(
         "a_monotone_noise_function_needs_a_small_set_only",
         "what_a_monotone_search_charges_for_rounding",
         "a_search_gives_up_at_its_deadline",
     ),
-    "design.kinds": ("test_first_order.py",),
-    "accounting.composition": ("test_composition.py",),
-    "accounting.bits": ("test_bits.py",),
-    "accounting.release_profile": ("test_total.py",),
-    "accounting.pld": ("test_pld.py",),
-    "accounting.loss_distribution": ("test_pld.py",),
-    "accounting.reach": ("test_mixture.py",),
-    "accounting.ledger": ("test_privacy_budget.py",),
+    "design.separation.first_order": ("test_first_order.py",),
+    "accounting.composition.closed_forms": ("test_composition.py",),
+    "accounting.bits.recursion": ("test_bits.py",),
+    "accounting.release": ("test_total.py",),
+    "accounting.pld.composition": ("test_pld.py",),
+    "accounting.pld.distribution": ("test_pld.py",),
+    "accounting.mixture": ("test_mixture.py",),
+    "accounting.privacy_budget": ("test_privacy_budget.py",),
     "accounting.freshness": ("test_freshness.py",),
-    "mechanism.coin": ("test_coins.py",),
+    "randomness.coins": ("test_coins.py",),
     "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""

@@ -28,6 +28,9 @@ from darrm_opt.randomness.source import RandomSource
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
 
+MAX_NOISY_CLASSES = 2**15
+"""Most classes of a noisy maximum: a released class is stored in 16 bits."""
+
 PRECISION = 0.01
 """The number of noisy maxima that fit is found to this share of itself, from below."""
 
@@ -107,7 +110,7 @@ class NoisyMaximum(VoteMechanism):
 
     Args:
         K: voters, ≥ 1.
-        classes: C ≥ 2.
+        classes: C, 2 to `MAX_NOISY_CLASSES`.
         sigma: σ ≥ 1 of the noise on each count [votes]; taken at its exact value.
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
@@ -128,7 +131,10 @@ class NoisyMaximum(VoteMechanism):
         affected: int = 1,
     ) -> None:
         self.K = whole_number(K, "K", "a whole number of voters, at least 1")
-        self.classes = whole_number(classes, "classes", "a whole number of classes, at least 2", least=2)
+        accepted = f"a whole number of classes, 2 to {MAX_NOISY_CLASSES:,}"
+        self.classes = whole_number(classes, "classes", accepted, least=2)
+        if self.classes > MAX_NOISY_CLASSES:
+            raise InvalidInput("classes", classes, accepted)
         self.affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
         if self.affected > self.K:
             raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
@@ -173,7 +179,7 @@ class NoisyMaximum(VoteMechanism):
             fits = epsilon <= budget.epsilon
             fitting, too_many = (tried, too_many) if fits else (fitting, tried)
             # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
-            aim = tried * (budget.epsilon / epsilon) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
+            aim = tried * min(budget.epsilon / epsilon, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
             tried = min(max(math.floor(aim), fitting + 1), too_many - 1)
         return fitting, "vote-cost"
 

@@ -87,6 +87,8 @@ def compared_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
     if not made:
         return ProvedEpsilon(0.0, "nothing is released")
     slack = SLACK_SHARE * delta / sum(count for _, count in made)
+    if not slack:
+        return ProvedEpsilon(math.inf, "Gaussian comparison")  # a share of this δ is below every double
     costs = [gaussian_cost(bound, count, slack) for bound, count in made]
     room = 1 + 8 * len(made) * ULP
     variance = sum(cost.variance for cost in costs) * room

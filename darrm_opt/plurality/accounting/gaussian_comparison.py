@@ -134,7 +134,7 @@ def last_order(unit: float, s: float, slack: float) -> float:
     Source: n_s·H ≤ μ²/(2√(2πs))·exp(−s(a−1)²/2 + a(a−1)μ²/2), which falls in a once (a−1)(s−μ²) ≥ μ²/2; with b = a−1 it is
     η where ½(s−μ²)b² − ½μ²b = ln(μ²/(2√(2πs)η)).
     """
-    size = max(0.0, math.log(unit / (2 * math.sqrt(2 * math.pi * s) * slack)))
+    size = max(0.0, math.log(unit) - math.log(8 * math.pi * s) / 2 - math.log(slack))
     half = (s - unit) / 2
     root = (unit / 2 + math.sqrt(unit * unit / 4 + 4 * half * size)) / (2 * half)
     return 1 + root * (1 + 1e-9)

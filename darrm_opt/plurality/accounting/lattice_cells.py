@@ -58,9 +58,9 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     Args:
         sigma: σ ≥ 1 [votes], the parameter of the discrete Gaussian.
     """
-    mu = math.sqrt(2) / sigma * (1 + PERIODS)
     if not MIN_SIGMA <= sigma <= MAX_SIGMA:
-        return gaussian_counts(mu, within_gaussian=False)
+        return lattice_counts(math.sqrt(2) / sigma)
+    mu = math.sqrt(2) / sigma * (1 + PERIODS)
     orders = scaled_orders(mu)
     single = lattice_bit_values(sigma, 0.0, 1, orders)
     pair = np.max([lattice_bit_values(sigma / math.sqrt(2), offset, 1, orders) for offset in (0.0, 0.5)], axis=0)
@@ -75,6 +75,14 @@ def lattice_label_divergence(sigma: float) -> PowerDivergence:
     )
 
 
+def lattice_counts(shift: float) -> PowerDivergence:
+    """Return a bound on H_a of counts with discrete Gaussian noise, σ ≥ 1, moved by ``shift`` standard deviations.
+
+    Below a = 1 it is above that of a Gaussian mechanism, by a share that `PERIODS` covers.
+    """
+    return gaussian_counts(shift * (1 + PERIODS), within_gaussian=False)
+
+
 @lru_cache(maxsize=64)
 def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...]) -> PowerDivergence:
     """Return a bound on H_a of the bit "k + X ≥ T", X on the lattice Z + offset with mass ∝ e^(−X²/(2·scale²)).
@@ -86,7 +94,7 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
     """
     mu = shift / scale * (1 + PERIODS)
     if not MIN_SIGMA / math.sqrt(2) <= scale <= MAX_SCALE or not MIN_SHIFT <= mu <= MAX_SHIFT:
-        return gaussian_counts(mu, within_gaussian=False)
+        return lattice_counts(shift / scale)
     orders = scaled_orders(mu)
     values = np.max(
         [lattice_bit_values(scale, offset, moved, orders) for offset in offsets for moved in range(1, shift + 1)],

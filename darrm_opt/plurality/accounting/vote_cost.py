@@ -24,7 +24,11 @@ from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.accounting.composition import ProvedEpsilon, compared_epsilon, renyi_epsilon
-from darrm_opt.plurality.accounting.lattice_cells import lattice_bit_divergence, lattice_label_divergence
+from darrm_opt.plurality.accounting.lattice_cells import (
+    lattice_bit_divergence,
+    lattice_counts,
+    lattice_label_divergence,
+)
 from darrm_opt.plurality.accounting.noisy_bit import bit_divergence
 from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, gaussian_counts
 from darrm_opt.plurality.accounting.three_cells import label_divergence
@@ -91,7 +95,7 @@ class VoteReleases:
                 return lattice_bit_divergence(self.sigma / math.sqrt(2), affected, (0.0, 0.5))
             if affected == 1:
                 return lattice_label_divergence(self.sigma)
-            return gaussian_counts(self.shift(affected), within_gaussian=False)
+            return lattice_counts(self.shift(affected))
         if self.kind == "check" or classes == 2:
             return bit_divergence(self.shift(affected))
         return label_divergence(self.sigma) if affected == 1 else gaussian_counts(self.shift(affected))

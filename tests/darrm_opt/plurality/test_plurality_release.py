@@ -294,6 +294,7 @@ def test_votes_that_are_none_are_refused_without_being_shown(votes: object, mess
         ({"check_sigma": 5.0}, "check_sigma"),
         ({"threshold": math.inf, "check_sigma": 5.0}, "threshold = inf"),
         ({"affected": 8}, "affected = 8"),
+        ({"classes": 2**15 + 1}, "classes = 32769"),
     ],
 )
 def test_noise_that_is_none(change: dict[str, float], message: str) -> None:

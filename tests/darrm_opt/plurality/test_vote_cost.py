@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
@@ -510,6 +511,31 @@ def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
 
 
 # ------------------------------------------------------------------------------------------- metamorphic, calibration
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.1])
+@pytest.mark.parametrize(("affected", "classes"), [(1, None), (1, 2), (2, 3), (3, 3)])
+@pytest.mark.parametrize("order", ["0.6", "0.75", "0.9", "0.99", "1.5"])
+def test_discrete_counts_are_within_their_bound_below_order_one_too(
+    sigma: float, affected: int, classes: int | None, order: str
+) -> None:
+    bound = VoteReleases("label", sigma, 1, "discrete").divergence(classes, affected).at(np.array([float(order)]))
+    with localcontext(prec=40):
+        a, variance = Decimal(order), Decimal(sigma) ** 2
+
+        def mass(shift: Decimal) -> Decimal:
+            return sum(((-((k - shift) ** 2) / (2 * variance)).exp() for k in range(-40, 41)), Decimal(0))
+
+        # Two counts move by r: Σ P^a Q^(1−a) of each is e^(a(a−1)r²/2σ²) times a ratio of sums over shifted lattices.
+        one = (a * (a - 1) * affected**2 / (2 * variance)).exp() * mass((1 - a) * affected) / mass(Decimal(0))
+        exact = (one**2 - 1) / (a * (a - 1))
+    assert Decimal(float(bound[0])) >= exact
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-310, 1e-300])
+def test_the_least_deltas_have_an_account(delta: float) -> None:
+    cost = vote_cost([VoteReleases("label", 40, 100)], delta)
+    assert 12 < cost.epsilon <= cost.counts_gaussian < 14
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])

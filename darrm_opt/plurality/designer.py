@@ -91,9 +91,9 @@ class ReleaseWay:
     mechanism: VoteMechanism | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the way as plain data, without the mechanism."""
+        """Return the way as plain data; of the mechanism, whether there is one."""
         named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters")
-        return {each: getattr(self, each) for each in named}
+        return {each: getattr(self, each) for each in named} | {"releasable": self.mechanism is not None}
 
 
 @dataclass(frozen=True)
@@ -301,12 +301,12 @@ class _VoteLaw:
 
 def _released_labels(queries: int, chance: float, cap: int) -> float:
     """Return E[min(N, cap)], N ~ Binomial(queries, chance)."""
-    from scipy.stats import binom
+    from scipy.special import bdtr, bdtrc
 
     if cap >= queries:
         return queries * chance
-    below = np.arange(cap)
-    return float(np.sum(binom.sf(below, queries, chance)))  # Σ_{j<cap} Pr[N > j]
+    # Σ_{j ≤ cap} j·Pr[N = j] = Q·p·Pr[Binomial(Q − 1, p) ≤ cap − 1]
+    return float(queries * chance * bdtr(cap - 1, queries - 1, chance) + cap * bdtrc(cap, queries, chance))
 
 
 def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:

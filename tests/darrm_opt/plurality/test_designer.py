@@ -210,6 +210,8 @@ def test_the_ways_and_their_order() -> None:
             assert Fraction(way.right) + Fraction(way.wrong) + Fraction(way.abstained) == pytest.approx(1, abs=1e-12)
             assert way.epsilon <= design.total.epsilon
     assert small(2.0, 2.0).best.name == "optimal"
+    for way in large(2.0, 4.0).ways:  # what is released keeps no cap of its own
+        assert way.as_dict()["releasable"] == (way.parameters["cap"] == 40)
     confident = large(2.0, 4.0).best
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from darrm_opt.plurality import PastVotes
     from darrm_opt.plurality.designer import ReleaseDesign
 
+DEFAULT_PRIOR = "dirichlet(1)"
+"""Law of votes where none is given."""
+
 VOTE_ROWS = 65_536
 """Rows of a file of votes that are read at a time."""
 
@@ -27,7 +30,7 @@ def plurality(
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
         str, Option("--prior", "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).", "TEXT")
-    ] = "dirichlet(1)",
+    ] = DEFAULT_PRIOR,
     votes: Annotated[
         str | None,
         Option("--votes", "Past public votes as the prior: CSV, Parquet or npy, a column for each voter.", "FILE"),
@@ -81,6 +84,11 @@ def plurality(
     written = ("optimal", *MECHANISMS, "noise")
     if mechanism not in written:
         raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
+    for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
+        if ways and value not in ("optimal", None):
+            raise InvalidInput(option, value, "nothing beside --ways", "It compares every mechanism.")
+    if votes is not None and prior != DEFAULT_PRIOR:
+        raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
     nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
     total = Privacy(nats, number(delta))
     if mechanism == "noise":

@@ -235,3 +235,18 @@ def test_past_votes_of_other_voters_are_refused_and_noise_needs_delta() -> None:
         design_releases(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
     with pytest.raises(InvalidInput, match="δ above 0"):
         design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
+
+
+def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
+    objective = PluralityObjective(parse_prior("beta(4,2)"), ties="any", price=1.0)
+    two = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
+    assert two.best.name == "optimal"
+    one = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=1, objective=objective)
+    assert one.best.worth > two.best.worth
+    assert {way.name for way in one.ways} == {way.name for way in two.ways}
+    pure = design_releases(6, 2, Privacy(1.5, 0.0), 3, objective=objective)
+    assert {way.name for way in pure.ways} >= TABLES
+    for way in pure.ways:
+        assert isinstance(way.mechanism, RuleMechanism)
+        assert 3 * way.parameters["epsilon"] <= 1.5
+        assert way.parameters["delta"] == 0

@@ -14,11 +14,13 @@ samplers        `RuleMechanism`, `NoisyMaximum`: counts in, a class or ⊥ out, 
 log             the budget of a mechanism on a file
 votes           votes, checked and counted
 sequence        many releases from one total
+designer        every way of answering many queries within a total, with right, wrong and abstained shares
 release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
+from darrm_opt.plurality.designer import ReleaseDesign, ReleaseWay, design_releases
 from darrm_opt.plurality.log import PluralityLog
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
 from darrm_opt.plurality.priors import (
@@ -57,12 +59,15 @@ __all__ = [
     "PluralityRule",
     "PluralitySolution",
     "PrivatePlurality",
+    "ReleaseDesign",
+    "ReleaseWay",
     "RuleMechanism",
     "VoteMechanism",
     "calibrate_mechanism",
     "certify_rule",
     "compare_mechanisms",
     "count_votes",
+    "design_releases",
     "noise_for",
     "parse_prior",
     "partition_count",

@@ -178,19 +178,21 @@ class PastVotes:
         seen = Counter(tuple(row) for row in np.sort(count_votes(votes, None, classes), axis=1)[:, ::-1].tolist())
         return cls(tuple(seen.items()))
 
+    def check_shape(self, K: int, classes: int) -> None:
+        """Raise `InvalidInput` unless these were K votes among so many classes."""
+        example = self.counts[0][0]
+        if (sum(example), len(example)) != (K, classes):
+            raise InvalidInput(
+                "counts", f"{sum(example)} votes among {len(example)} classes", f"K = {K} votes among {classes} classes"
+            )
+
     def masses(self, cells: Histograms) -> Array:
         """Return the probability of each partition, shape (partitions,).
 
         Raises:
             InvalidInput: the votes were of another number of voters or classes.
         """
-        example = self.counts[0][0]
-        if (sum(example), len(example)) != (cells.K, cells.classes):
-            raise InvalidInput(
-                "counts",
-                f"{sum(example)} votes among {len(example)} classes",
-                f"K = {cells.K} votes among {cells.classes} classes",
-            )
+        self.check_shape(cells.K, cells.classes)
         table = np.zeros(len(cells.partitions))
         for each, times in self.counts:
             table[cells.numbers[each]] = times

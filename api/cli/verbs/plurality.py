@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import ExitCode, answer, end
 from api.cli.parameters import AsJson, number
 from api.cli.parser import Option
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality import PastVotes
+    from darrm_opt.plurality.designer import ReleaseDesign
+
+DEFAULT_PRIOR = "dirichlet(1)"
+"""Law of votes where none is given."""
+
+VOTE_ROWS = 65_536
+"""Rows of a file of votes that are read at a time."""
 
 
 def plurality(
@@ -20,7 +30,11 @@ def plurality(
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
         str, Option("--prior", "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).", "TEXT")
-    ] = "dirichlet(1)",
+    ] = DEFAULT_PRIOR,
+    votes: Annotated[
+        str | None,
+        Option("--votes", "Past public votes as the prior: CSV, Parquet or npy, a column for each voter.", "FILE"),
+    ] = None,
     ties: Annotated[
         str, Option("--ties", "Votes without a single leader: left out, or any leader is right.", "excluded|any")
     ] = "excluded",
@@ -40,18 +54,27 @@ def plurality(
             "optimal|permute_and_flip|exponential|laplace|gnmax|noise",
         ),
     ] = "optimal",
+    ways: Annotated[  # noqa: FBT002
+        bool,
+        Option(
+            "--ways",
+            "Compare every way of answering all queries within the target, with right, wrong and abstained shares.",
+        ),
+    ] = False,
     *,
     json: AsJson = False,
 ) -> None:
     """Design the best private release of the plurality of votes among any number of classes.
 
     Voters are not private. The optimum for one release is compared with permute-and-flip, the exponential mechanism,
-    Laplace noise and GNMax, each calibrated exactly for the released label.
+    Laplace noise and GNMax, each calibrated exactly for the released label. With --ways all queries are designed together:
+    tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
     """
     from api.cli.files import check_writable, write_whole
     from api.cli.report import as_json, columns
     from darrm_opt.errors import InvalidInput
     from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
+    from darrm_opt.plurality.designer import design_releases
     from darrm_opt.plurality.mechanisms import MECHANISMS
     from darrm_opt.plurality.record import plurality_record, rule_record
     from darrm_opt.plurality.sequence import noise_for, release_target
@@ -61,6 +84,11 @@ def plurality(
     written = ("optimal", *MECHANISMS, "noise")
     if mechanism not in written:
         raise InvalidInput("mechanism", mechanism, "one of " + ", ".join(written))
+    for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
+        if ways and value not in ("optimal", None):
+            raise InvalidInput(option, value, "nothing beside --ways", "It compares every mechanism.")
+    if votes is not None and prior != DEFAULT_PRIOR:
+        raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
     nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
     total = Privacy(nats, number(delta))
     if mechanism == "noise":
@@ -75,10 +103,17 @@ def plurality(
             else f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
         )
         return
+    law = parse_prior(prior) if votes is None else _past_votes(votes, K, classes)
+    objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
+    if ways:
+        design = design_releases(
+            number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
+        )
+        _show_ways(design, output, json=json)
+        return
     problem = PluralityProblem(
         number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention
     )
-    objective = PluralityObjective(parse_prior(prior), ties, number(price))  # type: ignore[arg-type]  # checked there
     found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
@@ -99,3 +134,51 @@ def plurality(
             f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
         )
     end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
+
+
+def _past_votes(path: str, K: str | None, classes: str | None) -> PastVotes:
+    """Return the prior of a file of votes that are public, or not protected."""
+    import numpy as np
+
+    from api.cli.vote_files import blocks
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PastVotes
+    from darrm_opt.problem import whole_number
+
+    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
+    many = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
+    tables = list(blocks(path, voters, VOTE_ROWS, many))
+    if not tables:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    return PastVotes.of_votes(np.concatenate(tables), many)
+
+
+def _show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
+    """Print every way, and write the best one that `darrm label` can release."""
+    from api.cli.files import write_whole
+    from api.cli.report import as_json, columns
+
+    if output is not None:
+        way, mechanism = next((way, way.mechanism) for way in design.ways if way.mechanism is not None)
+        write_whole(output, as_json(mechanism.record()).encode())
+        wrote = f"\nwritten    {way.name.replace('_', ' ')}: release at most {design.queries} with it (darrm label --queries)"
+    else:
+        wrote = ""
+    if json:
+        answer(as_json(design.as_dict()))
+        return
+    rows = [
+        [
+            way.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (way.right, way.wrong, way.abstained, way.worth)),
+            f"{way.epsilon:.4f}",
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in way.parameters.items()),
+        ]
+        for way in design.ways
+    ]
+    heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
+    answer(
+        f"{design.K} voters, {design.classes} classes, {design.queries} queries: all answers together are "
+        f"({design.total.epsilon:g}, {design.total.delta:g})-DP.\n{columns(heads, rows)}\n"
+        f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under the prior, ε is proved{wrote}"
+    )

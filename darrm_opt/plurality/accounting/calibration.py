@@ -54,6 +54,7 @@ def calibrate_noise(
     classes: int | None = None,
     affected: int = 1,
     noise: Noise = "gaussian",
+    precision: float = PRECISION,
 ) -> CalibratedVote:
     """Return the least noise with which labels and checks fit in a budget: GNMax, or Confident-GNMax where checks > 0.
 
@@ -65,9 +66,10 @@ def calibrate_noise(
         classes: number of classes, ≥ 2; None for any number.
         affected: votes that one record can move, ≥ 1.
         noise: as in `VoteReleases`.
+        precision: relative distance of σ from the least one that fits, in (0, 1).
 
     Returns:
-        σ within 1e-4 of the least one that the account proves.
+        σ within ``precision`` of the least one that the account proves.
 
     Guarantees:
         ``cost.epsilon <= budget.epsilon`` at δ = ``budget.delta``.
@@ -85,6 +87,8 @@ def calibrate_noise(
     ratio = real_number(check_ratio, "check_ratio", _RATIO)
     if not 0 < ratio < math.inf:
         raise InvalidInput("check_ratio", check_ratio, _RATIO)
+    if not 0 < real_number(precision, "precision", "a share of σ in (0, 1)") < 1:
+        raise InvalidInput("precision", precision, "a share of σ in (0, 1)")
 
     def releases(sigma: float) -> tuple[VoteReleases, ...]:
         asked = (VoteReleases("label", sigma, labels, noise),)
@@ -104,7 +108,7 @@ def calibrate_noise(
 
     floor = MIN_DISCRETE_SIGMA * max(1.0, 1 / ratio if checks else 1.0) * (1 + 1e-9) if noise == "discrete" else 0.0
     enough = _sigma_of_counts(counts_epsilon, budget.epsilon, floor)
-    sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor)
+    sigma = _least_sigma(label_epsilon, budget.epsilon, enough, floor, precision)
     if sigma not in costs:  # nothing below the noise of the counts fits
         label_epsilon(sigma)
     return CalibratedVote(releases(sigma), costs[sigma])
@@ -172,8 +176,10 @@ def _check_budget(budget: Privacy) -> None:
         raise InvalidInput("delta", budget.delta, "a probability above 0 and below 1")
 
 
-def _least_sigma(epsilon_at: Callable[[float], float], epsilon: float, enough: float, floor: float) -> float:
-    """Return a σ ≥ ``floor`` at which ε fits, within `PRECISION` of one at which it does not; it fits at ``enough``.
+def _least_sigma(
+    epsilon_at: Callable[[float], float], epsilon: float, enough: float, floor: float, precision: float
+) -> float:
+    """Return a σ ≥ ``floor`` at which ε fits, within ``precision`` of one at which it does not; it fits at ``enough``.
 
     ln ε falls nearly in proportion to ln σ: secant steps, aimed by turns a little above and below the answer, inside the
     bracket found so far.
@@ -186,12 +192,12 @@ def _least_sigma(epsilon_at: Callable[[float], float], epsilon: float, enough: f
             enough = sigma
         else:
             short = sigma
-        if enough - short <= PRECISION * enough:
+        if enough - short <= precision * enough:
             break
         if last is not None and last[0] != sigma:
             slope = (excess - last[1]) / math.log(sigma / last[0])
         last = (sigma, excess)
-        aside = PRECISION / 3 if excess > 0 else -PRECISION / 3
+        aside = precision / 3 if excess > 0 else -precision / 3
         guess = sigma * math.exp(-excess / slope + aside) if slope < 0 else 0.0
         sigma = guess if short < guess < enough else (short + enough) / 2
     return enough

@@ -107,7 +107,7 @@ def lattice_bit_divergence(scale: float, shift: int, offsets: tuple[float, ...])
 
 def lattice_bit_values(scale: float, offset: float, shift: int, orders: Array) -> Array:
     """Return upper bounds on the largest H_a of (Pr[X ≥ k], Pr[X ≥ k + shift]) over all whole k, at each order."""
-    noise = _Noise(scale, offset)
+    noise = LatticeNoise(scale, offset)
     last = math.floor(GRID_END * scale)
     k = np.arange(-last, last + 1)
     p, q = (np.stack([noise.at_least(each), noise.below(each)], axis=1) for each in (k, k + shift))
@@ -115,7 +115,7 @@ def lattice_bit_values(scale: float, offset: float, shift: int, orders: Array) -
     return np.asarray(np.max([_divergences(p, q, orders).max(axis=0), *tails], axis=0))
 
 
-class _Noise:
+class LatticeNoise:
     """Discrete Gaussian on Z + offset, indexed by whole numbers: mass at k ∝ e^(−(k + offset)²/(2·scale²))."""
 
     def __init__(self, scale: float, offset: float) -> None:
@@ -155,7 +155,7 @@ def tie_laws(sigma: float, i: IntArray, j: IntArray) -> list[Array]:
 
     In this order: t_a = t_b = 0 and a wins u = v; the same and b wins; t_b = 1 and a wins; t_a = 1 and b wins.
     """
-    noise = _Noise(sigma, 0.0)
+    noise = LatticeNoise(sigma, 0.0)
     least, most = min(int(i.min()), int(j.min())) - 1, max(int(i.max()), int(j.max())) + 1
     means, u = np.arange(least, most + 1)[:, np.newaxis], np.arange(max(most, 0) + noise.end + 1)
     wins = noise.at(u - means) @ noise.below(u + 1 - means).T
@@ -209,7 +209,7 @@ def _divergences(p: Array, q: Array, orders: Array) -> Array:
 
 def _censored(scale: float, offset: float, threshold: int, shift: int, orders: Array) -> Array:
     """Return H_a of what X ≥ ``threshold`` shows of X, against X + shift, shape (orders,): bounds every function of it."""
-    noise = _Noise(scale, offset)
+    noise = LatticeNoise(scale, offset)
     shown = np.arange(threshold, noise.end + 1)
     cells = np.concatenate([[float(noise.below(np.array(threshold)))], noise.at(shown)])
     atom = math.log(float(noise.below(np.array(threshold - shift))) / cells[0])

@@ -89,6 +89,28 @@ def test_noise_on_the_counts() -> None:
     assert "10 labels are" in run(*SMALL, "--queries", "10", "--mechanism", "noise").stdout
 
 
+def test_every_way_within_a_total_by_past_votes() -> None:
+    table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
+    written("past.csv", table)
+    asked = (*SMALL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--ways", "--output", "best.json")
+    found = answered(*asked)
+    assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
+    assert {each["name"] for each in found["ways"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
+    for each in found["ways"]:
+        assert each["epsilon"] <= 1
+        assert each["right"] + each["wrong"] + each["abstained"] == pytest.approx(1)
+        assert each["worth"] == pytest.approx(each["right"] - each["wrong"])
+    assert found["ways"][0]["name"] == "optimal"
+    problem, rule, _ = rule_from_record(json.loads(Path("best.json").read_text()))
+    assert (problem.K, rule.abstention) == (5, True)
+    told = run(*asked).stdout
+    assert "all answers together are (1, 0.001)-DP" in told
+    assert "confident gnmax" in told
+    assert "written    optimal" in told
+    written("bad.csv", np.array([[0, 0, 0, 3, 1]]))
+    assert "Line 1" in refused(*SMALL, "--votes", "bad.csv")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -98,6 +120,9 @@ def test_noise_on_the_counts() -> None:
         ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
         ((*SMALL, "--ties", "some"), "--ties: 'some'"),
         ((*SMALL, "--mechanism", "magic"), "--mechanism: 'magic'"),
+        ((*SMALL, "--mechanism", "noise", "--ways"), "--mechanism: 'noise'"),
+        ((*SMALL, "--time-limit", "3", "--ways"), "--time-limit: '3'"),
+        ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--prior: 'beta(2,1)'"),
         ((*SMALL, "--affected", "6"), "--affected: 6"),
         (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1"), "46,262"),
     ],

@@ -1,0 +1,252 @@
+"""Designer of class releases: shares against enumeration, totals by the accountant called again, metamorphic relations."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from support.plurality_exact import favoured_law, neighbours, vote_counts
+
+from darrm_opt import Privacy
+from darrm_opt.accounting.composition.optimal import optimal_delta
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality import (
+    NoisyMaximum,
+    PastVotes,
+    PluralityObjective,
+    ReleaseDesign,
+    RuleMechanism,
+    design_releases,
+    parse_prior,
+)
+from darrm_opt.plurality.accounting import VoteReleases, composed_epsilon, table_divergence, vote_cost
+from darrm_opt.plurality.designer import leader_chances, pass_chances
+from darrm_opt.plurality.problem import PluralityProblem
+
+CHANCES = (0.5, 0.9)
+K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3
+PAST = PastVotes((((55, 3, 1, 1), 50), ((40, 12, 6, 2), 30), ((22, 20, 9, 9), 15), ((16, 15, 15, 14), 5)))
+TABLES = {"optimal", "permute_and_flip", "exponential", "laplace"}
+
+
+@lru_cache(maxsize=16)
+def small(epsilon: float, price: float) -> ReleaseDesign:
+    objective = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=price)
+    return design_releases(K, CLASSES, Privacy(epsilon, DELTA), QUERIES, objective=objective)
+
+
+@lru_cache(maxsize=16)
+def large(epsilon: float, price: float) -> ReleaseDesign:
+    return design_releases(60, 4, Privacy(epsilon, 1e-5), 40, objective=PluralityObjective(PAST, price=price))
+
+
+def masses(sigma: float) -> dict[int, float]:
+    end = math.ceil(10 * sigma)
+    raw = {x: math.exp(-x * x / (2 * sigma * sigma)) for x in range(-end, end + 1)}
+    total = math.fsum(raw.values())
+    return {x: each / total for x, each in raw.items()}
+
+
+def labels(counts: tuple[int, ...], sigma: float) -> float:
+    """Chance that one of the leaders is released: every outcome of the noise, ties in equal parts."""
+    noise, right = masses(sigma), 0.0
+    for drawn in product(noise, repeat=len(counts)):
+        noisy = [count + x for count, x in zip(counts, drawn, strict=True)]
+        won = [count for count, each in zip(counts, noisy, strict=True) if each == max(noisy)]
+        right += math.prod(noise[x] for x in drawn) * won.count(max(counts)) / len(won)
+    return right
+
+
+def shares(design: ReleaseDesign, name: str) -> tuple[float, float, float, float]:
+    way = next(way for way in design.ways if way.name == name)
+    return way.right, way.wrong, way.abstained, way.worth
+
+
+# ------------------------------------------------------------------------------------------ shares
+
+
+@pytest.mark.parametrize(
+    ("counts", "sigma"),
+    [
+        ((3, 1, 0), 1.0),
+        ((2, 1, 1), 1.25),
+        ((2, 2, 0), 1.0),
+        ((1, 1, 1), 1.1),
+        ((9, 2), 9.0),
+        ((8, 8), 13.0),
+        ((30, 1), 17.3),
+    ],
+)
+def test_chances_of_the_noise_that_is_drawn(counts: tuple[int, ...], sigma: float) -> None:
+    assert leader_chances(np.array([counts]), sigma)[0] == pytest.approx(labels(counts, sigma), abs=1e-11)
+
+
+def test_chances_that_a_check_passes() -> None:
+    for largest, threshold, sigma in [(5, 4.0, 1.0), (5, 7.5, 2.5), (0, 9.0, 3.0)]:
+        expected = math.fsum(p for x, p in masses(sigma).items() if largest + x >= threshold)
+        assert pass_chances(np.array([largest]), threshold, sigma)[0] == pytest.approx(expected, abs=1e-11)
+
+
+def test_shares_of_a_table_by_enumeration() -> None:
+    law = favoured_law(K, CLASSES, CHANCES)
+    strict = {counts: mass for counts, mass in law.items() if counts.count(max(counts)) == 1}
+    for way in small(2.0, 2.0).ways:
+        if not isinstance(way.mechanism, RuleMechanism):
+            continue
+        rule, right, silent = way.mechanism.rule, 0.0, 0.0
+        for counts, mass in strict.items():
+            chances = rule.probabilities(counts)
+            right += mass * float(chances[counts.index(max(counts))])
+            silent += mass * float(chances[CLASSES]) if rule.abstention else 0.0
+        whole = math.fsum(strict.values())
+        expected = (right / whole, 1 - (right + silent) / whole, silent / whole)
+        assert shares(small(2.0, 2.0), way.name)[:3] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
+    from darrm_opt.plurality.designer import _VoteLaw
+
+    prior = parse_prior("favoured(0.5,0.9)")
+    law = _VoteLaw(PluralityObjective(prior), PluralityProblem(K, CLASSES, Privacy(1.0)))
+    leads = leader_chances(law.counts, 1.2)
+    passes = pass_chances(law.counts[:, 0], 3.0, 1.5)
+    # What a query comes to: strict votes or not (not judged), checked or not, right or not.
+    strict = law.counts[:, 0] > law.counts[:, 1]
+    outcomes = {
+        "right": float(law.masses @ (strict * passes * leads)),
+        "wrong": float(law.masses @ (strict * passes * (1 - leads))),
+        "tied": float(law.masses @ (~strict * passes)),
+        "silent": float(law.masses @ (1 - passes)),
+    }
+    right = answered = 0.0
+    for sequence in product(outcomes, repeat=QUERIES):
+        chance, released = math.prod(outcomes[each] for each in sequence), 0
+        for each in sequence:
+            if each == "silent" or released == cap:
+                continue
+            released += 1
+            right += chance * (each == "right")
+            answered += chance * (each in ("right", "wrong"))
+    judged = QUERIES * float(law.masses @ strict)
+    assert law.checked_shares(leads, passes, QUERIES, cap) == pytest.approx(
+        (right / judged, answered / judged), abs=1e-12
+    )
+
+
+# ------------------------------------------------------------------------------------------ totals
+
+
+def test_the_total_of_noise_by_the_accountant_called_again() -> None:
+    for way in large(2.0, 4.0).ways:
+        chosen = way.parameters
+        made = [VoteReleases("label", chosen["sigma"], int(chosen["cap"]), "discrete")]
+        if way.name == "confident_gnmax":
+            made.append(VoteReleases("check", chosen["check_sigma"], 40, "discrete"))
+        assert vote_cost(made, 1e-5, classes=4).epsilon == way.epsilon <= 2.0
+        assert way.epsilon > 0.98 * 2.0
+        if way.mechanism is not None:
+            assert isinstance(way.mechanism, NoisyMaximum)
+            assert way.mechanism.epsilon(40, 1e-5) == way.epsilon
+
+
+def test_the_total_of_tables_over_all_neighbours() -> None:
+    composed = 0
+    for way in small(2.0, 2.0).ways:
+        if not isinstance(way.mechanism, RuleMechanism):
+            continue
+        target = way.mechanism.problem.target
+        each = (way.parameters["epsilon"], way.parameters["delta"])
+        strictest = way.mechanism.problem.strictest_target  # what the certificate proves
+        assert (target.epsilon, target.delta) == pytest.approx(each, rel=1e-9)
+        assert strictest.epsilon <= each[0]
+        assert strictest.delta <= each[1]
+        if way.account.startswith("optimal composition"):
+            assert optimal_delta(*each, QUERIES, 2.0) <= DELTA
+            continue
+        composed += 1
+        rule = way.mechanism.rule
+        pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
+        p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
+        again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA).epsilon
+        assert again == pytest.approx(way.epsilon, rel=1e-6)
+        assert way.epsilon <= 2.0
+    assert composed
+
+
+# ------------------------------------------------------------------------------------------ relations
+
+
+@pytest.mark.parametrize("design", [small, large])
+def test_more_budget_is_never_worse(design: object) -> None:
+    found = [design(epsilon, 2.0) for epsilon in (1.0, 2.0, 4.0)]  # type: ignore[operator]
+    assert all(a.best.worth <= b.best.worth for a, b in pairwise(found))
+    for name in {way.name for way in found[0].ways}:
+        worths = [shares(each, name)[3] for each in found]
+        assert worths == sorted(worths), name
+
+
+@pytest.mark.parametrize("design", [small, large])
+def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
+    found = [design(2.0, price) for price in (0.0, 2.0, 8.0)]  # type: ignore[operator]
+    wrong = [each.best.wrong for each in found]
+    assert wrong[0] >= wrong[1] - 1e-9 >= wrong[2] - 2e-9
+    assert wrong[2] < 0.5 * wrong[0]
+    worths = [each.best.worth for each in found]
+    assert worths == sorted(worths, reverse=True)
+
+
+def test_the_ways_and_their_order() -> None:
+    assert {way.name for way in small(2.0, 0.0).ways} == TABLES | {"gnmax"}
+    assert {way.name for way in small(2.0, 2.0).ways} == TABLES | {"gnmax", "confident_gnmax"}
+    assert {way.name for way in large(2.0, 4.0).ways} == {"gnmax", "confident_gnmax"}
+    for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
+        assert [way.worth for way in design.ways] == sorted((way.worth for way in design.ways), reverse=True)
+        for way in design.ways:
+            assert Fraction(way.right) + Fraction(way.wrong) + Fraction(way.abstained) == pytest.approx(1, abs=1e-12)
+            assert way.epsilon <= design.total.epsilon
+    assert small(2.0, 2.0).best.name == "optimal"
+    for way in large(2.0, 4.0).ways:  # what is released keeps no cap of its own
+        assert way.as_dict()["releasable"] == (way.parameters["cap"] == 40)
+    confident = large(2.0, 4.0).best
+    assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((11, 3, Privacy(0.0, 1e-5), 2), "epsilon"),
+        ((11, 3, Privacy(1.0, 1e-5), 0), "queries"),
+        ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
+        ((100, 5, Privacy(1.0, 1e-5), 2), "past votes"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[int, int, Privacy, int], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        design_releases(*arguments)
+
+
+def test_past_votes_of_other_voters_are_refused_and_noise_needs_delta() -> None:
+    with pytest.raises(InvalidInput, match="60 votes among 4 classes"):
+        design_releases(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
+    with pytest.raises(InvalidInput, match="δ above 0"):
+        design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
+
+
+def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
+    objective = PluralityObjective(parse_prior("beta(4,2)"), ties="any", price=1.0)
+    two = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
+    assert two.best.name == "optimal"
+    one = design_releases(6, 2, Privacy(1.5, 1e-3), 1, affected=1, objective=objective)
+    assert one.best.worth > two.best.worth
+    assert {way.name for way in one.ways} == {way.name for way in two.ways}
+    pure = design_releases(6, 2, Privacy(1.5, 0.0), 3, objective=objective)
+    assert {way.name for way in pure.ways} >= TABLES
+    for way in pure.ways:
+        assert isinstance(way.mechanism, RuleMechanism)
+        assert 3 * way.parameters["epsilon"] <= 1.5
+        assert way.parameters["delta"] == 0

@@ -31,10 +31,13 @@ REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-
 PUBLIC = (
     "darrm_opt",
     "darrm_opt.accounting",
+    "darrm_opt.budgeting",
     "darrm_opt.literature.he_wang_tao.printed",
     "darrm_opt.learning",
     "darrm_opt.mechanism",
     "darrm_opt.planning",
+    "darrm_opt.plurality",
+    "darrm_opt.plurality.accounting",
 )
 """Packages whose ``__all__`` is a promise."""
 
@@ -47,7 +50,7 @@ PROMISES = (
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
 """Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
 
-NUMBERS = ("darrm_opt.aggregators", "darrm_opt.literature.he_wang_tao.earlier_bounds")
+NUMBERS = ("darrm_opt.aggregators", "darrm_opt.bagging", "darrm_opt.literature.he_wang_tao.earlier_bounds")
 """Rooms whose functions are looked through by name as well."""
 
 

@@ -122,7 +122,7 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
     assert served.startswith(f"γ from http, designed for this very problem; utility {solution.utility:.4f}")
     assert served.endswith("done\n")
     fallen = printed("training_job.py", "--table", str(table), DARRM_URL=url)  # nobody listens there any more
-    assert fallen.startswith("no γ from http: Unreachable")
+    assert fallen.startswith("no γ from http: ServiceUnreachable")
     assert f"γ from file, designed for this very problem; utility {solution.utility:.4f}" in fallen
     refused = printed("training_job.py", code=1, DARRM_URL=url)
     assert "no γ, so nothing is released" in refused

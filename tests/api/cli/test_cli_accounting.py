@@ -123,7 +123,9 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
     assert best <= general <= simple
     if float(each):
         assert best >= 10**9 * float(each) * math.tanh(float(each) / 2)  # the mean loss is what no slack takes away
-        assert re.search(r"would need \d+ cells, more than 16777216.*or optimal\(\)", table["pld"]["refused"])
+        assert re.search(
+            r"would need \d+ cells, more than 16777216.*or optimal_composition\(\)", table["pld"]["refused"]
+        )
     assert "--queries: 1000000001 is not valid: expected at most 1000000000 releases" in refused(
         "compose", "--epsilon", each, "--queries", str(10**9 + 1)
     )

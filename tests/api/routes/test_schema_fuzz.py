@@ -24,5 +24,5 @@ def test_the_service_keeps_to_its_description() -> None:
 
 def test_the_page_says_what_was_found() -> None:
     told = page(Report(5123, 26, passed=True, text="", log=""), "the command")
-    assert "| `the command` | 26 | 5,123 | nothing |" in told
+    assert "| `the command` | 26 | 5,123 | none |" in told
     assert "failures" in page(Report(5123, 26, passed=False, text="", log=""), "the command")

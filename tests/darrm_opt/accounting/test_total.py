@@ -237,5 +237,5 @@ def test_the_slack_sets_the_total_delta() -> None:
 
 def test_the_example_of_the_documentation_runs() -> None:
     example = doctest.DocTestParser().get_doctest(PAGE, {}, "docs/accounting.md", None, 0)
-    assert len(example.examples) == 9
+    assert len(example.examples) == 10
     assert doctest.DocTestRunner(verbose=False).run(example).failed == 0

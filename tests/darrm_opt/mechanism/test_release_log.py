@@ -207,7 +207,7 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     assert ReleaseLog(path).limit == made.limit
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "still_proved", lambda *_, **__: False)
+        patch.setattr(ledger_module, "is_proved", lambda *_, **__: False)
         with pytest.raises(BudgetUnreadable, match=r"proved by version 0\.0\.1, and this version, .* cannot prove it"):
             ReleaseLog(path)
 

@@ -12,7 +12,7 @@ import pytest
 from support.paths import ROOT
 
 from darrm_opt import InvalidInput, Problem
-from solver_cache import DesignSpec, MemoryStore, Row
+from solver_cache import CORE, DesignSpec, MemoryStore, Row
 from solver_cache.precompute.formula import parse
 from solver_cache.precompute.grid import grid_of, read_grid
 from solver_cache.precompute.plan import GROUP_SIZE, MAX_BATCH, make_plan, warm_start_pays
@@ -232,7 +232,7 @@ def cost(spec: DesignSpec) -> float:
     return spec.problem.K / 100
 
 
-def row(key: str, core: int = 1) -> Row:
+def row(key: str, core: int = CORE) -> Row:
     return Row(key, core, "{}", "")
 
 

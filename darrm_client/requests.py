@@ -15,7 +15,7 @@ class Backend(Protocol):
     """Backend: gives answers as plain data, in the form of the REST interface. The caller verifies them."""
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Return the answer to ``POST /v1/<verb>``, retry_delay for it if need be.
+        """Return the answer to ``POST /v1/<verb>``, waiting for it if need be.
 
         Raises:
             DarrmError: it was refused, or is not to be had in time.

@@ -676,7 +676,7 @@ def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting,
         label = _api(visit.server, "K=5&m=2.5&epsilon=0.1")["nearest"]["label"]
         assert label in visit.text("#warnings")
         visit.fill("K", "7")
-        assert "not kept" in visit.text("#trouble")
+        assert "not stored" in visit.text("#trouble")
         _expected_complaint(visit, 404)
     finally:
         keeping.close()  # type: ignore[attr-defined]  # a generator

@@ -79,7 +79,7 @@ def specs(many: int) -> list[DesignSpec]:
 def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
     from darrm_opt import Problem, solve
-    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import open_store
     from solver_cache.precompute.cluster import Cluster
     from solver_cache.precompute.executor import Executor
@@ -118,7 +118,7 @@ def kept(many: int, folder: Path) -> dict[str, float]:
     """Plan a grid whose answers are all kept; return the time and the peak of memory."""
     import sqlite3
 
-    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import CORE, open_store
     from solver_cache.precompute.grid import grid_of
     from solver_cache.precompute.plan import make_plan

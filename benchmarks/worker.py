@@ -55,7 +55,7 @@ def timed_profile(job: Profile) -> dict[str, Any]:
     """Evaluate a profile from −2mε to 2mε, and return how long that took."""
     import numpy as np
 
-    from darrm_opt.design.profile import privacy_profile
+    from darrm_opt.design.privacy_profile import privacy_profile
 
     small = _solve(Solve(WARM_UP_VOTERS, 2, job.Delta, job.objective))
     privacy_profile(small.gamma, small.problem, np.linspace(-EPSILON, EPSILON, 3))

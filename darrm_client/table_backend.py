@@ -213,7 +213,7 @@ class TableBackend:
         return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
-        from darrm_opt.answers.cost_model import BASIS, estimate_cost
+        from darrm_opt.answers.running_time import BASIS, estimate_cost
 
         request = _request(body)
         found = estimate_cost(request, body["method"])

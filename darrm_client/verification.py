@@ -202,7 +202,7 @@ def verify_profile(
         VerificationFailed: it is for another γ, or at other ε.
         NotPrivate: γ_opt is not.
     """
-    from darrm_opt.design.profile import privacy_profile
+    from darrm_opt.design.privacy_profile import privacy_profile
 
     noise = parse_gamma(member(told, "gamma"), problem.K)
     if given is None:

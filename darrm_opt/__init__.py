@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
-from darrm_opt.design.profile import PrivacyProfile, privacy_profile
+from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve

@@ -14,7 +14,7 @@ from darrm_opt.errors import InvalidInput
 if TYPE_CHECKING:
     from api.cli.parameters import DesignOptions
     from darrm_opt import Problem, Solution
-    from darrm_opt.accounting.release import Release
+    from darrm_opt.accounting.release_profile import Release
     from darrm_opt.design.solution import Watcher
 
 
@@ -84,7 +84,7 @@ def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) 
         InvalidInput: an option is outside what is accepted, or the file cannot be read.
         NotPrivate: the saved γ is not private for its problem.
     """
-    from darrm_opt.accounting.release import Release
+    from darrm_opt.accounting.release_profile import Release
 
     if saved is None:
         solution = cached_solution(asked.problem(), design)
@@ -100,7 +100,7 @@ def _saved(source: str, asked: ProblemOptions) -> Release:
     from json import loads
 
     from api.cli.files import read_text
-    from darrm_opt.accounting.release import Release
+    from darrm_opt.accounting.release_profile import Release
     from darrm_opt.reprove import ReproofFailed, read_solution
 
     if asked.given:

@@ -26,7 +26,7 @@ from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
 from darrm_opt.mechanism.release_log import checked_id
-from darrm_opt.plurality.release import PrivatePlurality
+from darrm_opt.plurality.private_plurality import PrivatePlurality
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""

@@ -13,7 +13,7 @@ from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeReq
 from api.service.design_service import Pending
 from api.service.job_admission import check_voters, check_work
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
-from darrm_opt.answers.cost_model import (
+from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     SUBSAMPLED_COMPARISON_SOLVES,
     comparison_account_seconds,

@@ -19,7 +19,7 @@ from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, Gam
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_work
-from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.errors import DarrmError
 
 router = create_router("design")

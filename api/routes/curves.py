@@ -23,8 +23,8 @@ from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_voters, check_work
 from api.tasks.design import compute_tradeoff
-from darrm_opt.answers.cost_model import estimate_cost
 from darrm_opt.answers.curves import compute_error_curve, compute_profile
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction

@@ -28,7 +28,7 @@ from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import check_voters
 from api.tasks.design import certify
-from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 

@@ -26,7 +26,7 @@ from api.schemas.fields import (
     Voters,
 )
 from api.tasks.design import DesignTask
-from darrm_opt.answers.cost_model import MAX_ESTIMATED_VOTERS
+from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS
 from darrm_opt.design.certificate import Arithmetic
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.scenarios import ScenarioObjective

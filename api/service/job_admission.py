@@ -12,7 +12,7 @@ from api.errors.exceptions import Overloaded, TooManyJobs, WorkLimitExceeded
 from api.service.gamma_jobs import GAMMA_JOB
 from api.service.job_events import RunInThread
 from api.settings import Settings
-from darrm_opt.answers.cost_model import estimate_cost
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from solver_cache.errors import CacheError

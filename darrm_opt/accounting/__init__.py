@@ -47,7 +47,7 @@ from darrm_opt.accounting.pld.composition import (
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
-from darrm_opt.accounting.release import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import (
     ReleaseTotal,
     exact_epsilon,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.freshness import check_fresh
-from darrm_opt.accounting.release import Release, Released
+from darrm_opt.accounting.release_profile import Release, Released
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import whole_number
 from darrm_opt.rounding import up

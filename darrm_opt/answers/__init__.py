@@ -1,8 +1,8 @@
 """Answers as plain data: what a service, an offline table and the command line say in the same words.
 
-    curves      errors over p and over the allowance, privacy profiles
-    accounting  totals of many releases, comparisons, plans, labelling experiments
-    cost_model  what a design, a plan or a comparison would cost, before anything is solved
+    curves        errors over p and over the allowance, privacy profiles
+    accounting    totals of many releases, comparisons, plans, labelling experiments
+    running_time  what a design, a plan or a comparison would cost, before anything is solved
 
 A function with the arguments ``(argument, report)`` takes and returns plain data, so that a worker process can run it.
 """

@@ -11,7 +11,7 @@ from darrm_opt.accounting.composition.closed_forms import basic_composition, kov
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.pld.composition import pld_composition
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import MAX_RELEASES, probability, total_delta_of, total_privacy
 from darrm_opt.answers import Report
 from darrm_opt.bagging.bags import Bags
@@ -123,7 +123,7 @@ def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, An
 
 def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the total privacy of ``queries`` releases, each (``epsilon``, ``delta``), or of ``gamma`` for ``problem``."""
-    from darrm_opt.accounting.release import Release
+    from darrm_opt.accounting.release_profile import Release
 
     report(None)
     release = None

@@ -126,7 +126,7 @@ def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return the profile of ``gamma`` for ``problem`` at ``epsilons``, or at ``points`` of them (where None)."""
     import numpy as np
 
-    from darrm_opt.design.profile import privacy_profile
+    from darrm_opt.design.privacy_profile import privacy_profile
 
     report(None)
     problem, gamma = problem_from_record(argument["problem"]), argument["gamma"]

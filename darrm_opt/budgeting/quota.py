@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from darrm_opt.accounting import DeltaTooSmall, PrivacyBudget, Release, TooMuchWork
 from darrm_opt.accounting.freshness import models_account
-from darrm_opt.accounting.release import NoisyMajority, Released
+from darrm_opt.accounting.release_profile import NoisyMajority, Released
 from darrm_opt.accounting.total import MAX_RELEASES, bits_total
 from darrm_opt.problem import Privacy
 from darrm_opt.search import largest_count_between

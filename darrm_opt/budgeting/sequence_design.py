@@ -25,7 +25,7 @@ from functools import partial
 
 import numpy as np
 
-from darrm_opt.accounting.bits.lines import MAX_LINES, profile_lines, region_lines
+from darrm_opt.accounting.bits.supporting_lines import MAX_LINES, profile_lines, region_lines
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, mixture_total, with_affected

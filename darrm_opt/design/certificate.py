@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from darrm_opt._version import __version__
-from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.pruned import search_error
 from darrm_opt.design.separation.result import WorstCase

@@ -6,9 +6,9 @@ import numpy as np
 
 from darrm_opt.design.backends import open_backend
 from darrm_opt.design.linear_goal import LinearGoal
-from darrm_opt.design.polytope.blossom import STEP_ERROR
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
+from darrm_opt.design.polytope.polar_form import STEP_ERROR
 from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
 from darrm_opt.noise import Array, NoiseFunction
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm_opt.design.polytope.blossom import STEP_ERROR, UNIT_ROUNDOFF
+from darrm_opt.design.polytope.polar_form import STEP_ERROR, UNIT_ROUNDOFF
 from darrm_opt.noise import Array
 
 

@@ -22,12 +22,12 @@ from darrm_opt.aggregators.teacher_layout import slot_partition
 from darrm_opt.aggregators.teachers import ConstantVote
 from darrm_opt.design.certificate import certify
 from darrm_opt.errors import InvalidInput
+from darrm_opt.fork_identity import process_identity
 from darrm_opt.learning.logistic_regression import two_classes
 from darrm_opt.learning.release_plan import Design, VotingPlan, voting_plan
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
-from darrm_opt.process import process_identity
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
 from darrm_opt.search import largest_count_between
 

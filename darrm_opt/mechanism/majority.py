@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget, Release
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.release import Released
+from darrm_opt.accounting.release_profile import Released
 from darrm_opt.accounting.total import MAX_RELEASES
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.errors import InvalidInput

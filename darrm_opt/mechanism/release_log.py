@@ -24,7 +24,7 @@ from darrm_opt._version import __version__
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.accounting.freshness import check_fresh
-from darrm_opt.accounting.release import Released
+from darrm_opt.accounting.release_profile import Released
 from darrm_opt.budgeting.quota import Quota, is_proved, most_releases
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.mechanism.errors import BudgetSpent, ReleaseIdTaken, ReleaseLogDamaged

@@ -11,7 +11,7 @@ from darrm_opt import baselines
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
-from darrm_opt.accounting.release import NoisyMajority
+from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import subsampling_mixture

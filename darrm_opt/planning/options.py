@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.design.solution import Solution
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest

@@ -13,7 +13,7 @@ from darrm_opt.accounting.cheapest import cheapest
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.mixture import mixture_epsilon
-from darrm_opt.accounting.release import NoisyMajority
+from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import bits_total
 from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.noise import NoiseFunction

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from darrm_opt.accounting.freshness import compose_models
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.budgeting.best_target import least_cost
 from darrm_opt.budgeting.quota import most_releases
 from darrm_opt.noise import NoiseFunction

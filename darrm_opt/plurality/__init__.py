@@ -21,8 +21,8 @@ release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budge
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
 from darrm_opt.plurality.designer import ReleaseDesign, ReleaseWay, design_releases
-from darrm_opt.plurality.log import PluralityLog
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
+from darrm_opt.plurality.plan import PluralityPlan, noise_for, plurality_plan, release_target
 from darrm_opt.plurality.priors import (
     Dirichlet,
     Favoured,
@@ -32,13 +32,12 @@ from darrm_opt.plurality.priors import (
     PluralityPrior,
     parse_prior,
 )
+from darrm_opt.plurality.private_plurality import PrivatePlurality, count_votes
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
-from darrm_opt.plurality.release import PrivatePlurality
+from darrm_opt.plurality.release_log import PluralityLog
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
-from darrm_opt.plurality.sequence import PluralityPlan, noise_for, plurality_plan, release_target
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
-from darrm_opt.plurality.votes import count_votes
 
 __all__ = [
     "ABSTENTION",

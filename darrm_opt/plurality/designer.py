@@ -32,11 +32,11 @@ from darrm_opt.plurality.accounting.calibration import calibrate_noise
 from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
 from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
+from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target
 from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem, has_table, histograms
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
-from darrm_opt.plurality.sequence import MAX_RULE_PARTITIONS, release_target
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
 

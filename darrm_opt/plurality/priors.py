@@ -171,9 +171,9 @@ class PastVotes:
             classes: C.
 
         Raises:
-            InvalidInput: as `darrm_opt.plurality.votes.count_votes`.
+            InvalidInput: as `darrm_opt.plurality.private_plurality.count_votes`.
         """
-        from darrm_opt.plurality.votes import count_votes
+        from darrm_opt.plurality.private_plurality import count_votes
 
         seen = Counter(tuple(row) for row in np.sort(count_votes(votes, None, classes), axis=1)[:, ::-1].tolist())
         return cls(tuple(seen.items()))

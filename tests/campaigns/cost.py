@@ -1,4 +1,4 @@
-"""Measure solves and fit the cost model of `darrm_opt.answers.cost_model`.
+"""Measure solves and fit the cost model of `darrm_opt.answers.running_time`.
 
     PYTHONPATH=tests python -m campaigns.cost
 

@@ -61,7 +61,7 @@ GRID: dict[str, Any] = {
 _DRIVER = """
 import sys
 from contextlib import closing
-from darrm_opt.answers.cost_model import solve_seconds
+from darrm_opt.answers.running_time import solve_seconds
 from support.counted_work import counted
 from solver_cache import open_store
 from solver_cache.precompute.cluster import Cluster
@@ -260,7 +260,7 @@ def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tall
 
 def undisturbed() -> list[Row]:
     """Return the table, made by one process without a kill."""
-    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.answers.running_time import solve_seconds
     from solver_cache.precompute.plan import make_plan
 
     store = MemoryStore()

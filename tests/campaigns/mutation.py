@@ -49,7 +49,7 @@ def _searches(*names: str) -> tuple[str, ...]:
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
     "design.polytope.corners": ("test_corners.py", "test_constraint.py"),
-    "design.polytope.blossom": ("test_blossom.py", "test_constraint.py"),
+    "design.polytope.polar_form": ("test_polar_form.py", "test_constraint.py"),
     "design.separation.oracle": _searches(
         "without_Delta_the_worst_of_every_layer_row_is_found",
         "what_a_search_charges_for_rounding",
@@ -92,7 +92,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "design.separation.first_order": ("test_first_order.py",),
     "accounting.composition.closed_forms": ("test_composition.py",),
     "accounting.bits.recursion": ("test_bits.py",),
-    "accounting.release": ("test_total.py",),
+    "accounting.release_profile": ("test_total.py",),
     "accounting.pld.composition": ("test_pld.py",),
     "accounting.pld.distribution": ("test_pld.py",),
     "accounting.mixture": ("test_mixture.py",),

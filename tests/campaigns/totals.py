@@ -47,7 +47,7 @@ from darrm_opt.baselines import (
 )
 from darrm_opt.budgeting import best_target
 from darrm_opt.comparison.compare import compare
-from darrm_opt.design.profile import privacy_profile
+from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.mechanism import most_releases
 
 PART = "## Totals of several releases"

@@ -26,7 +26,7 @@ PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
-    {"_version", "decimal_grid", "durable_file", "errors", "optional_packages", "process", "search"},
+    {"_version", "decimal_grid", "durable_file", "errors", "optional_packages", "fork_identity", "search"},
     {"problem", "noise", "rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},

@@ -10,7 +10,7 @@ from api.cli.parameters import PROBLEM, AsJson, DesignOptions, Fresh, ProblemOpt
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
-    from darrm_opt.accounting.release import Release
+    from darrm_opt.accounting.release_profile import Release
     from darrm_opt.problem import Privacy
 
 

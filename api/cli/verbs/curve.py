@@ -148,7 +148,7 @@ def profile(
 
     from api.cli.cached_solve import release_of
     from api.cli.report import as_json, columns, problem_text
-    from darrm_opt.design.profile import privacy_profile
+    from darrm_opt.design.privacy_profile import privacy_profile
     from darrm_opt.problem import real_number, whole_number
     from darrm_opt.record import problem_record
 

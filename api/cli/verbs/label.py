@@ -64,7 +64,7 @@ def label(
     from api.cli.parameters import DesignOptions, ProblemOptions
     from api.cli.report import as_json
     from darrm_opt.mechanism import PrivateMajority
-    from darrm_opt.plurality.release import PrivatePlurality
+    from darrm_opt.plurality.private_plurality import PrivatePlurality
     from darrm_opt.problem import whole_number
     from darrm_opt.record import problem_record
 
@@ -164,7 +164,7 @@ def budget(
 
     from darrm_opt.errors import InvalidInput
     from darrm_opt.mechanism import ReleaseLog
-    from darrm_opt.plurality.log import PluralityLog
+    from darrm_opt.plurality.release_log import PluralityLog
     from darrm_opt.plurality.samplers import VoteMechanism
 
     if total_delta is not None and total_epsilon is None:
@@ -204,7 +204,7 @@ def _begun(
     path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool
 ) -> ReleaseLog:
     from darrm_opt.mechanism import ReleaseLog
-    from darrm_opt.plurality.log import PluralityLog
+    from darrm_opt.plurality.release_log import PluralityLog
     from darrm_opt.plurality.samplers import VoteMechanism
 
     if isinstance(release, VoteMechanism):

@@ -76,8 +76,8 @@ def plurality(
     from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
     from darrm_opt.plurality.designer import design_releases
     from darrm_opt.plurality.mechanisms import MECHANISMS
+    from darrm_opt.plurality.plan import noise_for, release_target
     from darrm_opt.plurality.record import plurality_record, rule_record
-    from darrm_opt.plurality.sequence import noise_for, release_target
     from darrm_opt.problem import Privacy, real_number
 
     check_writable(output, "output")

@@ -60,7 +60,7 @@ def precompute(
     import os
 
     from api.cli.report import as_json
-    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import cache_url
     from solver_cache.precompute.scheduler import run
 
@@ -151,7 +151,7 @@ def open_target(url: str, *, dry_run: bool) -> Store:
 
 def read_plan(grid: str, store: Store) -> Plan:
     """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
-    from darrm_opt.answers.cost_model import solve_seconds
+    from darrm_opt.answers.running_time import solve_seconds
     from darrm_opt.errors import InvalidInput
     from solver_cache.precompute.grid import read_grid
     from solver_cache.precompute.plan import make_plan

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from darrm_opt.accounting.bits.grid import Parts, grid_spacing
+from darrm_opt.accounting.bits.backward_step import Parts, grid_spacing
 from darrm_opt.accounting.bits.region import BitRegion
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, whole_number

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from darrm_opt.accounting.bits.grid import (
+from darrm_opt.accounting.bits.backward_step import (
     Parts,
     backward_step,
     chord_weight,

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF, mass, rounding_error
 from darrm_opt.design.polytope.corners import Corners, Counts
+from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, mass, rounding_error
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from darrm_opt.design.polytope.blossom import UNIT_ROUNDOFF
+from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF
 from darrm_opt.design.separation.first_order import Indices
 from darrm_opt.noise import Array
 

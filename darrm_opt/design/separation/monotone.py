@@ -19,9 +19,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from darrm_opt.design.polytope.blossom import STEP_ERROR, step
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO
+from darrm_opt.design.polytope.polar_form import STEP_ERROR, step
 from darrm_opt.design.separation.binomials import TAIL, terms_of
 from darrm_opt.design.separation.result import Collector, WorstCase
 from darrm_opt.noise import Array

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt.design.polytope.blossom import at_ends, extremes, layers
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
+from darrm_opt.design.polytope.polar_form import at_ends, extremes, layers
 from darrm_opt.design.separation.first_order import Indices, Rows
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.pruned import Settle, search_error, search_pruned

@@ -40,9 +40,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.polytope.blossom import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ONE, XY, YX, ZERO
+from darrm_opt.design.polytope.polar_form import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.separation.binomials import (
     bound_by_distance,
     bound_by_extremes,

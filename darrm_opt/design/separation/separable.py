@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from darrm_opt.design.polytope.blossom import step
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
+from darrm_opt.design.polytope.polar_form import step
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.result import Collector
 from darrm_opt.noise import Array

@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from darrm_opt import Problem, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
-from darrm_opt.accounting.release import release_profile
+from darrm_opt.accounting.release_profile import release_profile
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))

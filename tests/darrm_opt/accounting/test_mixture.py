@@ -21,7 +21,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution, estimated_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
 from darrm_opt.bagging.bags import Bags
-from darrm_opt.design.profile import ProfileSearch
+from darrm_opt.design.privacy_profile import ProfileSearch
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem

@@ -17,7 +17,7 @@ from support.paths import ROOT
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.release import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import METHODS, ReleaseTotal, total_delta_of, total_privacy, total_privacy_of_sequence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array

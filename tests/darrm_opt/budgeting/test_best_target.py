@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
-from darrm_opt.accounting.bits.lines import region_lines
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, upper_hull
+from darrm_opt.accounting.bits.supporting_lines import region_lines
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
-from darrm_opt.accounting.release import Release
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.total import exact_epsilon, total_privacy
 from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.budgeting.best_target import best_target, least_cost

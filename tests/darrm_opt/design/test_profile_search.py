@@ -10,7 +10,7 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.profile import ProfileSearch, privacy_profile
+from darrm_opt.design.privacy_profile import ProfileSearch, privacy_profile
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from support.strategies import asked
 
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import rectangular, shared
-from darrm_opt.design.polytope.blossom import STEP_ERROR
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.polytope.polar_form import STEP_ERROR
 from darrm_opt.design.program import Status, dual_bound, in_increments
 from darrm_opt.noise import Array
 

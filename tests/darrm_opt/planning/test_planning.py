@@ -22,7 +22,7 @@ from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, o
 from darrm_opt.accuracy import disagreement
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.answers.accounting import plan_to_dict
-from darrm_opt.answers.cost_model import plan_seconds
+from darrm_opt.answers.running_time import plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction

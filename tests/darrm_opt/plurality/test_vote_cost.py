@@ -30,7 +30,7 @@ from darrm_opt.plurality.accounting import (
 )
 from darrm_opt.plurality.accounting import gaussian_comparison as comparison
 from darrm_opt.plurality.accounting import lattice_cells as lattice
-from darrm_opt.plurality.accounting.edges import (
+from darrm_opt.plurality.accounting.enumeration import (
     check_pairs,
     edges,
     exact_recursion_delta,

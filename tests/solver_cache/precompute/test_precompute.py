@@ -20,7 +20,7 @@ from support.counted_work import counted, counts
 from support.paths import ROOT
 
 from darrm_opt import InvalidInput, solve
-from darrm_opt.answers.cost_model import solve_seconds
+from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.problem import Problem

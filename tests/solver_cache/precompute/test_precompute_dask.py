@@ -19,7 +19,7 @@ from support.counted_work import counted, counts
 from support.darrm_runner import run as darrm
 
 from darrm_opt import InvalidInput
-from darrm_opt.answers.cost_model import solve_seconds
+from darrm_opt.answers.running_time import solve_seconds
 from solver_cache import MemoryStore, Row, open_store
 from solver_cache.precompute.cluster import Cluster
 from solver_cache.precompute.executor import ExecutorLost

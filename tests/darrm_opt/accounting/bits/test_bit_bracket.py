@@ -16,7 +16,7 @@ from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, privacy_region, spanned_region
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.accounting.release import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
+from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
 from darrm_opt.accounting.total import exact_epsilon, total_privacy, total_privacy_of_sequence
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, VoteNoise, noise_function
 from darrm_opt.budgeting.calibration import calibrate

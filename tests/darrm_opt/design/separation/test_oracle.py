@@ -16,9 +16,9 @@ from support.exact import NEGLIGIBLE, Voters, mean, named, signed
 from support.strategies import NOISES, Asked, asked, noises, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
-from darrm_opt.design.polytope.blossom import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, YX, ConstraintGenerator
+from darrm_opt.design.polytope.polar_form import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.separation import separable
 from darrm_opt.design.separation.binomials import TAIL, terms_of
 from darrm_opt.design.separation.first_order import Rows

@@ -14,9 +14,9 @@ import pytest
 from support.exact import mean, signed
 from support.strategies import random_noise
 
-from darrm_opt.design.polytope.blossom import at_ends, layers
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX
+from darrm_opt.design.polytope.polar_form import at_ends, layers
 from darrm_opt.design.separation import pruned
 from darrm_opt.design.separation.binomials import bound_by_distance, bound_by_extremes, evaluation_error, terms_of
 from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from darrm_opt.accounting.bits.region import upper_hull
-from darrm_opt.accounting.release import NoisyMajority
+from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 

@@ -16,7 +16,7 @@ from support.exact import Voters, multisets, named, precise
 from support.strategies import random_noise
 
 from darrm_opt import InvalidInput, NoiseFunction, Privacy, Problem, solve, verify
-from darrm_opt.design.profile import privacy_profile
+from darrm_opt.design.privacy_profile import privacy_profile
 
 EPSILONS = (-3.0, -0.7, -1e-3, 0.0, 1e-6, 0.1, 0.3, 0.90000001, 4.0, 30.0)
 

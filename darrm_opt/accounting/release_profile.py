@@ -32,7 +32,7 @@ from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.design.certificate import Certificate, verify
-from darrm_opt.design.profile import MIN_IMPROVEMENT, ProfileSearch
+from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT, ProfileSearch
 from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
@@ -315,7 +315,7 @@ class Release(NoisyMajority):
     """
 
     def __post_init__(self) -> None:
-        certificate_of(self.noise, self.problem)
+        prove_private(self.noise, self.problem)
 
     @classmethod
     def of(cls, released: Released | Release) -> Release:
@@ -338,7 +338,7 @@ class Release(NoisyMajority):
     @property
     def certificate(self) -> Certificate:
         """The certificate that was proved when the release was made."""
-        return certificate_of(self.noise, self.problem)
+        return prove_private(self.noise, self.problem)
 
     @property
     def privacy(self) -> Privacy:
@@ -357,7 +357,7 @@ class Release(NoisyMajority):
 
 
 @lru_cache(maxsize=64)
-def certificate_of(noise: NoiseFunction, problem: Problem) -> Certificate:
+def prove_private(noise: NoiseFunction, problem: Problem) -> Certificate:
     """Return the certificate of a γ: `verify`, cached by γ and problem because it takes seconds for many voters.
 
     Raises:

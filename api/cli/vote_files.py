@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
-from darrm_opt.plurality.private_plurality import checked_classes
+from darrm_opt.plurality.votes import checked_classes
 
 Table = NDArray[Any]
 

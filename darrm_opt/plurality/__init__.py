@@ -32,12 +32,13 @@ from darrm_opt.plurality.priors import (
     PluralityPrior,
     parse_prior,
 )
-from darrm_opt.plurality.private_plurality import PrivatePlurality, count_votes
+from darrm_opt.plurality.private_plurality import PrivatePlurality
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
 from darrm_opt.plurality.release_log import PluralityLog
 from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
+from darrm_opt.plurality.votes import count_votes
 
 __all__ = [
     "ABSTENTION",

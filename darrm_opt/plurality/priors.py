@@ -25,6 +25,7 @@ import numpy as np
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.plurality.problem import Histograms, Partition
+from darrm_opt.plurality.votes import count_votes
 from darrm_opt.problem import real_number, whole_number
 
 Ties = Literal["excluded", "any"]
@@ -171,10 +172,8 @@ class PastVotes:
             classes: C.
 
         Raises:
-            InvalidInput: as `darrm_opt.plurality.private_plurality.count_votes`.
+            InvalidInput: as `darrm_opt.plurality.votes.count_votes`.
         """
-        from darrm_opt.plurality.private_plurality import count_votes
-
         seen = Counter(tuple(row) for row in np.sort(count_votes(votes, None, classes), axis=1)[:, ::-1].tolist())
         return cls(tuple(seen.items()))
 

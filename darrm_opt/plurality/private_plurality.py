@@ -1,6 +1,4 @@
-"""Votes among C classes, checked and counted.
-
-`PrivatePlurality`: K votes among C classes in, one private class or ⊥ out.
+"""`PrivatePlurality`: K votes among C classes in, one private class or ⊥ out.
 
 Voters are not private: given the data their votes are fixed, so totals over many releases need nothing of the voters'
 randomness. What a release costs is charged before it leaves.
@@ -11,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
@@ -19,46 +16,8 @@ from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.release_log import Labels, PluralityLog
 from darrm_opt.plurality.samplers import RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution
+from darrm_opt.plurality.votes import VoteTable, count_votes
 from darrm_opt.randomness.source import RandomSource, SystemRandomness
-
-VoteTable = NDArray[np.int64]
-
-
-def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return votes as whole numbers of shape (N, K), or refuse them without showing them.
-
-    Args:
-        votes: class of each voter, whole numbers 0..C−1 (or floats equal to them), shape (N, K).
-        K: voters; None: as many as there are columns.
-        classes: C.
-
-    Raises:
-        InvalidInput: another shape, or something that is not a class.
-    """
-    accepted = f"an array of shape (N, {'K' if K is None else K}), one column for each voter"
-    try:
-        table = np.asarray(votes)
-    except (TypeError, ValueError):
-        raise InvalidInput("votes", "rows of different lengths", accepted) from None  # the cause would show votes
-    if table.ndim != 2 or table.shape[1] != (table.shape[1] if K is None else K) or not table.shape[1]:
-        raise InvalidInput("votes", table.shape, accepted)
-    # Every element is looked at, whatever the others are.
-    if table.dtype.kind not in "biuf" or np.count_nonzero(~np.isin(table, np.arange(classes))):
-        raise InvalidInput(
-            "votes", f"{table.dtype}, not all classes", f"classes 0 to {classes - 1}", "They are not shown here."
-        )
-    return table.astype(np.int64)
-
-
-def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return the votes for each class in each row, shape (N, C); arguments and errors as `checked_classes`.
-
-    >>> count_votes([[0, 2, 2]], 3, 3).tolist()
-    [[1, 0, 2]]
-    """
-    table = checked_classes(votes, K, classes)
-    counts: VoteTable = np.stack([np.count_nonzero(table == each, axis=1) for each in range(classes)], axis=1)
-    return counts
 
 
 class PrivatePlurality:

@@ -286,7 +286,7 @@ class DarrmClient:
         fresh: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return every way of releasing a majority within one budget, as the REST interface has it.
+        """Return every mechanism within one budget, as the REST interface has it.
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
         what a single release may cost, or account for it (`darrm_opt.accounting`).
@@ -323,7 +323,7 @@ class DarrmClient:
         least_accuracy: float = 0.6,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+        """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
         are the other side's (`darrm_opt.planning.plan` is the same, here).

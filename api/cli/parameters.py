@@ -37,6 +37,41 @@ TableFormat = Annotated[
 ]
 
 
+def objectives() -> str:
+    """Return the forms of an objective."""
+    from darrm_opt.design.objective import ACCEPTED
+
+    return ACCEPTED
+
+
+def priors() -> str:
+    """Return the forms of a prior."""
+    from darrm_opt.design.objective import FORMS
+
+    return FORMS
+
+
+def shapes() -> str:
+    """Return the names of the shapes of γ."""
+    from darrm_opt.design.solver import SHAPES
+
+    return "|".join(SHAPES)
+
+
+def methods() -> str:
+    """Return the names of the methods."""
+    from darrm_opt.design.solver import METHODS
+
+    return "|".join(METHODS)
+
+
+def backends() -> str:
+    """Return the names of the LP solvers."""
+    from darrm_opt.design.backends import BACKENDS
+
+    return "|".join(BACKENDS)
+
+
 @dataclass(frozen=True)
 class ProblemOptions:
     """Problem options, as typed."""
@@ -97,18 +132,17 @@ class DesignOptions:
         str,
         Option(
             "--objective",
-            "What is maximised: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K), "
-            "followed by tv or agreement if not its usual measure; expected_error or minimax.",
+            lambda: f"What is maximised: {objectives()}.",
             "TEXT",
             _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", "free|monotone", _DESIGN)] = "free"
+    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", shapes, _DESIGN)] = "free"
     method: Annotated[
         str,
-        Option("--method", "Add constraints as they are violated, or all at once.", "auto|cuts|enumerate", _DESIGN),
+        Option("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
     ] = "auto"
-    backend: Annotated[str, Option("--backend", "The LP solver.", "highs|gurobi|cvxpy", _DESIGN)] = "highs"
+    backend: Annotated[str, Option("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
     time_limit: Annotated[
         str | None,
         Option("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),

@@ -25,7 +25,7 @@ equal.
 
 DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
 
-Which comparisons of ways to release are within distribution, known before any of the work is done.
+Which comparisons of mechanisms are within distribution, known before any of the work is done.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ NOT_COMPARED = {
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One way of releasing, at its best within the budget.
+    """One mechanism, at its best within the budget.
 
     Attributes:
-        name: which way.
+        name: of the mechanism.
         knob: name of its parameter.
         value: where the knob stands.
-        noise: the γ that the way amounts to; None where even its noisiest setting does not fit.
+        noise: its γ; None where even its noisiest setting does not fit.
         epsilon: total ε that it spends, at the total δ [nats]; None likewise.
         utility: share of the noiseless utility kept, by the objective.
         disagreement: Pr[release ≠ majority that was voted] over the prior [probability].
@@ -103,7 +103,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every way on one terms, the most useful first.
+    """Every mechanism on the same terms, the most useful first.
 
     Attributes:
         problem: the voters; its target plays no part.
@@ -111,7 +111,7 @@ class Comparison:
         total: (ε, δ) of all releases together.
         objective: what γ_opt maximises, and what utility means.
         prior: how votes fall, for the two errors.
-        rows: one a way, by utility; those that do not fit last.
+        rows: one for each mechanism, by utility; those that do not fit last.
         not_compared: what has no place here, and why.
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
         bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
@@ -186,7 +186,9 @@ def compare(
     distribution = None if bags is None else bags.affected_distribution(problem.K)
     counted = effective_voters(problem, queries, fresh=fresh)
     check_comparable(counted, queries, total, distribution)
-    terms = _SharedTerms(problem, counted, queries, total, distribution, fresh, chosen.aim(problem.K).utility, votes)
+    terms = _SharedTerms(
+        problem, counted, queries, total, distribution, fresh, chosen.linear_goal(problem.K).utility, votes
+    )
     rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
     seeds = [each.noise for each in rows if each.noise is not None]
     if distribution is None:  # a target of one release is no account of a draw
@@ -348,7 +350,7 @@ def check_comparable(problem: Problem, queries: int, total: Privacy, distributio
     if queries > MAX_QUERIES:
         raise TooMuchWork(
             f"{queries} releases are more than the {MAX_QUERIES} that are compared by the exact account of their bits. "
-            "Compare fewer queries, or account for one way by itself: darrm compose, /v1/compose."
+            "Compare fewer queries, or account for one mechanism by itself: darrm compose, /v1/compose."
         )
     if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
         return

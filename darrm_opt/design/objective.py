@@ -81,6 +81,9 @@ _EACH = [_form(name, kind) for name, kind in _FAMILIES.items()]
 FORMS = f"{', '.join(_EACH[:-1])} or {_EACH[-1]}"
 """How each is written, for messages."""
 
+ACCEPTED = f"{FORMS}, followed by tv or agreement if not the usual measure; expected_error or minimax"
+"""How every objective is written."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -157,7 +160,7 @@ class Objective:
         weights.setflags(write=False)
         return weights
 
-    def aim(self, K: int) -> LinearGoal:
+    def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
         return weighted(self.weights(K))
 
@@ -252,7 +255,7 @@ def parse_objective(text: str) -> Objective:
     """
     given: Any = text
     if not isinstance(given, str) or not (match := _FORM.fullmatch(given)):
-        raise InvalidInput("objective", text, _ACCEPTED)
+        raise InvalidInput("objective", text, ACCEPTED)
     name, inside, measure = match["name"], match["inside"], match["measure"]
     kind = _family_of(name)
     values: list[float] = []
@@ -264,18 +267,18 @@ def parse_objective(text: str) -> Objective:
         elif (key := key.strip()) in kind.parameters[len(values) :] and key not in named:
             named[key] = _number(number, text)
         else:
-            raise InvalidInput("objective", text, _ACCEPTED, f"'{part.strip()}' is not a parameter of {name} there.")
+            raise InvalidInput("objective", text, ACCEPTED, f"'{part.strip()}' is not a parameter of {name} there.")
     for position in range(len(values), len(kind.parameters)):
         parameter = kind.parameters[position]
         if parameter not in named and not kind.defaults:
-            raise InvalidInput("objective", text, _ACCEPTED, f"The parameter {parameter} of {name} is missing.")
+            raise InvalidInput("objective", text, ACCEPTED, f"The parameter {parameter} of {name} is missing.")
         values.append(named[parameter] if parameter in named else kind.defaults[position])
     return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
 
 
 def _family_of(name: Any) -> _Family:
     if name not in _FAMILIES:
-        raise InvalidInput("objective", name, _ACCEPTED)
+        raise InvalidInput("objective", name, ACCEPTED)
     return _FAMILIES[name]
 
 
@@ -283,7 +286,7 @@ def _number(text: str, whole: str) -> float:
     try:
         return int(text) if _DIGITS.fullmatch(text) else float(text)
     except ValueError as err:
-        raise InvalidInput("objective", whole, _ACCEPTED, f"'{text.strip()}' is not a number.") from err
+        raise InvalidInput("objective", whole, ACCEPTED, f"'{text.strip()}' is not a number.") from err
 
 
 def _text(value: float) -> str:
@@ -293,4 +296,3 @@ def _text(value: float) -> str:
 
 _FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*")
 _DIGITS = re.compile(r"\s*\d+\s*")
-_ACCEPTED = f"{FORMS}, followed by tv or agreement if not the usual measure; expected_error or minimax"

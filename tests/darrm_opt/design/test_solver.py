@@ -30,7 +30,7 @@ def utility(problem: Problem, noise: NoiseFunction, objective: AnyObjective | No
     return (
         float(objective.weights(problem.K) @ upper)
         if isinstance(objective, Objective)
-        else objective.aim(problem.K).utility(upper)
+        else objective.linear_goal(problem.K).utility(upper)
     )
 
 

@@ -39,16 +39,16 @@ TableFormat = Annotated[
 
 def objectives() -> str:
     """Return the forms of an objective."""
-    from darrm_opt.design.objective import ACCEPTED
+    from darrm_opt.design.objective import accepted_objectives
 
-    return ACCEPTED
+    return accepted_objectives()
 
 
 def priors() -> str:
     """Return the forms of a prior."""
-    from darrm_opt.design.objective import FORMS
+    from darrm_opt.design.objective import forms
 
-    return FORMS
+    return forms()
 
 
 def shapes() -> str:

@@ -25,7 +25,7 @@ equal.
 
 DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
 
-Which comparisons of mechanisms are within distribution, known before any of the work is done.
+Comparisons that would take much longer than a minute are refused before any of the work is done (`check_comparable`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -43,13 +44,13 @@ from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.baselines import double_subsampling, exponential_mechanism, permute_and_flip, subsampling_mixture
+from darrm_opt.baselines import double_subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
+from darrm_opt.comparison.baselines import CALIBRATED, CalibratedMechanism
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -246,11 +247,10 @@ class _SharedTerms:
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
 
-    def calibrated(
-        self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float
-    ) -> ComparisonRow:
+    def calibrated(self, name: str, mechanism: CalibratedMechanism) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
-        budget, precision = self.total.epsilon, PRECISION
+        K, knob, budget, precision = self.problem.K, mechanism.knob, self.total.epsilon, PRECISION
+        make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
         if self.distribution is not None:
             scout = calibrate(_with_cost(make, self.about), budget, most, guess=start, precision=ESTIMATE_PRECISION)
             if scout is None:  # what exceeds the budget by an estimate from below does not fit
@@ -297,28 +297,16 @@ def _with_cost(
 def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[ComparisonRow]:
     """Return the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
     K = terms.problem.K
-
-    def laplace(inverse: float) -> NoiseFunction:
-        return noise_function(K, LaplaceNoise(1 / inverse))
-
-    saa = (worst or terms).calibrated("saa", "1/scale", laplace, 1 / K, 8.0)
+    rows = {
+        name: (worst if worst and name == "saa" else terms).calibrated(name, mechanism)
+        for name, mechanism in CALIBRATED.items()
+    }
     return [
-        terms.calibrated("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        terms.calibrated("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
+        *rows.values(),
         terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        terms.calibrated(
-            "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
-        ),
-        terms.calibrated("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
-        terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
-        saa,
-        terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
-        terms.row("majority", "gamma", 1.0, _constant(K, 1.0)),
+        terms.calibrated("dpbag", CALIBRATED["saa"]) if worst else replace(rows["saa"], name="dpbag"),
+        terms.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1))),
     ]
-
-
-def _constant(K: int, share: float) -> NoiseFunction:
-    return NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K)
 
 
 def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:

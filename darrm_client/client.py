@@ -156,7 +156,7 @@ class DarrmClient:
         results = member(told, "results")
         if not isinstance(results, list) or len(results) != len(asked):
             raise VerificationFailed("The answer does not have one result for each problem.")
-        return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+        return [self._result_of_item(item, request, deadline) for item, request in zip(results, asked, strict=True)]
 
     def error_curve(
         self,
@@ -404,7 +404,7 @@ class DarrmClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+    def _result_of_item(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")

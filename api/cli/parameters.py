@@ -6,6 +6,8 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -156,6 +158,19 @@ class DesignOptions:
             otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),
     ] = None
+
+
+@contextmanager
+def options_named(**options: str) -> Iterator[None]:
+    """Report an argument that the core refuses under the name of the option that gave it."""
+    from darrm_opt.errors import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as err:
+        if err.argument not in options:
+            raise
+        raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
 
 
 def number(text: str | None) -> Any:

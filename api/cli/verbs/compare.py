@@ -139,7 +139,7 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
 
     if votes is not None:
         from api.cli.vote_files import blocks
-        from darrm_opt.comparison.vote_histogram import vote_histogram
+        from darrm_opt.priors import vote_histogram
 
         if text is not None:
             raise InvalidInput("votes", votes, "--prior or --votes, not both")

@@ -22,10 +22,9 @@ from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise
 from darrm_opt.aggregators.two_classes import TwoClassVote
 from darrm_opt.bagging.bags import Bags
 from darrm_opt.comparison.compare import Comparison, ComparisonRow, check_comparable, compare
-from darrm_opt.comparison.vote_histogram import vote_histogram
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial
+from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, vote_histogram
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)

@@ -166,16 +166,18 @@ class Fresh:
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        choices = best_strategy(self, epsilon).choices
+        choices, c = best_strategy(self, epsilon).choices, exp_fraction(epsilon)
+        units = [max(p.denominator for pair in step for p in pair) for step in self.steps]  # powers of two
+        whole = [[[int(p * unit) for p in pair] for pair in step] for step, unit in zip(self.steps, units, strict=True)]
 
-        def shown(step: int, node: int, a: Fraction, b: Fraction) -> Fraction:
+        def shown(step: int, node: int, a: int, b: int) -> int:
             if step == len(self.steps):
-                return max(a - b, Fraction(0))
-            best = int(choices[step][node])
-            (p, q), place = self.steps[step][best], (node * len(self.steps[step]) + best) * 2
-            return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (1 - p), b * (1 - q))
+                return max(a - b, 0)
+            best, unit = int(choices[step][node]), units[step]
+            (p, q), place = whole[step][best], (node * len(self.steps[step]) + best) * 2
+            return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (unit - p), b * (unit - q))
 
-        return shown(0, 0, Fraction(1), exp_fraction(epsilon))
+        return Fraction(shown(0, 0, c.denominator, c.numerator), c.denominator * math.prod(units))
 
 
 @dataclass(frozen=True)
@@ -233,16 +235,25 @@ class Once:
         a, b, choices = (here, there, best.choices) if best.tree % 2 == 0 else (there, here, best.choices)
         c = exp_fraction(epsilon)
 
-        def shown(step: int, node: int, weights: list[Fraction]) -> Fraction:
+        priors = [p - c * q for p, q in zip(a, b, strict=True)]
+        scale = math.lcm(*(weight.denominator for weight in priors))
+        units = [max(chance.denominator for law in step for chance in law) for step in self.steps]  # powers of two
+        whole = [
+            [[int(chance * unit) for chance in law] for law in step]
+            for step, unit in zip(self.steps, units, strict=True)
+        ]
+
+        def shown(step: int, node: int, weights: list[int]) -> int:
             if step == len(self.steps):
-                return max(sum(weights, Fraction(0)), Fraction(0))
-            question = int(choices[step][node])
-            law, place = self.steps[step][question], (node * len(self.steps[step]) + question) * 2
-            ones = [w * t for w, t in zip(weights, law, strict=True)]
-            zeros = [w - o for w, o in zip(weights, ones, strict=True)]
+                return max(sum(weights), 0)
+            question, unit = int(choices[step][node]), units[step]
+            law, place = whole[step][question], (node * len(self.steps[step]) + question) * 2
+            ones = [weight * chance for weight, chance in zip(weights, law, strict=True)]
+            zeros = [weight * (unit - chance) for weight, chance in zip(weights, law, strict=True)]
             return shown(step + 1, place, ones) + shown(step + 1, place + 1, zeros)
 
-        return shown(0, 0, [p - c * q for p, q in zip(a, b, strict=True)])
+        total = shown(0, 0, [int(weight * scale) for weight in priors])
+        return Fraction(total, scale * math.prod(units))
 
 
 @dataclass(frozen=True)
@@ -269,9 +280,10 @@ def best_strategy(oracle: Fresh | Once, epsilon: float) -> Strategy:
         speak = here > c * there
         a, b, choices = np.where(speak, here, 0.0), np.where(speak, there, 0.0), list[NDArray[np.intp]]()
         for step in reversed(oracle.steps):
-            a, b = (side.reshape(-1, len(step), 2).sum(axis=2) for side in (a, b))
-            choices.append((a - c * b).argmax(axis=1))
-            a, b = (np.take_along_axis(side, choices[-1][:, None], axis=1).ravel() for side in (a, b))
+            a, b = (side[0::2] + side[1::2] for side in (a, b))  # both bits
+            choices.append((a - c * b).reshape(-1, len(step)).argmax(axis=1))
+            best = np.arange(0, a.size, len(step)) + choices[-1]
+            a, b = a[best], b[best]
         found.append((float(a[0] - c * b[0]), Strategy(tree, choices[::-1], float(a[0]), float(b[0]))))
     return max(found, key=lambda each: each[0])[1]
 

@@ -77,7 +77,7 @@ class ReleaseWay:
         epsilon: proved ε of all answers together at the total's δ, at most the total's [nats].
         account: how it was proved.
         parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap, or the (ε, δ) of each release.
-        mechanism: what releases; None where a cap below Q has to be kept by the caller.
+        mechanism: what releases, its cap included.
     """
 
     name: str
@@ -88,12 +88,12 @@ class ReleaseWay:
     epsilon: float
     account: str
     parameters: dict[str, float]
-    mechanism: VoteMechanism | None
+    mechanism: VoteMechanism
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the way as plain data; of the mechanism, whether there is one."""
+        """Return the way as plain data, without its mechanism."""
         named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters")
-        return {each: getattr(self, each) for each in named} | {"releasable": self.mechanism is not None}
+        return {each: getattr(self, each) for each in named}
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class _VoteLaw:
         shares: tuple[float, float],
         cost: tuple[float, str],
         parameters: dict[str, float],
-        mechanism: VoteMechanism | None,
+        mechanism: VoteMechanism,
     ) -> ReleaseWay:
         """Return a way with these shares of right answers and of answers."""
         right, answered = shares
@@ -346,16 +346,16 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         for each in thresholds
     }
     threshold = max(shares, key=lambda each: law.worth(shares[each]))
-    kept = {"sigma": found.label_sigma, "check_sigma": check_sigma, "threshold": threshold}
+    noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
-        K, classes, kept["sigma"], threshold=threshold, check_sigma=kept["check_sigma"], affected=affected
+        K, classes, found.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
     )
     yield law.way(
         "confident_gnmax",
         shares[threshold],
         (found.cost.epsilon, found.cost.labels_recursion.method),
-        {**kept, "cap": cap},
-        mechanism if cap == queries else None,
+        {"sigma": found.label_sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
+        mechanism,
     )
 
 

@@ -34,6 +34,9 @@ MAX_NOISY_CLASSES = 2**15
 PRECISION = 0.01
 """The number of noisy maxima that fit is found to this share of itself, from below."""
 
+NOISE_FORMAT = 2
+"""Version of the record of a noisy maximum; 1 had no cap."""
+
 _SIGMA = "a standard deviation, a finite number of votes, at least 1"
 
 
@@ -44,11 +47,13 @@ class VoteMechanism(ABC):
         K: voters.
         classes: C.
         affected: votes that one record can move.
+        cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
     """
 
     K: int
     classes: int
     affected: int
+    cap: int | None = None
 
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -115,6 +120,8 @@ class NoisyMaximum(VoteMechanism):
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
         affected: votes that one record can move, 1..K.
+        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases. `PluralityLog`
+            counts them.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -129,6 +136,7 @@ class NoisyMaximum(VoteMechanism):
         threshold: float | None = None,
         check_sigma: float | None = None,
         affected: int = 1,
+        cap: int | None = None,
     ) -> None:
         self.K = whole_number(K, "K", "a whole number of voters, at least 1")
         accepted = f"a whole number of classes, 2 to {MAX_NOISY_CLASSES:,}"
@@ -148,6 +156,10 @@ class NoisyMaximum(VoteMechanism):
             if not math.isfinite(self.threshold):
                 raise InvalidInput("threshold", threshold, accepted)
             self.check_sigma = _sigma(check_sigma, "check_sigma")
+        if cap is not None:
+            self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
+            if threshold is None:
+                raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
@@ -161,16 +173,17 @@ class NoisyMaximum(VoteMechanism):
         return leaders[source.below(len(leaders))]
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, each with its check if there is one, rounded up [nats]."""
+        """Return ε of so many releases together at δ, rounded up [nats]: each is a check if there is one, and a label up to the cap."""
         from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
 
-        made = [VoteReleases("label", self.sigma, releases, "discrete")]
+        labels = releases if self.cap is None else min(releases, self.cap)
+        made = [VoteReleases("label", self.sigma, labels, "discrete")]
         if self.check_sigma is not None:
             made.append(VoteReleases("check", self.check_sigma, releases, "discrete"))
         return vote_cost(made, delta, classes=self.classes, affected=self.affected).epsilon
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check and its label."""
+        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check, and up to the cap its label."""
         if budget.delta == 0:
             return 0, "vote-cost"
         fitting, too_many, tried = 0, MAX_RELEASES + 1, 1
@@ -187,13 +200,14 @@ class NoisyMaximum(VoteMechanism):
         """Return the mechanism as plain data."""
         return {
             "kind": "darrm noisy maximum",
-            "format": 1,
+            "format": NOISE_FORMAT,
             "K": self.K,
             "classes": self.classes,
             "sigma": self.sigma,
             "threshold": self.threshold,
             "check_sigma": self.check_sigma,
             "affected": self.affected,
+            "cap": self.cap,
         }
 
 
@@ -204,7 +218,11 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
         InvalidInput: not such a record.
         NotPrivate: its rule is not private for its problem.
     """
-    if isinstance(record, dict) and record.get("kind") == "darrm noisy maximum" and record.get("format") == 1:
+    if (
+        isinstance(record, dict)
+        and record.get("kind") == "darrm noisy maximum"
+        and record.get("format") == NOISE_FORMAT
+    ):
         try:
             return NoisyMaximum(
                 record["K"],
@@ -213,6 +231,7 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
                 threshold=record["threshold"],
                 check_sigma=record["check_sigma"],
                 affected=record["affected"],
+                cap=record["cap"],
             )
         except KeyError as err:
             raise InvalidInput("mechanism", str(err), "every field of a noisy maximum") from err

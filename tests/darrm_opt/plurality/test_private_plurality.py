@@ -307,7 +307,7 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
     from darrm_opt.mechanism.journal import Journal
 
     PluralityLog.begin(tmp_path / "log", CAPPED, queries=5)
-    journal = Journal(tmp_path / "log", lambda record, place: None)
+    journal = Journal(tmp_path / "log", lambda *_: None)
     with journal.locked() as file:
         file.append({"count": 1} | ({} if labels is None else {"labels": labels}))
     with pytest.raises(ReleaseLogDamaged, match="count its classes"):

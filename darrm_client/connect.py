@@ -41,12 +41,12 @@ def connect(
 
 
 def header_key(key: str) -> str:
-    """Return an API key as a header can carry it: without the line end of the file that it was read from.
+    r"""Return an API key as a header can carry it: without the line end of the file that it was read from.
 
     Raises:
         InvalidInput: it is empty, or has other characters than a key has; the key itself is in no message.
 
-    >>> header_key("darrm_1_secret\\n")
+    >>> header_key("darrm_1_secret\n")
     'darrm_1_secret'
     """
     stripped = key.strip()

@@ -193,7 +193,7 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
         DarrmClient("http://localhost", **options)
 
 
-SECRET = "darrm_0badc0de_5ecre7"
+SECRET = "darrm_0badc0de_5ecre7"  # noqa: S105 — nobody's
 
 
 def hints(error: BaseException) -> str:

@@ -268,7 +268,7 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
         "DARRM_WAIT_SECONDS": "0.2",
         "DARRM_LEASE_SECONDS": "3",
     }
-    servers = [Service(url, tmp_path, **settings) for _ in range(2)]
+    servers = [Service(url, tmp_path, 0, **settings) for _ in range(2)]
     stop, verified, failures = threading.Event(), [0, 0], list[Exception]()
 
     def ask(which: int) -> None:
@@ -299,8 +299,8 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
                     servers[which] = Service(url, tmp_path, port, **settings)
             finally:
                 stop.set()
-            for each in asking:
-                each.result()
+            for answered in asking:
+                answered.result()
         assert failures == []
         assert min(verified) > 3
         for id in jobs:  # noqa: A001

@@ -13,8 +13,6 @@ from api.access.clients import current_client
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import metrics
-from api.process_pool.pool import PoolState, ProcessPool
-from api.process_pool.task_loop import Task
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.gamma_jobs import GAMMA_JOB, GRACE_SECONDS, GammaJobHandler
@@ -28,6 +26,8 @@ from darrm_opt.design.solver import check_choices
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import SolveFailed
 from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
+from solver_cache.process_pool.pool import PoolState, ProcessPool
+from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
 
 Result = TypeVar("Result")

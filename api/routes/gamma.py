@@ -194,7 +194,6 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
             "kept": there,
             "allowed": there or within,
             "basis": found.basis,
-            "warnings": list(spec.problem.warnings),
         }
     )
 
@@ -219,5 +218,5 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     proof = await compute(
         request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
     )
-    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
+    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings(gamma))}
     return json_response(VerifyAnswer.model_validate(answer))

@@ -200,14 +200,14 @@ def saa(request: PlanRequest) -> Option:
 
 
 def randomized_response(request: PlanRequest) -> Option:
-    """Return randomised response: the majority with one probability, whatever the votes."""
+    """Return randomised response: the majority, kept with one probability whatever the votes."""
     K = request.K
     return _calibrated(
         "randomized_response",
         request,
         lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
         1.0,
-        lambda share: f"The majority with probability {share:.4g}, else a fair coin, however clear the vote is.",
+        lambda share: f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g}).",
     )
 
 

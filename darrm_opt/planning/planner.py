@@ -215,7 +215,7 @@ def _advice(best: Option, request: PlanRequest) -> str:
         "exponential_mechanism": "Release the vote by the exponential mechanism",
         "saa": "Release the vote with Laplace noise",
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
-        "randomized_response": "Release the majority with one probability, else a coin",
+        "randomized_response": "Release the majority by randomised response",
         "majority": "Release the plain majority",
     }[best.mechanism]
     return f"{named}. {shown} {best.why}"

@@ -80,7 +80,6 @@ typedef struct {
     whole kept;          /* cuts in the heap */
     double *cut_values;  /* [most] */
     whole *cuts;         /* [most * CORNERS] */
-    whole rows, open;    /* rows that passed sieve 1, skeletons searched completely: statistics */
 } Search;
 
 typedef struct {
@@ -174,15 +173,14 @@ static void offer_value(State *state, double value, const whole *counts) {
 static void offer(State *state, double value, const whole *counts) {
     Search *search = state->search;
     offer_value(state, value, counts);
-    if (search->most && value > search->above) {
-        state->has_cut = 1;
-        keep_cut(search, value, counts);
-    }
+    if (search->most && value > search->above) keep_cut(search, value, counts);
 }
 
-/* Whether a value is of interest: the worst of its column, or a cut that the heap would take. */
-static inline int wanted(const State *state, double value) {
+/* Whether a value is of interest: the worst of its column, or a cut that the heap would take. That there is a cut is
+ * noted here, as what the heap takes depends on the columns before. */
+static inline int wanted(State *state, double value) {
     const Search *search = state->search;
+    if (search->most && value > search->above) state->has_cut = 1;
     if (value > state->value) return 1;
     return search->most && value > search->above && (search->kept < search->most || value >= search->cut_values[0]);
 }
@@ -414,7 +412,6 @@ static void search_skeleton(State *state, const double *A, whole n, whole n1, wh
     skeleton_table(state, theirs, A, n, n0, m1, m0, terms);
     join_skeleton(state, mine, theirs, nx, ny, n0, n1, moving);
     free(mine);
-    state->search->open++;
 }
 
 /*
@@ -514,7 +511,6 @@ static void search_free_row(State *state, const double *A, whole n, whole nx, wh
             whole w = n - a - a1;
             join_into(best + a1, run_of(state, n, a, a1), crossed_of(state, n, w, a), w + 1, q);
         }
-    state->search->open += n + 1;
     for (whole n1 = 0; n1 <= n; n1++) {
         if (!wanted(state, best[n1])) continue;
         whole n0 = n - n1, best_A = 0, best_A1 = 0, counts[CORNERS];
@@ -566,7 +562,6 @@ static void search_bound_row(State *state, const double *A, whole n, whole nx, w
         join_skeleton(state, mine, theirs, nx, ny, n0, n1, moving);
     }
     free(mine);
-    state->search->open += n + 1;
 }
 
 static void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored) {
@@ -666,7 +661,6 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     whole moving = tables->affected - nx - ny, left = 0;
     double mean = (double)moving * tables->Delta, slack;
     int affordable = (n + 1) * (moving + 1) * (moving + 1) <= tables->most_entries;
-    search->rows++;
     if (state->has_reach) {
         double reached = reach_bound(state, n, mirrored);
         if (reached <= level_of(state)) {
@@ -736,7 +730,7 @@ static void search_column(State *state, whole nx) {
         for (int mirrored = 0; mirrored < 2; mirrored++) {
             double best = mirrored ? -least : most;
             const double *row = A;
-            int ends = wanted(state, best), further = tables->Delta > 0 && best + gain > level_of(state);
+            int had_cut = state->has_cut, ends = wanted(state, best), further = tables->Delta > 0 && best + gain > level_of(state);
             if (tables->Delta > 0 && !further) leave_out(state, best + gain);
             if (!ends && !further) continue;
             if (mirrored) { /* exchange the two answers: phi becomes -phi, ones become zeros */
@@ -745,9 +739,11 @@ static void search_column(State *state, whole nx) {
             }
             whole x = mirrored ? ny : nx, y = mirrored ? nx : ny;
             if (ends) offer_at_ends(state, row, n, x, y, best, tables->Delta == 0);
-            if (further) sieve_row(state, row, n, x, y, best + gain, bend, mirrored);
+            if (!further) continue;
             /* leaving the ends gains something, so the sieves' cuts are worse: this one counts where they have none */
-            if (further && ends && state->search->most && !state->has_cut) offer_at_ends(state, row, n, x, y, best, 1);
+            state->has_cut = had_cut;
+            sieve_row(state, row, n, x, y, best + gain, bend, mirrored);
+            if (!state->has_cut && wanted(state, best)) offer_at_ends(state, row, n, x, y, best, 1);
         }
         if (out_of_time(state)) return;
     }
@@ -774,7 +770,7 @@ int separate(const Tables *tables, Search *search) {
     state.above = doubles + 7 * room;
     state.below = state.above + tables->stride + 1;
     search->value = search->left_out = -DBL_MAX;
-    search->kept = search->rows = search->open = 0;
+    search->kept = 0;
     memcpy(state.column, search->signed_values, (size_t)room * sizeof(double));
     for (whole nx = 0; nx <= r && !out_of_time(&state); nx++) {
         if (nx) step(state.column, K - nx + 1, tables->x, tables->y);

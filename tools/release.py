@@ -25,8 +25,8 @@ from pathlib import Path
 from tools import sbom
 from tools.locked import ROOT
 
-PACKAGES = {"api", "darrm_client", "darrm_opt", "solver_cache"}
-"""What a wheel holds, beside its own metadata."""
+PACKAGES = {"darrm", "darrm_client", "darrm_opt", "solver_cache"}
+"""What a wheel holds, beside its own metadata; `api` is inside `darrm`."""
 
 NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 """What a version looks like."""

@@ -15,8 +15,16 @@ from support.paths import ROOT
 from test_imports import all_imports, top
 
 import darrm_opt
+from darrm_opt.optional_packages import EXTRAS
 
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
+PARTS = {
+    "requirements-run.lock": {"serve", "cli", "plot", "page"},
+    "requirements-service.lock": {"serve", "postgres", "page", "plurality"},
+}
+"""Locks with some of the extras."""
+
+LOCKS = (RUNTIME, DEV, *PARTS)
 IMPORTED_AS = {
     "flint": "python-flint",
     "dp_accounting": "dp-accounting",
@@ -46,8 +54,19 @@ def wanted(project: dict[str, Any], *, dev: bool) -> list[Requirement]:
     stated = [*project["project"]["dependencies"]]
     for requirements in project["project"]["optional-dependencies"].values():
         stated += requirements
-    stated += project["dependency-groups"]["dev"] if dev else []
+    groups = project["dependency-groups"]
+    stated += [each for group in groups.values() for each in group if isinstance(each, str)] if dev else []
     return [r for r in map(Requirement, stated) if r.name != project["project"]["name"]]
+
+
+def of_extras(project: dict[str, Any], names: set[str]) -> set[str]:
+    """Return the packages that the core and some extras ask for themselves."""
+    stated = {*map(Requirement, project["project"]["dependencies"])}
+    for name in names:
+        stated |= {*map(Requirement, project["project"]["optional-dependencies"][name])}
+    found = {canonicalize_name(r.name) for r in stated} - {project["project"]["name"]}
+    inner = {extra for r in stated if r.name == project["project"]["name"] for extra in r.extras}
+    return found | of_extras(project, inner) if inner else found
 
 
 def locked(name: str) -> dict[str, tuple[Version, int]]:
@@ -71,7 +90,7 @@ def test_a_lock_names_no_place(name: str) -> None:
     assert re.findall(r"://|--index|--extra-index|--find-links|--trusted|file:| @ |(?<!\w)/\w+", text(name)) == []
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [RUNTIME, DEV])
 def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) -> None:
     versions = {package: version for package, (version, _) in locked(name).items()}
     missing = [
@@ -82,8 +101,21 @@ def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) 
     assert not missing, f"{', '.join(missing)} not in {name}: run make lock"
 
 
+@pytest.mark.parametrize("name", PARTS)
+def test_a_lock_with_some_extras_has_those_and_no_others(project: dict[str, Any], name: str) -> None:
+    its, dev = locked(name), locked(DEV)
+    assert {package: dev.get(package) for package in its} == its  # so that the tools can be installed on top
+    needed, left_out = (
+        of_extras(project, PARTS[name]),
+        {*project["project"]["optional-dependencies"]} - PARTS[name] - {"all"},
+    )
+    assert needed <= set(its)
+    own = set[str]().union(*(of_extras(project, {extra}) for extra in left_out)) - needed
+    assert own & set(its) == set()
+
+
 def test_the_tools_lock_extends_the_other() -> None:
-    runtime, dev = (locked(name) for name in LOCKS)
+    runtime, dev = locked(RUNTIME), locked(DEV)
     assert {package: dev.get(package) for package in runtime} == runtime
 
 
@@ -95,12 +127,19 @@ def test_all_holds_every_extra(project: dict[str, Any]) -> None:
 
 def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(r.name) for r in wanted(project, dev=False)} | {*BROUGHT_ALONG}
-    own = {"darrm_opt", "solver_cache", "darrm_client", "api"}
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api"}
     foreign = [
         i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
     ]
     undeclared = [i for i in foreign if IMPORTED_AS.get(top(i.imported), top(i.imported)) not in declared]
     assert not undeclared, "; ".join(map(str, undeclared))
+
+
+def test_an_import_of_an_optional_package_names_its_extra(project: dict[str, Any]) -> None:
+    core = of_extras(project, set())
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", *BROUGHT_ALONG}
+    optional = {top(i.imported) for i in all_imports() if i.runs} - own - sys.stdlib_module_names - core
+    assert {"scipy", "sqlalchemy", "fastapi"} <= optional <= {*EXTRAS}
 
 
 def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:

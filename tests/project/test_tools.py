@@ -149,7 +149,7 @@ def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
             for name in names:
                 archive.writestr(name, "")
 
-    written("1.2.3", "api/a.py", "darrm_opt/b.py")
+    written("1.2.3", "darrm/a.py", "darrm_opt/b.py")
     release.check_archive(wheel, "1.2.3")
     written("1.2.4")
     with pytest.raises(release.Refused, match=r"says version 1\.2\.4, not 1\.2\.3"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]  # ships no types; used in this file alone
+import yaml  # type: ignore[import-untyped]  # ships no types
 from support.paths import ROOT
 from test_toolchain import locked
 

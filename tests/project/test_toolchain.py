@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # ships no types
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -151,6 +152,34 @@ def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
 def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:
     assert "version" in project["project"]["dynamic"]
     assert f'__version__ = "{darrm_opt.__version__}"' in text(project["tool"]["hatch"]["version"]["path"])
+
+
+def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) -> None:
+    stated = project["project"]["classifiers"]
+    versions = [found[1] for each in stated if (found := re.search(r":: Python :: (3\.\d+)$", each))]
+    first, last = (int(versions[i].partition(".")[2]) for i in (0, -1))
+    assert versions == [f"3.{minor}" for minor in range(first, last + 1)]
+    assert project["project"]["requires-python"] == f">=3.{first},<3.{last + 1}"
+    assert f"(3, {first}) <= sys.version_info < (3, {last + 1})" in text("Makefile")
+    assert f"VERSIONS=({' '.join(versions)})\n" in text(".ci/run")
+    workflow = yaml.safe_load(text(".github/workflows/ci.yml"))
+    assert workflow["jobs"]["checks"]["strategy"]["matrix"]["python"] == versions
+
+
+def test_the_workflow_runs_what_is_run_here() -> None:
+    job = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]["checks"]
+    assert [step["run"] for step in job["steps"] if step.get("name") == "All checks"] == ["bash .ci/run"]
+    base = re.search(r"^ARG PYTHON_IMAGE=python:3\.11-slim-(\w+)$", text("Dockerfile"), re.MULTILINE)
+    assert base
+    assert job["container"]["image"] == f"python:${{{{ matrix.python }}}}-{base[1]}"
+
+
+def test_hooks_are_local_and_run_tools_that_are_locked() -> None:
+    repositories = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
+    assert [repository["repo"] for repository in repositories] == ["local"]
+    tools = {entry.split()[0] for repository in repositories for entry in (h["entry"] for h in repository["hooks"])}
+    assert tools == {".venv/bin/mypy", ".venv/bin/python", ".venv/bin/ruff"}
+    assert {"mypy", "ruff", "pytest"} <= set(locked(DEV))
 
 
 def verbs() -> set[str]:

@@ -91,7 +91,7 @@ def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) 
         release = Release.of(solution)
     else:
         release = _saved(saved, asked)
-    for warning in release.problem.warnings:
+    for warning in release.problem.warnings(release.noise.values):
         say(f"Warning: {warning}")
     return release
 

@@ -210,9 +210,7 @@ def test_sequence_of_one_release_under_a_draw_is_the_best_of_all() -> None:
 
 def test_a_release_that_shows_unanimous_votes_under_a_draw_keeps_a_proof() -> None:
     """γ(K) = 1 has no finite ε for a record that affects all K voters; a coin in a million gives it one, and costs nothing."""
-    (option,) = plan(
-        3, None, 1, Privacy(3.0, 1e-3), n=5000, subsample_size=2, mechanisms=("subsampling",)
-    ).options
+    (option,) = plan(3, None, 1, Privacy(3.0, 1e-3), n=5000, subsample_size=2, mechanisms=("subsampling",)).options
     assert option.fits
     assert option.noise is not None
     assert option.problem is not None

@@ -70,7 +70,7 @@ def compare(
     --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that.
     """
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
+    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.comparison.compare import compare as ways
     from darrm_opt.errors import InvalidInput
@@ -110,7 +110,9 @@ def compare(
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+    assumed = assumed_text(problem, found.queries, fresh=fresh)
+    notes = [*left_out, *([assumed] if assumed else [])]
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
 
 
 def _draw(bags: Bags, K: int) -> str:

@@ -35,8 +35,8 @@ from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
 from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
 from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior, sample_counts
-from darrm_opt.plurality.problem import PluralityProblem, has_table, histograms
-from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.problem import PluralityProblem, has_table
+from darrm_opt.plurality.rule import PluralityRule, edge_laws
 from darrm_opt.plurality.samplers import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
@@ -484,14 +484,3 @@ def _composed_table(
         else:
             high = scale
     return found
-
-
-def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
-    """Return the laws of a rule's answers on both sides of every edge, shape (edges, outputs) each, for `table_divergence`.
-
-    Classes with the same counts on both sides have the same ratio, so that they count as one outcome.
-    """
-    cells = histograms(rule.K, rule.classes, affected, rule.abstention)
-    chances = rule.nearest
-    p, q = (np.minimum(chances[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
-    return p, q

@@ -57,6 +57,9 @@ SIGMA_PRECISION = 2e-3
 SCALE_PRECISION = 0.01
 """Relative distance of a table's ε from the largest one of which Q fit."""
 
+TABLE_PRECISION = 1e-6
+"""Relative distance of a table's rate from the largest one that is private."""
+
 MAX_SCALE = 4.0
 """Largest ε of a table that is tried, over the one that optimal composition allows."""
 
@@ -437,7 +440,9 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         return found.rule
 
     def calibrated(name: str) -> Callable[[Privacy], PluralityRule]:
-        return lambda target: calibrate_mechanism(PluralityProblem(K, classes, target, affected), name).rule
+        return lambda target: (
+            calibrate_mechanism(PluralityProblem(K, classes, target, affected), name, precision=TABLE_PRECISION).rule
+        )
 
     makers: dict[str, Callable[[Privacy], PluralityRule]] = {"optimal": optimal}
     makers |= {name: calibrated(name) for name in MECHANISMS}

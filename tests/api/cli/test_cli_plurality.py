@@ -127,13 +127,13 @@ def test_every_way_within_a_total_by_past_votes() -> None:
         ((*SMALL, "--affected", "6"), "--affected: 6"),
         (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1", "--output", "r.json"), "46,262"),
         ((*SMALL, "--prior", "dirichlet(nan)"), "--alpha: nan"),
-        ((*SMALL, "--prior", "favoured(nan)"), "--chances: (nan,)"),
+        ((*SMALL, "--prior", "favoured(nan)"), "--chances: nan"),
         (("plurality", "--K", "5", "--classes", "1", "--target-epsilon", "1"), "--classes: 1"),
         (("plurality", "--K", "5", "--classes", "0", "--target-epsilon", "1"), "--classes: 0"),
         (("plurality", "--K", "5", "--classes", "1000000", "--target-epsilon", "1"), "--classes: 1000000"),
         (("plurality", "--K", "1000001", "--classes", "3", "--target-epsilon", "1"), "--K: 1000001"),
         (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "nan"), "--target-epsilon: nan"),
-        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "inf"), "--epsilon: inf"),
+        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "inf"), "--target-epsilon: inf"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -155,27 +155,14 @@ def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> No
 
 # ------------------------------------------------------------------------------------------ plan, compare
 
-THREE = (
-    "--K",
-    "5",
-    "--classes",
-    "3",
-    "--queries",
-    "2",
-    "--total-epsilon",
-    "1",
-    "--total-delta",
-    "1e-3",
-    "--price",
-    "1",
-)
+THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3", "--price", "1")
 
 
 @pytest.mark.parametrize("verb", ["plan", "compare"])
 def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
     asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
     found = answered(*asked)
-    expected = answered(*SMALL, "--queries", "2", "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
+    expected = answered(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
     assert found == expected
     assert {"right", "wrong", "abstained"} <= set(found["ways"][0])
     told = run(*asked).stdout

@@ -51,8 +51,12 @@ class MasterProgram:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
         self._known.update(row.tobytes() for row in multisets)
         self._multisets.append(multisets)
-        rows = self._constraint.rows(multisets)
-        self._append(self._shaped(self._widened(rows)), np.full(len(rows), self._constraint.limit))
+        return self.add_rows(self._constraint, multisets)
+
+    def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
+        """Add the rows of a further constraint on the same γ, which `bound_for` does not know; return them."""
+        rows = constraint.rows(multisets)
+        self._append(self._shaped(self._widened(rows)), np.full(len(rows), constraint.limit))
         return rows
 
     @property

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from darrm_opt.budgeting import epsilon_each
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.accounting.calibration import calibrate_noise
 from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
 from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
@@ -352,7 +353,8 @@ class _VoteLaw:
 
 def _released_labels(queries: int, chance: float, cap: int) -> float:
     """Return E[min(N, cap)], N ~ Binomial(queries, chance)."""
-    from scipy.special import bdtr, bdtrc
+    with needed_by("A vote among several classes"):
+        from scipy.special import bdtr, bdtrc
 
     if cap >= queries:
         return queries * chance

@@ -22,6 +22,7 @@ from darrm_client.verification import (
     verify_plurality,
     verify_profile,
     verify_tradeoff,
+    verify_ways,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
@@ -383,6 +384,39 @@ class DarrmClient:
 
         body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
         return verify_plurality(self._ask("plurality", body, timeout), problem)
+
+    def plurality_ways(
+        self,
+        problem: PluralityProblem,
+        queries: int,
+        prior: str = "dirichlet(1)",
+        *,
+        ties: str = "excluded",
+        price: float = 0.0,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return every way of answering queries among classes within a total, as the REST interface has it.
+
+        Args:
+            problem: voters and classes; its target is the (ε, δ) of all answers together.
+            queries: answers wanted, ≥ 1.
+            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
+            ties: "excluded" or "any".
+            price: cost of a wrong label.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The answer. Of its ``mechanism``, the best way, this process proved that ``queries`` answers are within the total;
+            ``samplers.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other ways, are the service's word.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            AnswerNotFound: the client reads a table file, which has no such designs.
+        """
+        from darrm_opt.plurality.record import problem_record as as_record
+
+        body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
+        return verify_ways(self._ask("plurality/ways", body, timeout), problem, queries)
 
     def estimate(
         self,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.requests import with_allowance
+from darrm_client.requests import DRAW, with_allowance
 from darrm_client.transport import Deadline
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import DesignSpec
@@ -186,13 +186,13 @@ class TableBackend:
             "gamma": gamma,
             **found,
             "nearest": None if answer is None else answer["nearest"],
-            "warnings": list(request.problem.warnings) if answer is None else answer["warnings"],
+            "warnings": list(request.problem.warnings(gamma)) if answer is None else answer["warnings"],
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
         problem = problem_from_record(body)
         proof = asdict(verify(problem, body["gamma"], arithmetic=body["arithmetic"]))
-        warnings = list(problem.warnings)
+        warnings = list(problem.warnings(body["gamma"]))
         return {"private": True, "problem": problem_record(problem), "certificate": proof, "warnings": warnings}
 
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,8 @@ class TableBackend:
 
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
         target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
-        return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
+        draw = {name: body[name] for name in DRAW if name in body}
+        return plan_releases({**body, "problem": {**voters, **target}, "draw": draw}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.running_time import BASIS, estimate_cost
@@ -229,7 +230,6 @@ class TableBackend:
             "kept": kept,
             "allowed": False,
             "basis": BASIS,
-            "warnings": list(request.problem.warnings),
         }
 
     @staticmethod

@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { percent, plain } from "./numbers.js";
+import { assumed, percent, plain } from "./numbers.js";
 
 let offered = ""; // the voters on the page, as text
 let running = null; // controls the asking that is under way
@@ -57,7 +57,7 @@ function named(mechanism) {
   return mechanism === "optimal" ? "optimal γ of one target" : label(mechanism);
 }
 
-function present({ advice, options, warnings, queries }) {
+function present({ advice, options, warnings, queries, fresh, voters }) {
   const said = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
     named(option.mechanism),
@@ -67,7 +67,7 @@ function present({ advice, options, warnings, queries }) {
   ]);
   const reasons = options.flatMap((option) => [make("dt", {}, named(option.mechanism)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(
-    make("p", { class: "headline" }, advice),
+    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
     ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
     scrolling(said, table(said, ["Mechanism", "Right", "Answers", "Spends ε"], cells)),
     make("details", {}, make("summary", {}, "Reasons, by mechanism"), make("dl", { class: "words" }, ...reasons)),

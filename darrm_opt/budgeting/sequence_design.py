@@ -206,21 +206,24 @@ def design_sequence(
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
-        around, worst = _heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
+        around, worst = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
         search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, stop)
     return search.at_least(search.best(), seeds)
 
 
-def _heaviest_count(
+def heaviest_count(
     problem: Problem,
     queries: int,
     total: Privacy,
     distribution: AffectedDistribution,
-    seeds: Sequence[NoiseFunction],
+    seeds: Sequence[NoiseFunction] = (),
     *,
     fresh: bool,
 ) -> tuple[Privacy, Problem]:
-    """Return the budget of the count that contributes most, and the problem with that count: for estimates."""
+    """Return the budget of the count of affected voters that contributes most to a total, and the problem with that count.
+
+    No guarantee: a γ made for them is accounted for by the average over all counts.
+    """
     seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
     heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
         total.epsilon

@@ -123,8 +123,10 @@ CALIBRATED: dict[str, CalibratedMechanism] = {
         lambda K, share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
         lambda _: 0.5,
         lambda _: 1.0,
-        "Release the majority with one probability, else a coin",
-        lambda share: f"The majority with probability {share:.4g}, else a fair coin, however clear the vote is.",
+        "Release the majority by randomised response",
+        lambda share: (
+            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g})."
+        ),
     ),
 }
 """By the name of the mechanism, for `compare` and `plan`."""

@@ -148,8 +148,8 @@ def _evaluate(
 
 
 def _order(mechanism: Mechanism) -> int:
-    """Return the place of a mechanism: the quick ones first, and last the one that starts from the others."""
-    return ("optimal", "optimal_sequence").index(mechanism) + 1 if mechanism in ("optimal", "optimal_sequence") else 0
+    """Return the place of a mechanism: the quick ones first, and last those that start from the others."""
+    return [*_SEEDED].index(mechanism) + 1 if mechanism in _SEEDED else 0
 
 
 def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
@@ -161,11 +161,9 @@ def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> 
         )
     seeds = [each.noise for each in known if each.noise is not None]
     try:
-        return (
-            noisy.optimal_sequence(request, seeds)
-            if mechanism == "optimal_sequence"
-            else _EVALUATORS.get(mechanism, partial(noisy.calibrated, mechanism))(request)
-        )
+        if mechanism in _SEEDED:
+            return _SEEDED[mechanism](request, seeds)
+        return _EVALUATORS.get(mechanism, partial(noisy.calibrated, mechanism))(request)
     except TooMuchWork as err:
         return Option.unfit(mechanism, request, f"Not computed: {err}")
 
@@ -173,9 +171,11 @@ def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> 
 _EVALUATORS: dict[Mechanism, Callable[[PlanRequest], Option]] = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
-    "optimal": noisy.optimal,
 }
 """Mechanisms that are not calibrated by one parameter (`noisy.calibrated`)."""
+
+_SEEDED = {"optimal": noisy.optimal, "optimal_sequence": noisy.optimal_sequence}
+"""Mechanisms that start from the others, evaluated after them in this order."""
 
 _QUICK = {"majority", "fewer_voters", "optimal", "gnmax"}
 """Mechanisms that are compared for any number of queries, the others for up to `noisy.MAX_QUERIES` only."""

@@ -97,7 +97,8 @@ class Pld:
         if k == 1:
             return self
         one = self.mass.to_dense_pmf()
-        self._afford(_composed_cells(one, k))
+        if k * one.size > MAX_CELLS:  # else it is affordable before any tail is cut
+            self._afford(_composed_cells(one, k))
         total = one.self_compose(k, TRUNCATION)
         points = 2 * max(one.size, total.size)
         eta = FFT_ERROR * math.log2(points)

@@ -55,6 +55,17 @@ def compare(
     sampling: Annotated[
         str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
     ] = "independent",
+    classes: Annotated[
+        str,
+        Option(
+            "--classes",
+            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "COUNT",
+        ),
+    ] = "2",
+    price: Annotated[
+        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER")
+    ] = "0",
     plot: Annotated[str | None, Option("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
     *,
     without_replacement: Annotated[
@@ -67,15 +78,46 @@ def compare(
 
     Each way is turned up as far as the total allows, by the exact account of its bits; then the most useful, as the
     objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected. With
-    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that.
+    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that. With three
+    or more --classes all ways among classes are compared, with right, wrong and abstained shares.
     """
+    from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
+    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.comparison.compare import compare as ways
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
 
+    of_two = {
+        **{name: (getattr(asked, name), None) for name in ("m", "target_epsilon", "delta")},
+        "epsilon": (None if asked.epsilon == "inf" else asked.epsilon, None),
+        "Delta": (asked.Delta, "0"),
+        "objective": (objective, "rectangular"),
+        "n": (n, None),
+        "subsample_size": (subsample_size, None),
+        "sampling": (sampling, "independent"),
+        "plot": (plot, None),
+        "without_replacement": (without_replacement, False),
+        "fresh": (fresh, False),
+    }
+    if several_classes(classes):
+        class_ways(
+            asked.K,
+            classes,
+            queries,
+            total_epsilon,
+            total_delta,
+            asked.affected,
+            prior=prior,
+            votes=votes,
+            price=price,
+            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            json=json,
+        )
+        return
+    if price != "0":
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
     check_plot(plot)
     for name in ("m", "target_epsilon", "delta"):
         if (value := getattr(asked, name)) is not None:
@@ -110,7 +152,9 @@ def compare(
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+    assumed = assumed_text(problem, found.queries, fresh=fresh)
+    notes = [*left_out, *([assumed] if assumed else [])]
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
 
 
 def _draw(bags: Bags, K: int) -> str:

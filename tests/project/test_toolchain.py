@@ -65,7 +65,7 @@ def of_extras(project: dict[str, Any], names: set[str]) -> set[str]:
     stated = {*map(Requirement, project["project"]["dependencies"])}
     for name in names:
         stated |= {*map(Requirement, project["project"]["optional-dependencies"][name])}
-    found = {canonicalize_name(r.name) for r in stated} - {project["project"]["name"]}
+    found = {str(canonicalize_name(r.name)) for r in stated} - {project["project"]["name"]}
     inner = {extra for r in stated if r.name == project["project"]["name"] for extra in r.extras}
     return found | of_extras(project, inner) if inner else found
 

@@ -83,10 +83,10 @@ def best_closed_form(
             if best is None or reached > best[0]:
                 best = (reached, noise, found)
             now = time.perf_counter()
-            if now + 3 * (now - before) > deadline:  # one search more, and the proof, with room
+            if now + 3 * (now - before) > deadline:  # one search more, with room, and rarely another one as the proof
                 break
         if best is not None:
-            return repair(best[1], best[2], constraint, deadline)
+            return repair(best[1], best[2], constraint, deadline, search_again=False)
     except TimeLimitReached:
         pass
     return NoiseFunction(np.zeros(problem.K + 1)), certificate_of(worst_case_of_no_release(constraint), constraint)

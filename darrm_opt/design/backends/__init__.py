@@ -9,6 +9,9 @@ import importlib
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from darrm_opt.design.program import Outcome
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
@@ -61,8 +64,14 @@ class Backend(Protocol):
     def add(self, rows: Array, limits: Array) -> None:
         """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
 
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Remove rows, given by their places in the present order, which the others keep."""
+
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
+
+    def close(self) -> None:
+        """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""
 
 
 def open_backend(name: str, entries: int) -> Backend:

@@ -59,7 +59,7 @@ def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> No
     objective = rectangular().aim(problem.K).utility
     noise, certificate = best_closed_form(problem, PrivacyConstraint.of(problem), objective)
     assert certificate.margin >= 0
-    assert verify(problem, noise).bound == certificate.bound
+    assert verify(problem, noise).bound == pytest.approx(certificate.bound, abs=1e-12)
     each = [utility(problem, certify(problem, form)[0]) for form in closed_forms.closed_forms(problem)]
     assert len(each) >= 2
     assert utility(problem, noise) == pytest.approx(max(each), abs=1e-12)
@@ -105,7 +105,7 @@ def test_a_limit_that_is_not_reached_changes_no_bit(problem: Problem, shape: Any
 def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.from_allowance(65, 2, 0.3, 1e-3)
 
-    def too_long(*_: object) -> Any:
+    def too_long(*_: object, **__: object) -> Any:
         raise TimeLimitReached
 
     monkeypatch.setattr(solver, "repair", too_long)
@@ -240,7 +240,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """K > 120 and more than 64 voters off their ends in the mean: no stage follows the monotone one."""
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
-    monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self: (Status.TIME_LIMIT, self.noise, 1.0))
+    monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self, _: (Status.TIME_LIMIT, self.noise, 1.0))
     solution = solve(problem, time_limit=1.0)
     assert solution.status is Status.TIME_LIMIT
     assert not solution.status.settled

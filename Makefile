@@ -131,7 +131,7 @@ clean: ## remove what building and testing leave behind
 distclean: clean ## also remove the virtual environment and output/
 	rm -rf $(VENV) output
 
-$(READY): requirements-dev.lock pyproject.toml
+$(READY): requirements-dev.lock pyproject.toml hatch_build.py darrm_opt/design/kernel/kernel.c
 	@$(PYTHON) -c '$(SUPPORTED)' || { \
 		echo 'darrm-opt needs Python 3.11, 3.12 or 3.13, and "$(PYTHON)" is not one: make <verb> PYTHON=python3.11' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

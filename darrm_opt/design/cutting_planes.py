@@ -92,30 +92,35 @@ class CuttingPlanes:
     def run(self, stage: Stage) -> Status:
         """Run one stage: solve, separate, add, until its gap is reached, no cut is left, or time is up."""
         try:
-            if self.incumbent is not None and not stage.bounding:
-                self._search_incumbent(self.incumbent, stage)
-            for _ in range(MAX_ROUNDS):
-                status, answer, bound = self._maximise(stage)
-                if status is not Status.OPTIMAL:
-                    return status
-                if bound is None:
-                    self.multipliers = self.program.multipliers
-                elif bound < self.bound:
-                    self.bound, self.multipliers = bound, self.program.multipliers
-                if self._arrived(stage):
-                    return Status.OPTIMAL
-                cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
-                self.rounds += 1
-                if self._on_round is not None:
-                    self._on_round()
-                if not len(cuts):
-                    return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
-                if self._arrived(stage):
-                    return Status.OPTIMAL
-                self.program.drop_slack_rows()
-                self._add(cuts)
+            return self._run(stage)
         except TimeLimitReached:
             return Status.TIME_LIMIT
+
+    def _run(self, stage: Stage) -> Status:
+        if self.incumbent is not None and not stage.bounding:
+            self._search_incumbent(self.incumbent, stage)
+        for _ in range(MAX_ROUNDS):
+            status, answer, bound = self._maximise(stage)
+            if status is not Status.OPTIMAL:
+                return status
+            if bound is None:
+                self.multipliers = self.program.multipliers
+            elif bound < self.bound:
+                self.bound, self.multipliers = bound, self.program.multipliers
+            if self._arrived(stage):
+                return Status.OPTIMAL
+            cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
+            self.rounds += 1
+            if self._on_round is not None:
+                self._on_round()
+            if self._arrived(stage):
+                return Status.OPTIMAL
+            if not len(cuts):
+                if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
+                    continue
+                return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
+            self.program.drop_slack_rows()
+            self._add(cuts)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 
     def _arrived(self, stage: Stage) -> bool:

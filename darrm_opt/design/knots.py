@@ -26,6 +26,9 @@ from darrm_opt.noise import Array
 MIN_WEIGHT = 1e-10
 """Coordinates whose weight is below this share of the largest get few knots to begin with, those above its root the most."""
 
+MAX_CLOSE_KNOTS = 200
+"""About how many knots the coordinates get that have the largest weights, to begin with."""
+
 MIN_NEW_KNOTS, MAX_NEW_KNOTS = 16, 60
 """Coordinates that become knots at a time, with their neighbours."""
 
@@ -53,10 +56,12 @@ class Knots:
             K: number of voters.
             monotone: as in `Knots`.
         """
-        step, entries = K**0.5 / 32, weights.size
+        entries, largest = weights.size, weights.max()
+        matter, most = (np.flatnonzero(weights > share * largest) for share in (MIN_WEIGHT, MIN_WEIGHT**0.5))
+        step = max(K**0.5 / 32, most.size / MAX_CLOSE_KNOTS)
         places = np.arange(0, entries, max(1, round(8 * step)))
-        for share, steps in ((MIN_WEIGHT, 2), (MIN_WEIGHT**0.5, 1)):
-            places = np.union1d(places, np.flatnonzero(weights > share * weights.max())[:: max(1, round(steps * step))])
+        for some, distance in ((matter, 2 * step), (most, step)):
+            places = np.union1d(places, some[:: max(1, round(distance))])
         return cls(np.union1d(places, [0, entries - 1]), entries, monotone)
 
     @property
@@ -98,19 +103,17 @@ class Knots:
         Args:
             reduced_costs: r at all coordinates, shape (entries,).
             z: the answer, shape (entries,).
-            wanted: sum of v over the coordinates without a knot that may stay.
+            wanted: sum of v over the coordinates that may stay.
         """
         lost = np.maximum(reduced_costs, 0.0) * (1.0 - z) + np.maximum(-reduced_costs, 0.0) * z
-        lost[self.places] = 0.0
-        if lost.sum() <= wanted:  # the rest is not the knots' doing
+        if lost.sum() <= wanted:
             return None
         order = np.argsort(-lost, kind="stable")
         left = lost.sum() - np.cumsum(lost[order])
         # beside the worst, what else loses: elsewhere the loss returns as soon as it is mended here
         many = max(int(np.searchsorted(-left, -wanted)) + 1, MIN_NEW_KNOTS)
-        many = min(many, MAX_NEW_KNOTS, int(np.count_nonzero(lost)))
-        if many == 0:
-            return None
-        places = order[:many]
+        places = order[: min(many, MAX_NEW_KNOTS, int(np.count_nonzero(lost)))]
+        # what a knot loses is its neighbours' doing: with them as knots, too, its variable is that coordinate alone
         around = np.concatenate([places - 1, places, places + 1])
-        return self.with_places(np.clip(around, 0, self.entries - 1))
+        more = self.with_places(np.clip(around, 0, self.entries - 1))
+        return more if more.many > self.many else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends import open_backend
+from darrm_opt.design.backends import WarmStart, open_backend
 from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import LinearGoal
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -25,6 +25,9 @@ MAX_SMALL_ENTRY = 2.0**-20
 
 MAX_ROWS_PER_COLUMN = 2.5
 """With more rows than this for each variable, the solver gives up those that do not bind."""
+
+MIN_DROP_K = 200
+"""Least number of voters for which that pays."""
 
 NEAR_SHARE = 1e-3
 """Slack, as a share of the limit, up to which a row stays with the solver."""
@@ -50,7 +53,7 @@ class MasterProgram:
     def __init__(
         self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str, *, by_knots: bool = False
     ) -> None:
-        self._constraint, self._monotone, self._backend = constraint, shape == "monotone", backend
+        self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size
         self.knots: Knots | None = None
         if by_knots:
@@ -126,8 +129,9 @@ class MasterProgram:
 
     def bound(self, weights: Array) -> float:
         """Return the proven bound on weights·γ that the multipliers of the last solve imply."""
-        rows, limits = self._joined(self._rows), self._joined(self._limits)
-        return dual_bound(self._shaped(weights), rows, limits, self.multipliers, self._constraint.K)
+        used = np.flatnonzero(self.multipliers > 0)
+        rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
+        return dual_bound(self._shaped(weights), rows, limits, self.multipliers[used], self._constraint.K)
 
     def refine(self, weights: Array, wanted: float) -> bool:
         """Add knots where the last answer's bound loses most, until about ``wanted`` is left; return whether there were any to add.
@@ -142,15 +146,14 @@ class MasterProgram:
         used = np.flatnonzero((self.multipliers > 0) & (self.multipliers < np.inf))
         costs = self._shaped(weights) - self.multipliers[used] @ self._joined(self._rows)[used]
         knots = self.knots.refined(costs[:entries], self._answer[:entries], wanted)
-        if knots is None or knots.many == self.knots.many:
+        if knots is None:
             return False
-        self.knots = knots
-        self._reopen()
+        self._continue_with(knots)
         return True
 
     def drop_slack_rows(self) -> None:
         """Take rows that are far from binding at the last answer away from the solver, where it has many."""
-        if self.knots is None or len(self._active) <= MAX_ROWS_PER_COLUMN * self._solver_columns:
+        if self._constraint.K < MIN_DROP_K or len(self._active) <= MAX_ROWS_PER_COLUMN * self._solver_columns:
             return
         far = ~self._near()[self._active]
         self._program.drop(np.flatnonzero(far))
@@ -164,13 +167,20 @@ class MasterProgram:
         near[: self._others] = True
         return near
 
-    def _reopen(self) -> None:
-        """Start a new program on the solver, with the rows that are near to binding at the last answer."""
-        near = self._near()
-        self._program.close()
-        self._program = open_backend(self._backend, self._solver_columns)
-        self._active = np.empty(0, dtype=np.int64)
-        self._activate(np.flatnonzero(near))
+    def _continue_with(self, knots: Knots) -> None:
+        """Let the solver see more knots, with the rows that are near to binding at the last answer; old ones keep their state."""
+        before = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
+        others = self._columns - self._constraint.entries
+        old = np.array([before.get(int(place), -1) for place in knots.places])
+        columns = np.concatenate([old, len(before) + np.arange(others)])
+        values = np.zeros(columns.size)
+        if not self._monotone:
+            values[: knots.many] = self._answer[knots.places]
+        kept = np.flatnonzero(self._near()[self._active])
+        self.knots, self._active = knots, self._active[kept]
+        rows, limits, scales = (self._joined(part)[self._active] for part in (self._rows, self._limits, self._scales))
+        start = WarmStart(columns, kept, values)
+        self._program = self._program.continued(self._seen(rows) * scales[:, np.newaxis], limits * scales, start)
 
     def _activate(self, which: NDArray[np.int64]) -> None:
         """Give the solver rows that it does not have."""

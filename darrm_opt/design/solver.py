@@ -374,6 +374,7 @@ class Solver:
         loosest, exactly = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
+            program.drop_slack_rows()
             while True:
                 solved, _ = program.maximise(goal.weights, self.clock.remaining)
                 bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset

@@ -56,6 +56,21 @@ def row_scale(columns: int) -> float:
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
+@dataclass(frozen=True)
+class WarmStart:
+    """Where a program starts that continues another one with other variables and rows.
+
+    Attributes:
+        columns: for each variable, the one that it continues, or −1.
+        rows: for each row, the one that it continues, or −1.
+        values: of the variables, about; a new one starts at the nearer end of [0, 1].
+    """
+
+    columns: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    values: Array
+
+
 class Backend(Protocol):
     """One linear program that grows: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
 
@@ -66,6 +81,9 @@ class Backend(Protocol):
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Remove rows, given by their places in the present order, which the others keep."""
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
+        """Return a program with other variables and rows in place of this one, which is closed; warm where the solver can be."""
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -64,6 +64,12 @@ class Cvxpy:
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
+        other = Cvxpy(start.columns.size)
+        other.add(rows, limits)
+        self.close()
+        return other
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])

@@ -6,7 +6,7 @@ import gurobipy
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -54,6 +54,12 @@ class Gurobi:
         gone = set(rows.tolist())
         self._model.remove([self._constraints[place] for place in gone])
         self._constraints = [each for place, each in enumerate(self._constraints) if place not in gone]
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Gurobi:
+        other = Gurobi(start.columns.size)
+        other.add(rows, limits)
+        self.close()
+        return other
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         model = self._model

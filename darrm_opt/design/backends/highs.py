@@ -14,7 +14,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import SolveFailed
 from darrm_opt.fork_identity import process_identity
@@ -118,6 +118,26 @@ class Highs:
     def drop(self, rows: NDArray[np.int64]) -> None:
         # the basis stays where the rows removed were slack
         _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
+        before = self._highs.getBasis()
+        self.close()
+        other = Highs(start.columns.size)
+        other.add(rows, limits)
+        if before.valid:
+            columns, slacks = before.col_status, before.row_status
+            lower, upper = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper
+            basis = highspy.HighsBasis()
+            basis.col_status = [
+                columns[place] if place >= 0 else (upper if value > 0.5 else lower)
+                for place, value in zip(start.columns.tolist(), start.values.tolist(), strict=True)
+            ]
+            basis.row_status = [
+                slacks[place] if place >= 0 else highspy.HighsBasisStatus.kBasic for place in start.rows.tolist()
+            ]
+            basis.valid = True
+            other._highs.setBasis(basis)  # what HiGHS refuses is a cold start
+        return other
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs

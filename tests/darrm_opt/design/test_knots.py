@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import Problem, solve, verify
+from darrm_opt.design import master_program
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import CanonicalGoal
@@ -92,7 +93,10 @@ def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("backend", [*BACKENDS])
-def test_rows_that_are_far_from_binding_leave_the_solver_and_return(backend: str) -> None:
+def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
+    monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setattr(master_program, "MIN_DROP_K", 1)
     problem = Problem.from_allowance(K=21, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
     goal = CanonicalGoal(as_objective("rectangular").aim(21), constraint.entries)

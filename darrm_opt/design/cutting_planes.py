@@ -103,10 +103,7 @@ class CuttingPlanes:
             status, answer, bound = self._maximise(stage)
             if status is not Status.OPTIMAL:
                 return status
-            if bound is None:
-                self.multipliers = self.program.multipliers
-            elif bound < self.bound:
-                self.bound, self.multipliers = bound, self.program.multipliers
+            self._take(bound)
             if self._arrived(stage):
                 return Status.OPTIMAL
             cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
@@ -126,6 +123,12 @@ class CuttingPlanes:
     def _arrived(self, stage: Stage) -> bool:
         """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
         return stage.gap > 0 and self.gap <= stage.gap
+
+    def _take(self, bound: float | None) -> None:
+        """Keep a bound, with its multipliers, if it is the lowest; without one, the multipliers of the last program."""
+        if bound is None or bound < self.bound:
+            self.multipliers = self.program.multipliers
+            self.bound = self.bound if bound is None else bound
 
     def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
         """Solve the program: how that ended, its answer, and a proven bound on the canonical value if anybody looks at it.

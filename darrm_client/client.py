@@ -58,7 +58,7 @@ class DarrmClient:
         url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
             (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None reads ``DARRM_URL``, so that a job
             switches between the two without a change of its code.
-        key: API key of the service; None reads ``DARRM_KEY``; neither sends none.
+        key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends none.
         timeout: for one call, with all its retries and waiting [s]; None for no bound.
         retries: how often a request is sent again after a failure that may pass.
         tls: what is trusted for ``https``; None for the system's certificates.

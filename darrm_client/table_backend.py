@@ -186,13 +186,13 @@ class TableBackend:
             "gamma": gamma,
             **found,
             "nearest": None if answer is None else answer["nearest"],
-            "warnings": list(request.problem.warnings) if answer is None else answer["warnings"],
+            "warnings": list(request.problem.warnings(gamma)) if answer is None else answer["warnings"],
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
         problem = problem_from_record(body)
         proof = asdict(verify(problem, body["gamma"], arithmetic=body["arithmetic"]))
-        warnings = list(problem.warnings)
+        warnings = list(problem.warnings(body["gamma"]))
         return {"private": True, "problem": problem_record(problem), "certificate": proof, "warnings": warnings}
 
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,6 @@ class TableBackend:
             "kept": kept,
             "allowed": False,
             "basis": BASIS,
-            "warnings": list(request.problem.warnings),
         }
 
     @staticmethod

@@ -249,7 +249,7 @@ async function plots() {
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
   tradeoff.show(hidden(), measure);
   await draw(byId("gamma-figure"), {
-    title: "How often the majority is released: γ", x: "votes for 1", y: "γ, probability of the majority",
+    title: "Weight of the majority against a fair coin: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });

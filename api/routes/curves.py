@@ -181,7 +181,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     else:
         problem = params.problem()
         gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-        answer |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
+        answer |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
     wanted = {"epsilons": params.epsilons, "points": params.points}
     drawn = await compute(
         request, service, compute_profile, {"problem": answer["problem"], "gamma": answer["gamma"], **wanted}

@@ -14,6 +14,7 @@ import math
 
 from darrm_opt.accounting.composition.optimal import least_epsilon, non_negative
 from darrm_opt.errors import InvalidInput
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, up
 
@@ -42,7 +43,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
     Source: Balle, Wang 2018, Theorem 8.
     """
-    from scipy.special import erfcx, ndtr
+    with needed_by("The exact profile of Gaussian noise"):
+        from scipy.special import erfcx, ndtr
 
     mu, epsilon = _check_shift(mu), non_negative(epsilon, "epsilon", _NATS)
     if epsilon == math.inf:

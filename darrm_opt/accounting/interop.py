@@ -23,7 +23,7 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.release_profile import Release, Released
-from darrm_opt.optional_packages import require
+from darrm_opt.optional_packages import needed_by, require
 from darrm_opt.problem import whole_number
 from darrm_opt.rounding import up
 
@@ -166,7 +166,8 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
 @cache
 def _event_and_accountant() -> tuple[Any, Any]:
     """Return the event class and the accountant class that accepts it, defined when the library is first used."""
-    import attrs
+    with needed_by("The conversion"):
+        import attrs
 
     dp_event: Any = require("dp_accounting.dp_event", "the conversion")
     accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "the conversion")

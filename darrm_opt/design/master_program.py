@@ -82,12 +82,17 @@ class MasterProgram:
         back = [self._place[key] for key in keys if key in self._place]
         if back:
             self._activate(self._others + np.setdiff1d(back, self._active - self._others))
-        first = len(self._place)
-        for place, i in enumerate(new, first):
+            multisets = multisets[new]
+        for place, i in enumerate(new, self.rows - self._others):
             self._place[keys[i]] = place
-        self._multisets.append(multisets[new] if back else multisets)
-        added = self._shaped(self._widened(rows[new] if back else rows))
-        self._append(added, np.full(len(added), self._constraint.limit))
+        self._multisets.append(multisets)
+        self._add(rows[new] if back else rows, self._constraint.limit)
+        return rows
+
+    def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
+        """Add the rows of a further constraint on the same γ, which `bound_for` does not know; return them."""
+        rows = cached_rows(constraint, multisets)
+        self._add(rows, constraint.limit)
         return rows
 
     @property
@@ -253,6 +258,10 @@ class MasterProgram:
             return values
         many = self.knots.many
         return np.concatenate([self.knots.expanded(values[:many]), values[many:]])
+
+    def _add(self, rows: Array, limit: float) -> None:
+        """Add rows of γ alone."""
+        self._append(self._shaped(self._widened(rows)), np.full(len(rows), limit))
 
     def _append(self, rows: Array, limits: Array) -> None:
         if limits.size:

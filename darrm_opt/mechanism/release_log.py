@@ -225,7 +225,7 @@ class ReleaseLog:
             if bits.shape != (count,):
                 raise InvalidInput("draw", bits.shape, f"a draw of shape ({count},)")
             named = {} if release_id is None else {"id": release_id, "bits": self._written(bits)}
-            file.append({"count": count, **named})
+            file.append({"count": count, **self._counted(bits), **named})
             return bits
 
     @property
@@ -240,6 +240,10 @@ class ReleaseLog:
             return None
         place, count = self._places[release_id]
         return self._stored(file.at(place)["bits"], count)
+
+    def _counted(self, bits: Bits) -> Record:  # noqa: ARG002 — of bits nothing more is counted than how many there are
+        """Return what is written of every release beside its count."""
+        return {}
 
     def _written(self, bits: Bits) -> str:
         """Return released bits as text."""

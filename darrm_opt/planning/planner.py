@@ -146,8 +146,8 @@ def _evaluate(
 
 
 def _order(mechanism: Mechanism) -> int:
-    """Return the place of a mechanism: the quick ones first, and last the one that starts from the others."""
-    return ("optimal", "optimal_sequence").index(mechanism) + 1 if mechanism in ("optimal", "optimal_sequence") else 0
+    """Return the place of a mechanism: the quick ones first, and last those that start from the others."""
+    return [*_SEEDED].index(mechanism) + 1 if mechanism in _SEEDED else 0
 
 
 def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
@@ -159,11 +159,9 @@ def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> 
         )
     seeds = [each.noise for each in known if each.noise is not None]
     try:
-        return (
-            noisy.optimal_sequence(request, seeds)
-            if mechanism == "optimal_sequence"
-            else _EVALUATORS[mechanism](request)
-        )
+        if mechanism in _SEEDED:
+            return _SEEDED[mechanism](request, seeds)
+        return _EVALUATORS[mechanism](request)
     except TooMuchWork as err:
         return Option.unfit(mechanism, request, f"Not computed: {err}")
 
@@ -171,7 +169,6 @@ def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> 
 _EVALUATORS = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
-    "optimal": noisy.optimal,
     "gnmax": noisy.gnmax,
     "permute_and_flip": noisy.permute_and_flip,
     "exponential_mechanism": noisy.exponential_mechanism,
@@ -179,6 +176,9 @@ _EVALUATORS = {
     "subsampling": noisy.subsampling,
     "randomized_response": noisy.randomized_response,
 }
+
+_SEEDED = {"optimal": noisy.optimal, "optimal_sequence": noisy.optimal_sequence}
+"""Mechanisms that start from the others, evaluated after them in this order."""
 
 _SLOW = {
     "optimal_sequence",
@@ -215,7 +215,7 @@ def _advice(best: Option, request: PlanRequest) -> str:
         "exponential_mechanism": "Release the vote by the exponential mechanism",
         "saa": "Release the vote with Laplace noise",
         "subsampling": "Release the majority of a few voters, drawn anew for each query",
-        "randomized_response": "Release the majority with one probability, else a coin",
+        "randomized_response": "Release the majority by randomised response",
         "majority": "Release the plain majority",
     }[best.mechanism]
     return f"{named}. {shown} {best.why}"

@@ -22,6 +22,7 @@ import numpy as np
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
 from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
 from darrm_opt.plurality.rule import PluralityRule
@@ -81,7 +82,8 @@ def laplace_table(cells: Histograms, rate: float) -> Array:
 
 def gnmax_table(cells: Histograms, rate: float) -> Array:
     """Return the probabilities of the largest count with Gaussian noise of deviation 1/rate, shape (cells,)."""
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     if rate == 0:
         return exponential_table(cells, 0.0)
@@ -155,7 +157,8 @@ def confident_table(cells: Histograms, rate: float, threshold: float, check_shar
         threshold: T [votes].
         check_share: σ₂/σ₁.
     """
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     passes = ndtr((cells.values[cells.starts] - threshold) * rate * check_share)[cells.owners]
     return np.where(cells.values == ABSTENTION, 1 - passes, gnmax_table(cells, rate) * passes)

@@ -226,17 +226,23 @@ def test_the_default_delta_without_an_allowance_is_one_voters(epsilon: float) ->
     assert problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01).target.delta == 0.01
 
 
-def test_a_target_that_fails_less_often_than_a_voter_is_accepted_with_a_warning() -> None:
-    (warning,) = problem(delta=1e-6).warnings
-    assert warning == (
-        "delta = 1e-06 is below Delta = 1e-05: the release is asked to fail less often than a single voter, "
-        "so the answer is almost all noise. Were the two swapped?"
+NOISY = [0.1, 0.05, 0.1]
+
+
+def test_a_gamma_that_is_almost_all_noise_is_warned_of_where_delta_is_below_a_voters() -> None:
+    assert problem(delta=1e-6).warnings(NOISY) == (
+        (
+            "delta = 1e-06 is below Delta = 1e-05, and the release is hardly more than a fair coin: it is the majority with "
+            "probability 0.55 at most. Were the two swapped?"
+        ),
     )
-    assert problem().warnings == problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings == ()
+    assert problem().warnings(NOISY) == ()
+    assert problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings(NOISY) == ()
+    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings(NOISY) == ()  # the two are one number
 
 
-def test_no_warning_where_the_two_are_one_number() -> None:
-    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings == ()
+def test_a_useful_gamma_is_not_warned_of_whatever_the_deltas() -> None:
+    assert problem(delta=1e-6).warnings([0.9, 0.2, 0.9]) == ()
 
 
 # --------------------------------------------------------------------------------------------------- refusals

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import ExitCode, answer, end, fail, say
 from api.cli.parameters import AsJson, StoreUrl, number
 from api.cli.parser import Argument, Option
+from api.cli.progress import has_moving_display
 
 if TYPE_CHECKING:
     from solver_cache import Store
@@ -255,7 +255,7 @@ def progress_line(at: Progress) -> str:
 @contextmanager
 def display() -> Iterator[Watcher]:
     """Yield what shows where a run stands: a bar on a terminal, ever rarer lines in a log."""
-    if not sys.stderr.isatty():
+    if not has_moving_display():
         yield _Log()
         return
     from rich.console import Console

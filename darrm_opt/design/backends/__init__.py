@@ -39,7 +39,9 @@ BACKENDS: dict[str, BackendEntry] = {
     "gurobi": BackendEntry(
         "Gurobi", "gurobipy", "'darrm-opt[gurobi]'", "Gurobi: warm too; more than 2000 rows need a licence of your own."
     ),
-    "cvxpy": BackendEntry("Cvxpy", "cvxpy", "cvxpy", "CVXPY: any solver that it finds; every round starts cold."),
+    "cvxpy": BackendEntry(
+        "Cvxpy", "cvxpy", "'darrm-opt[cvxpy]'", "CVXPY: any solver that it finds; every round starts cold."
+    ),
 }
 """The backends by name: the one list of the product."""
 

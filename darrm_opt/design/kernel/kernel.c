@@ -41,6 +41,7 @@ enum { ZERO, ONE, XY, YX, UP, DOWN, UP_TO_ONE, DOWN_FROM_ONE }; /* the order of 
 enum { DONE, OUT_OF_TIME, OUT_OF_MEMORY };
 enum { ALWAYS, UNTIL_A_CUT, NEVER }; /* Settle of pruned.py */
 
+#define MOST_SIEVED_MEAN 2.0   /* with more voters off their ends a row's blossoms cost no more than its sieves */
 #define ROWS_BETWEEN_BOUNDS 8 /* rows of a column between two computations of max|D| and max|second difference| */
 
 typedef int64_t whole;
@@ -79,15 +80,14 @@ typedef struct {
     whole kept;          /* cuts in the heap */
     double *cut_values;  /* [most] */
     whole *cuts;         /* [most * CORNERS] */
-    whole rows, open;    /* rows that passed sieve 1, skeletons searched completely: statistics */
 } Search;
 
 typedef struct {
     const Tables *tables;
     Search *search;
     double value;       /* largest of this column, at least that of the start */
-    whole has_cut;      /* of this column */
-    double *column, *row, *turned, *steepest, *bounds; /* K + 1 each */
+    int has_cut, has_reach; /* of this column */
+    double *column, *row, *turned, *steepest, *bounds, *high, *low; /* K + 1 each */
     double *above, *below;                             /* stride each */
     whole *open, *starts;                              /* K + 1 each */
     double *table, *crossed;                           /* blossoms of a row */
@@ -109,6 +109,12 @@ static int out_of_time(State *state) {
 static inline double level_of(const State *state) {
     const Search *search = state->search;
     return search->most ? search->above : largest(search->above, state->value);
+}
+
+/* Whether what the sieves leave open is to be searched completely. */
+static inline int goes_on(const State *state) {
+    whole settle = state->search->settle;
+    return settle == ALWAYS || (settle == UNTIL_A_CUT && !state->has_cut);
 }
 
 static inline void leave_out(State *state, double bound) {
@@ -167,15 +173,14 @@ static void offer_value(State *state, double value, const whole *counts) {
 static void offer(State *state, double value, const whole *counts) {
     Search *search = state->search;
     offer_value(state, value, counts);
-    if (search->most && value > search->above) {
-        state->has_cut = 1;
-        keep_cut(search, value, counts);
-    }
+    if (search->most && value > search->above) keep_cut(search, value, counts);
 }
 
-/* Whether a value is of interest: the worst of its column, or a cut that the heap would take. */
-static inline int wanted(const State *state, double value) {
+/* Whether a value is of interest: the worst of its column, or a cut that the heap would take. That there is a cut is
+ * noted here, as what the heap takes depends on the columns before. */
+static inline int wanted(State *state, double value) {
     const Search *search = state->search;
+    if (search->most && value > search->above) state->has_cut = 1;
     if (value > state->value) return 1;
     return search->most && value > search->above && (search->kept < search->most || value >= search->cut_values[0]);
 }
@@ -224,6 +229,18 @@ LOOP double steepest_kind(const double *restrict a, whole n, double q, double me
         high = largest(high, bounds[j]);
     }
     return high;
+}
+
+LOOP void minimum_into(double *restrict to, const double *restrict a, whole many) {
+    for (whole j = 0; j < many; j++) to[j] = smallest(to[j], a[j]);
+}
+
+static void turn(double *a, whole n) {
+    for (whole j = 0; 2 * j <= n; j++) {
+        double swap = -a[j];
+        a[j] = -a[n - j];
+        a[n - j] = swap;
+    }
 }
 
 LOOP void reflect(double *restrict to, const double *restrict a, whole n) {
@@ -395,7 +412,6 @@ static void search_skeleton(State *state, const double *A, whole n, whole n1, wh
     skeleton_table(state, theirs, A, n, n0, m1, m0, terms);
     join_skeleton(state, mine, theirs, nx, ny, n0, n1, moving);
     free(mine);
-    state->search->open++;
 }
 
 /*
@@ -439,15 +455,47 @@ static inline double *crossed_of(const State *state, whole n, whole w, whole A) 
 }
 
 /*
+ * Reach of a row: the largest and the least U_N(a, a') for each N. With each side at its largest, whatever the other
+ * does, phi <= q high[n1] + high[n0] on a whole skeleton. Every U of the next row of a column is x U_N + y U_N+1 of this
+ * one, so one step of both bounds them there, at the rounding of one step of each entry.
+ */
+static void note_reach(State *state, whole n, int mirrored) {
+    double *high = mirrored ? state->low : state->high, *low = mirrored ? state->high : state->low;
+    for (whole N = 0; N <= n; N++) high[N] = -DBL_MAX, low[N] = DBL_MAX;
+    for (whole a = 0; a <= n; a++)
+        for (whole a1 = 0; a1 <= n - a; a1++) {
+            maximum_into(high + a1, run_of(state, n, a, a1), n - a - a1 + 1);
+            minimum_into(low + a1, run_of(state, n, a, a1), n - a - a1 + 1);
+        }
+    if (mirrored) { /* U_N(a, a') of the mirrored row is -U_n-N(a', a) */
+        turn(state->high, n);
+        turn(state->low, n);
+    }
+    state->has_reach = 1;
+}
+
+static double reach_bound(const State *state, whole n, int mirrored) {
+    double most, least;
+    extremes(mirrored ? state->low : state->high, n, state->tables->q, &most, &least);
+    return mirrored ? -least : most;
+}
+
+/*
  * Search every skeleton of a row where everybody may move (M = n): `separable.search_separable`.
  *
  * With V(a, a')[j] the running maximum of U over both numbers, a skeleton's value at (A, A') is
  * q V(A, A')[n1 - A'] + V(n1 - A', n0 - A)[A]. The second lies on the run (b, n - A - A' - b) for b = n1 - A', at entry A:
  * `crossed` holds those entries, [w = n - A - A'][A][b], so that both are read in order, for all n1 at once.
  */
-static void search_free_row(State *state, const double *A, whole n, whole nx, whole ny) {
+static void search_free_row(State *state, const double *A, whole n, whole nx, whole ny, int mirrored) {
     double q = state->tables->q, *best = state->bounds;
     if (row_table(state, A, n, n)) return;
+    note_reach(state, n, mirrored);
+    double bound = reach_bound(state, n, mirrored);
+    if (bound <= level_of(state)) {
+        leave_out(state, bound);
+        return;
+    }
     for (whole a = 0; a <= n; a++)
         for (whole a1 = 0; a1 <= n - a; a1++) {
             double *run = run_of(state, n, a, a1);
@@ -463,7 +511,6 @@ static void search_free_row(State *state, const double *A, whole n, whole nx, wh
             whole w = n - a - a1;
             join_into(best + a1, run_of(state, n, a, a1), crossed_of(state, n, w, a), w + 1, q);
         }
-    state->search->open += n + 1;
     for (whole n1 = 0; n1 <= n; n1++) {
         if (!wanted(state, best[n1])) continue;
         whole n0 = n - n1, best_A = 0, best_A1 = 0, counts[CORNERS];
@@ -515,12 +562,11 @@ static void search_bound_row(State *state, const double *A, whole n, whole nx, w
         join_skeleton(state, mine, theirs, nx, ny, n0, n1, moving);
     }
     free(mine);
-    state->search->open += n + 1;
 }
 
-static void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving) {
+static void search_row(State *state, const double *A, whole n, whole nx, whole ny, whole moving, int mirrored) {
     if (moving >= n)
-        search_free_row(state, A, n, nx, ny);
+        search_free_row(state, A, n, nx, ny, mirrored);
     else
         search_bound_row(state, A, n, nx, ny, moving);
 }
@@ -603,23 +649,31 @@ static int is_open(State *state, const double *A, whole n, whole n1, whole nx, w
     if (wanted(state, value)) offer(state, value, counts);
     if (overlap <= 0) return 0;
     bound = value + Delta * overlap;
-    whole settle = state->search->settle;
-    if (bound > level_of(state) && (settle == ALWAYS || (settle == UNTIL_A_CUT && !state->has_cut))) return 1;
+    if (bound > level_of(state) && goes_on(state)) return 1;
     leave_out(state, bound);
     return 0;
 }
 
 /* A row that passed sieve 1 (phi <= ``bound`` on all of it). */
-static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny, double bound, double bend) {
+static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny, double bound, double bend, int mirrored) {
     const Tables *tables = state->tables;
     Search *search = state->search;
     whole moving = tables->affected - nx - ny, left = 0;
     double mean = (double)moving * tables->Delta, slack;
     int affordable = (n + 1) * (moving + 1) * (moving + 1) <= tables->most_entries;
-    search->rows++;
-    if (mean > tables->most_mean) {
-        if (affordable) search_row(state, A, n, nx, ny, moving);
-        else leave_out(state, bound);
+    if (state->has_reach) {
+        double reached = reach_bound(state, n, mirrored);
+        if (reached <= level_of(state)) {
+            leave_out(state, reached);
+            return;
+        }
+    }
+    if (mean > tables->most_mean && !affordable) {
+        leave_out(state, bound);
+        return;
+    }
+    if (mean > tables->most_mean || (mean > MOST_SIEVED_MEAN && affordable && moving >= n && goes_on(state))) {
+        search_row(state, A, n, nx, ny, moving, mirrored);
         return;
     }
     slack = 0.5 * (mean * mean) * bend + 2 * mean * search->fuzz;
@@ -635,7 +689,7 @@ static void sieve_row(State *state, const double *A, whole n, whole nx, whole ny
     /* whole rows at once cost less than many skeletons one by one */
     whole terms = lesser(tables->terms[moving], moving);
     if (affordable && left > 0 && left * (terms + 2) > 2 * n) {
-        search_row(state, A, n, nx, ny, moving);
+        search_row(state, A, n, nx, ny, moving, mirrored);
         return;
     }
     for (whole k = 0; k < left && !out_of_time(state); k++) search_skeleton(state, A, n, state->open[k], nx, ny, moving);
@@ -657,11 +711,15 @@ static void search_column(State *state, whole nx) {
     whole K = tables->K, r = tables->affected, last = lesser(lesser(nx, r - nx), state->search->width);
     double *A = state->row, most, least, slope = 0.0, bend = 0.0, fuzz = state->search->fuzz;
     state->value = state->search->start;
-    state->has_cut = 0;
+    state->has_cut = state->has_reach = 0;
     memcpy(A, state->column, (size_t)(K - nx + 1) * sizeof(double));
     for (whole ny = 0; ny <= last; ny++) {
         whole n = K - nx - ny;
         if (ny) step(A, n + 1, tables->y, tables->x);
+        if (state->has_reach) {
+            step(state->high, n + 1, tables->y, tables->x);
+            step(state->low, n + 1, tables->y, tables->x);
+        }
         extremes(A, n, tables->q, &most, &least);
         if (tables->Delta > 0 && ny % ROWS_BETWEEN_BOUNDS == 0) { /* neither grows along a column: between, the last ones hold */
             differences(A, n, &slope, &bend);
@@ -672,7 +730,7 @@ static void search_column(State *state, whole nx) {
         for (int mirrored = 0; mirrored < 2; mirrored++) {
             double best = mirrored ? -least : most;
             const double *row = A;
-            int ends = wanted(state, best), further = tables->Delta > 0 && best + gain > level_of(state);
+            int had_cut = state->has_cut, ends = wanted(state, best), further = tables->Delta > 0 && best + gain > level_of(state);
             if (tables->Delta > 0 && !further) leave_out(state, best + gain);
             if (!ends && !further) continue;
             if (mirrored) { /* exchange the two answers: phi becomes -phi, ones become zeros */
@@ -681,9 +739,11 @@ static void search_column(State *state, whole nx) {
             }
             whole x = mirrored ? ny : nx, y = mirrored ? nx : ny;
             if (ends) offer_at_ends(state, row, n, x, y, best, tables->Delta == 0);
-            if (further) sieve_row(state, row, n, x, y, best + gain, bend);
+            if (!further) continue;
             /* leaving the ends gains something, so the sieves' cuts are worse: this one counts where they have none */
-            if (further && ends && state->search->most && !state->has_cut) offer_at_ends(state, row, n, x, y, best, 1);
+            state->has_cut = had_cut;
+            sieve_row(state, row, n, x, y, best + gain, bend, mirrored);
+            if (!state->has_cut && wanted(state, best)) offer_at_ends(state, row, n, x, y, best, 1);
         }
         if (out_of_time(state)) return;
     }
@@ -692,7 +752,7 @@ static void search_column(State *state, whole nx) {
 /* Search some columns; 0, or why not. */
 int separate(const Tables *tables, Search *search) {
     whole K = tables->K, r = tables->affected, room = K + 1;
-    double *doubles = malloc((size_t)(5 * room + 2 * (tables->stride + 1)) * sizeof(double));
+    double *doubles = malloc((size_t)(7 * room + 2 * (tables->stride + 1)) * sizeof(double));
     whole *open = malloc(2 * (size_t)room * sizeof(whole));
     State state = {.tables = tables, .search = search, .open = open, .starts = open + room};
     if (!doubles || !open) {
@@ -705,10 +765,12 @@ int separate(const Tables *tables, Search *search) {
     state.turned = doubles + 2 * room;
     state.steepest = doubles + 3 * room;
     state.bounds = doubles + 4 * room;
-    state.above = doubles + 5 * room;
+    state.high = doubles + 5 * room;
+    state.low = doubles + 6 * room;
+    state.above = doubles + 7 * room;
     state.below = state.above + tables->stride + 1;
     search->value = search->left_out = -DBL_MAX;
-    search->kept = search->rows = search->open = 0;
+    search->kept = 0;
     memcpy(state.column, search->signed_values, (size_t)room * sizeof(double));
     for (whole nx = 0; nx <= r && !out_of_time(&state); nx++) {
         if (nx) step(state.column, K - nx + 1, tables->x, tables->y);

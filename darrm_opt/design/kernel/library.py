@@ -56,7 +56,6 @@ class Search(ctypes.Structure):
         ("counts", _whole * 8),
         ("kept", _whole),
         *((name, _array) for name in ("cut_values", "cuts")),
-        *((name, _whole) for name in ("rows", "open")),
     )
 
 

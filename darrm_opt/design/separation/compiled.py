@@ -71,7 +71,8 @@ def search_columns(
             return
     threads = thread_count() if _work(constraint, whole.width) > MIN_THREADED_WORK else 1
     if threads == 1:
-        collector.take(_search(library, signed, constraint, collector, settle, whole, collector.value))
+        found = _search(library, signed, constraint, collector, settle, whole, collector.value)
+        collector.take(_merged([found], collector.most) if found.values.size > 1 else found)
         return
     parts = min(r + 1, threads * PARTS_PER_THREAD)
     start = collector.value

@@ -197,7 +197,7 @@ def test_proof_is_told_in_words(visit: Visit) -> None:
 
 
 def test_warnings_are_shown(visit: Visit) -> None:
-    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-3&delta=1e-5")
+    visit.go("?K=5&m=1&epsilon=0.1&Delta=0.5&delta=1e-5")
     assert "Were the two swapped?" in visit.text("#warnings")
     visit.go("?K=5&m=2&epsilon=0.1")
     assert not visit.tab.is_visible("#warnings")

@@ -101,9 +101,10 @@ def test_voters_that_are_not_private_get_plain_randomised_response(client: TestC
 
 
 def test_an_answer_carries_its_warning(client: TestClient) -> None:
-    told = client.get("/v1/gamma", params={**MNIST, "delta": 1e-6}).json()
+    told = client.get("/v1/gamma", params={**MNIST, "K": 5, "m": 1, "Delta": 0.5, "delta": 1e-6}).json()
     assert len(told["warnings"]) == 1
     assert "Were the two swapped?" in told["warnings"][0]
+    assert client.get("/v1/gamma", params={**MNIST, "delta": 1e-6}).json()["warnings"] == []
 
 
 def test_an_error_curve_sets_gamma_beside_the_baselines(client: TestClient) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from campaigns import totals
 from campaigns.pages import write_part
-from support.transcripts import Fresh, Once, chances, corner_pairs, least_epsilon, shown_pairs
+from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release, optimal_delta
@@ -54,7 +54,9 @@ def test_the_oracle_is_full_enumeration_in_fractions() -> None:
     ]
     for epsilon in (0.0, 0.2, 0.6):
         assert oracle.delta(epsilon) == adaptive_bits_delta(regions, epsilon)
-        assert float(oracle.delta(epsilon)) == pytest.approx(oracle.rough(epsilon)[0], rel=1e-9, abs=1e-12)
+        best = best_strategy(oracle, epsilon)
+        rough = best.here - math.exp(epsilon) * best.there
+        assert float(oracle.delta(epsilon)) == pytest.approx(rough, rel=1e-9, abs=1e-12)
 
 
 def test_the_oracle_of_one_voter_is_optimal_composition() -> None:
@@ -104,6 +106,29 @@ def test_the_campaign_writes_its_part_of_the_page(tmp_path: Path, capsys: pytest
     again = page.read_text(encoding="utf-8")
     assert again.startswith("# Soundness\n\nAnew.\n\n## Other\n")
     assert again.partition("## Other")[2] == text.partition("## Other")[2]
+
+
+def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, whole, resumed = (tmp_path / name for name in ("totals.jsonl", "whole.md", "resumed.md"))
+    of_seed = ["--seed", "7", "--first", "1"]
+    assert totals.main(["--sequences", "3", *of_seed, "--write", str(whole)]) == 0
+    assert totals.main(["--sequences", "2", *of_seed, "--record", str(record)]) == 0
+    with record.open("a", encoding="utf-8") as file:
+        file.write('{"seed": 7, "ev')  # interrupted
+    assert [*totals.read_records(record, 7, 25)] == [1, 2]
+    assert totals.read_records(record, 8, 25) == totals.read_records(record, 7, 5) == {}
+    examined: list[int] = []
+    finding_of = totals.finding_of
+
+    def counted(seed: int, every: int, number: int) -> totals.Finding:
+        examined.append(number)
+        return finding_of(seed, every, number)
+
+    monkeypatch.setattr(totals, "finding_of", counted)
+    assert totals.main(["--sequences", "3", *of_seed, "--record", str(record), "--write", str(resumed)]) == 0
+    assert examined == [3]
+    assert resumed.read_text(encoding="utf-8") == whole.read_text(encoding="utf-8")
+    assert [*totals.read_records(record, 7, 25)] == [1, 2, 3]
 
 
 def test_a_release_of_the_campaign_is_proved() -> None:

@@ -175,7 +175,7 @@ MISSING = {
     ),
     "cvxpy": (
         "cvxpy",
-        "backend = 'cvxpy' needs the package cvxpy, which is not installed: pip install cvxpy, or use backend = 'highs'.",
+        "backend = 'cvxpy' needs the package cvxpy, which is not installed: pip install 'darrm-opt[cvxpy]', or use backend = 'highs'.",
     ),
 }
 

@@ -477,9 +477,12 @@ def test_a_solution_is_frozen() -> None:
         solution.gamma[0] = 0.0
 
 
-def test_warnings_of_the_problem_reach_the_solution() -> None:
-    swapped = Problem.from_allowance(5, 1, 0.1, Delta=1e-3, delta=1e-6)
-    assert solve(swapped).warnings == swapped.warnings != ()
+def test_a_warning_follows_from_what_the_solve_found() -> None:
+    swapped = solve(Problem.from_allowance(5, 1, 0.1, Delta=0.5, delta=1e-6))
+    assert swapped.warnings == swapped.problem.warnings(swapped.gamma) != ()
+    useful = solve(Problem.from_allowance(11, 3, 0.0892, Delta=1e-4, delta=1e-6))
+    assert useful.utility > 0.9
+    assert useful.warnings == ()
     assert solve(Problem.from_allowance(5, 1, 0.1)).warnings == ()
 
 

@@ -262,7 +262,10 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
     with closing(open_store(url)) as store:
         outcome = done(GRID, store, RunOptions(attempts=2, lease=2, store_url=url if direct else ""))
         assert [failure.key for failure in outcome.failures] == [poison]
-        assert outcome.failures[0].reason == "given up after 2 attempts: its process ended with code 9"
+        assert (
+            outcome.failures[0].reason
+            == "given up after 2 attempts: The solver process ended by itself with exit code 9."
+        )
         assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, 2)
         assert rows(store) == [row for row in undisturbed if row.key != poison]
         assert counts(log, "begun")[poison] == 2

@@ -29,6 +29,12 @@ MAX_ROWS_PER_COLUMN = 2.5
 MIN_DROP_K = 200
 """Least number of voters for which that pays."""
 
+OFF_ENDS = 1e-9
+"""Distance from 0 and 1 at which a variable counts as off its ends."""
+
+MAX_SOLVED = 100
+"""Largest system of equations that is solved in place of a program."""
+
 NEAR_SHARE = 1e-3
 """Slack, as a share of the limit, up to which a row stays with the solver."""
 
@@ -192,6 +198,24 @@ class MasterProgram:
         rows, limits, scales = (self._joined(part)[which] for part in (self._rows, self._limits, self._scales))
         self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)
         self._active = np.concatenate([self._active, which])
+
+    def multipliers_for(self, weights: Array) -> Array | None:
+        """Return the multipliers of other weights if the same rows and variables bind for them; None where that is not clear.
+
+        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is proved.
+        """
+        tight = np.flatnonzero(self.multipliers > 0)
+        free = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
+        if self.knots is not None or tight.size != free.size or tight.size > MAX_SOLVED:
+            return None
+        rows = self._joined(self._rows)[tight]
+        try:
+            solved = np.linalg.solve(rows[:, free].T, self._shaped(weights)[free])
+        except np.linalg.LinAlgError:
+            return None
+        multipliers = np.zeros(self.rows)
+        multipliers[tight] = solved
+        return multipliers
 
     def bound_for(
         self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exactly: bool = True

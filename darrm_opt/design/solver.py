@@ -64,8 +64,8 @@ START_TOLERANCE = 1e-5
 OPTIMAL_GAP = 1e-6
 """Largest gap that is called optimal whatever the tolerance is: small problems are solved until no cut is left."""
 
-GOOD_BOUND = 1e-9
-"""Gap at which a bound for the utility itself is not compared with that of the canonical goal, which is looser by about κ."""
+GOOD_BOUND = 1e-10
+"""Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
 
 ROWS_BETWEEN_CHECKS = 50
 """Rows made before the clock is looked at."""
@@ -368,24 +368,34 @@ class Solver:
     def _upper_bound(self, status: Status, utility: float) -> float:
         """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
 
-        It is that by the multipliers of one more, warm, solve for the utility itself, where the loop came to an end; else,
-        or where those are poor, the one by the multipliers of the loop's own bound, if that is lower.
+        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the canonical
+        goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor, they are the
+        loop's own, if their bound is lower.
         """
         loosest, exactly = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
-            program.drop_slack_rows()
-            while True:
-                solved, _ = program.maximise(goal.weights, self.clock.remaining)
-                bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
-                if solved is not Status.OPTIMAL or bound - utility <= self._tolerance:
-                    break
-                if not program.refine(goal.weights, 0.1 * self._tolerance):
-                    break
+            multipliers = program.multipliers_for(goal.weights)
+            if multipliers is not None:
+                bound = program.bound_for(loosest, goal.weights, multipliers, exactly=exactly) + goal.offset
+            if bound - utility > GOOD_BOUND:
+                bound = min(bound, self._solved_bound(loosest, utility, exactly=exactly))
         if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
             canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)
             bound = min(bound, self.goal.utility_bound(canonical + self.goal.offset))
         return min(1.0, bound)
+
+    def _solved_bound(self, loosest: PrivacyConstraint, utility: float, *, exactly: bool) -> float:
+        """Return the bound by the multipliers of the program for the utility itself, its knots refined down to the tolerance."""
+        goal, program = self.goal.goal, self.program
+        program.drop_slack_rows()
+        while True:
+            status, _ = program.maximise(goal.weights, self.clock.remaining)
+            bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
+            if status is not Status.OPTIMAL or bound - utility <= self._tolerance:
+                return bound
+            if not program.refine(goal.weights, 0.1 * self._tolerance):
+                return bound
 
     def _report(self) -> None:
         """Tell the watcher where the solve stands after a round."""

@@ -89,7 +89,7 @@ class SequenceProgram:
             program.add_rows(constraint, self._known)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
-            status, answer, _ = program.maximise(self._goal.weights, None)
+            status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
             noise, scale, broken = answer, 1.0, False

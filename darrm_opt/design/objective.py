@@ -25,6 +25,7 @@ The last column is the measure where none is named. All pairs have a meaning, wi
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -157,11 +158,7 @@ class Objective:
         >>> shared(1, 1).weights(3).tolist()
         [0.5, 0.5]
         """
-        K = whole_number(K, "K", _VOTERS)
-        mass = self.prior.gap(K) if self.measure == "tv" else self.prior.folded(K)
-        weights: Array = mass / mass.sum()
-        weights.setflags(write=False)
-        return weights
+        return _weights(self, whole_number(K, "K", _VOTERS))
 
     def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
@@ -176,6 +173,15 @@ class Objective:
             written = ",".join(map(_text, self.parameters))
         text = f"{self.name}({written})" if written else self.name
         return text if self.measure == kind.measure == "tv" else f"{text} {self.measure}"
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(objective: Objective, K: int) -> Array:
+    """Return `Objective.weights`, remembered: of many problems most differ in other things."""
+    mass = objective.prior.gap(K) if objective.measure == "tv" else objective.prior.folded(K)
+    weights: Array = mass / mass.sum()
+    weights.setflags(write=False)
+    return weights
 
 
 AnyObjective = Objective | ScenarioObjective
@@ -257,7 +263,15 @@ def parse_objective(text: str) -> Objective:
     True
     """
     given: Any = text
-    if not isinstance(given, str) or not (match := _FORM.fullmatch(given)):
+    if not isinstance(given, str):
+        raise InvalidInput("objective", text, accepted_objectives())
+    return _parsed(given)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Objective:
+    """Return `parse_objective`, remembered."""
+    if not (match := _FORM.fullmatch(text)):
         raise InvalidInput("objective", text, accepted_objectives())
     name, inside, measure = match["name"], match["inside"], match["measure"]
     kind = _family_of(name)

@@ -90,14 +90,26 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "a_search_gives_up_at_its_deadline",
     ),
     "design.separation.first_order": ("test_first_order.py",),
-    "accounting.composition.closed_forms": ("test_composition.py",),
+    "accounting.composition.closed_forms": ("test_closed_forms.py", "test_composition.py"),
+    "accounting.composition.optimal": ("test_optimal.py", "test_closed_forms.py"),
     "accounting.bits.recursion": ("test_bits.py",),
     "accounting.release_profile": ("test_total.py",),
     "accounting.pld.composition": ("test_pld.py",),
     "accounting.pld.distribution": ("test_pld.py",),
     "accounting.mixture": ("test_mixture.py",),
     "accounting.privacy_budget": ("test_privacy_budget.py",),
-    "accounting.freshness": ("test_freshness.py",),
+    "accounting.freshness": tuple(
+        f"test_freshness.py::test_{name}"
+        for name in (
+            "freshness_changes_nothing_for_one_release_or_non_private_voters",
+            "composed_models_account_for_any_number_of_releases",
+            "compose_models_with_a_Delta",
+            "releases_for_different_voters_compose_different_models",
+            "fresh_must_be_a_bool",
+            "the_description_of_fresh_names_the_default",
+        )
+    ),
+    "accounting.total": ("test_total.py", "test_freshness.py"),
     "randomness.coins": ("test_coins.py",),
     "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }

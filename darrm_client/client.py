@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from darrm_client.connect import connect
 from darrm_client.errors import VerificationFailed, error_of
 from darrm_client.jobs import JobsClient
-from darrm_client.requests import as_list, budget_body, design, numbers, with_allowance
+from darrm_client.requests import as_list, budget_body, design, draw_body, numbers, with_allowance
 from darrm_client.transport import Deadline
 from darrm_client.verification import (
     VerifiedAnswer,
@@ -309,9 +309,8 @@ class DarrmClient:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
-        if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
-            body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
-        return verify_comparison(self._ask("compare", body, timeout), problem)
+        body |= draw_body(n, subsample_size, replacement, sampling)
+        return verify_comparison(self._ask("compare", body, timeout), problem, body)
 
     def plan(
         self,
@@ -322,6 +321,11 @@ class DarrmClient:
         prior: str = "rectangular",
         fresh: bool = False,
         least_accuracy: float = 0.6,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: str = "independent",
+        time_limit: float | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
@@ -336,14 +340,20 @@ class DarrmClient:
             prior: how votes fall, as text.
             fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, ``independent`` or ``disjoint``.
+            time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit of its own.
             timeout: for this call [s]; None for the client's.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
         told = self._ask("plan", body, timeout)
-        return verify_plan(told, problem, trained_once=not fresh and queries > 1)
+        return verify_plan(told, problem, body, trained_once=not fresh and queries > 1)
 
     def plurality(
         self,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.requests import with_allowance
+from darrm_client.requests import DRAW, with_allowance
 from darrm_client.transport import Deadline
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import DesignSpec
@@ -210,7 +210,8 @@ class TableBackend:
 
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
         target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
-        return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
+        draw = {name: body[name] for name in DRAW if name in body}
+        return plan_releases({**body, "problem": {**voters, **target}, "draw": draw}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.running_time import BASIS, estimate_cost

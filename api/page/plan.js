@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { percent, plain } from "./numbers.js";
+import { assumed, percent, plain } from "./numbers.js";
 
 let offered = ""; // the voters on the page, as text
 let running = null; // controls the asking that is under way
@@ -57,7 +57,7 @@ function named(way) {
   return way === "optimal" ? "optimal γ of one target" : label(way);
 }
 
-function present({ advice, options, warnings, queries }) {
+function present({ advice, options, warnings, queries, fresh, voters }) {
   const said = `Each way of giving ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
     named(option.way),
@@ -67,7 +67,7 @@ function present({ advice, options, warnings, queries }) {
   ]);
   const reasons = options.flatMap((option) => [make("dt", {}, named(option.way)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(
-    make("p", { class: "headline" }, advice),
+    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
     ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
     scrolling(said, table(said, ["Way", "Right", "Answers", "Spends ε"], cells)),
     make("details", {}, make("summary", {}, "Why, way by way"), make("dl", { class: "words" }, ...reasons)),

@@ -15,9 +15,9 @@ from api.service.job_admission import check_voters, check_work
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
-    SUBSAMPLED_COMPARISON_SOLVES,
     comparison_account_seconds,
     estimate_cost,
+    plan_account_seconds,
     plan_seconds,
 )
 from darrm_opt.noise import NoiseFunction
@@ -102,8 +102,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
         Privacy(params.total_epsilon, params.total_delta),
         params.draw(),
     )
-    solves = COMPARISON_SOLVES if params.n is None else SUBSAMPLED_COMPARISON_SOLVES
-    check_work(solves * estimate_cost(spec).seconds + accounts, service.settings)
+    check_work(COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, service.settings)
     found = await compute(
         request,
         service,
@@ -135,7 +134,15 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)
-    check_work(plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit), service.settings)
+    accounts = await service.run_in_thread(
+        partial(plan_account_seconds, fresh=params.fresh),
+        spec.problem,
+        params.queries,
+        Privacy(params.total_epsilon, params.total_delta),
+        params.draw(),
+    )
+    seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
+    check_work(seconds, service.settings)
     found = await compute(
         request,
         service,

@@ -25,7 +25,7 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
 
 class CompareRequest(RequestModel):
@@ -177,7 +177,7 @@ class CompareAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARE_EXAMPLE"]]})
 
     voters: VotersAnswer
-    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
     queries: int = Field(description="Number of releases [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all releases together.")
     objective: str = Field(description="What the way called optimal maximises.")

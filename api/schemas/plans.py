@@ -25,7 +25,7 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
 
 class PlanRequest(RequestModel):
@@ -157,7 +157,7 @@ class PlanAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
 
     voters: VotersAnswer
-    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
     draw: DrawAnswer | None = Field(
         default=None, description="How the voters' subsamples are drawn; null where nothing was said of it."
     )

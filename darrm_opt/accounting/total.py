@@ -224,12 +224,14 @@ class ReleaseTotal:
         epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
             account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
             to tell, or where private voters were trained once (what they attain together is not known).
+        fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
     delta: float
     totals: dict[str, Privacy]
     refused: dict[str, NotApplicable]
     epsilon_at_least: float | None = None
+    fresh: bool = False
 
     @property
     def method(self) -> str:
@@ -314,7 +316,7 @@ def total_privacy_of_sequence(
         if count:
             counts[release] += count
     if not counts:
-        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0)
+        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
     shown: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
@@ -327,7 +329,7 @@ def total_privacy_of_sequence(
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
     at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
-    return ReleaseTotal(total_delta, totals, refused, at_least)
+    return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 
 
 def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> Privacy:

@@ -167,7 +167,7 @@ def compare(
     Raises:
         InvalidInput: a number is outside its range.
         DeltaTooSmall: a total δ of 0, or so small that rounding alone exceeds it.
-        TooMuchWork: more releases than the exact account can do in about a minute.
+        TooMuchWork: more releases than the exact account can do in a minute or two.
 
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
@@ -327,7 +327,8 @@ def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
 
 
 MAX_MIXTURE_STEPS = 15_000
-"""Releases times numbers of affected voters, in one account: about a minute for the whole comparison."""
+"""Releases times numbers of affected voters, in one account: about a minute or two for the whole comparison. Without a draw that is what
+`MAX_QUERIES` releases take, the best target included."""
 
 PRIVATE_STEPS = 25
 """Voters for which a step takes as long again where they are private, as the region of what they show then has more sides."""
@@ -340,7 +341,7 @@ def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: 
 
 
 def check_comparable(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
-    """Raise `TooMuchWork` for a comparison that would take much longer than a minute, before any of it is done.
+    """Raise `TooMuchWork` for a comparison that would take much longer than a minute or two, before any of it is done.
 
     Raises:
         TooMuchWork: the comparison is too long; the message says what can be asked instead.

@@ -32,8 +32,8 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 POINTS = 2001
 """Grid points of the accounts during calibration: coarse, hence fast, and sound."""
 
-PRECISION = 5e-3
-"""Share of the budget that a calibration may leave unused."""
+PRECISION, PURE_PRECISION = 5e-3, 1e-7
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, where a proof is yes or no and no long account, of the knob."""
 
 MAX_QUERIES = 500
 """Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains on the others with every query."""
@@ -292,7 +292,8 @@ def _calibrated_without_delta(
         proved = certify_unscaled(problem, noise)
         return (noise, math.inf) if proved is None else (proved, 0.0)
 
-    end = calibrate(made, total.epsilon, most, guess=min(most, 1 / request.K), precision=PRECISION, stop=request.stop)
+    guess = min(most, 1 / request.K)
+    end = calibrate(made, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=request.stop)
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)

@@ -360,3 +360,5 @@ def test_fresh_means_the_same_everywhere() -> None:
     for name in ("ComposeRequest", "CompareRequest", "PlanRequest"):
         assert described[name]["properties"]["fresh"]["description"] == FRESH
         assert described[name]["properties"]["fresh"]["default"] is False
+    for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
+        assert described[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")

@@ -22,7 +22,7 @@ from support.paths import ROOT
 
 from darrm_opt.design.backends import BACKENDS as REGISTRY
 
-PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api")
+PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm")
 
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
@@ -58,6 +58,7 @@ FRAMEWORKS = {
         "uvicorn",
     },
     "api": set[str](),
+    "darrm": set[str](),
 }
 
 SOLVERS = {"highspy": "highs", "gurobipy": "gurobi", "cvxpy": "cvxpy"}
@@ -160,7 +161,7 @@ def test_the_package_is_there(package: str) -> None:
 
 
 def test_packages_import_downwards() -> None:
-    rank = {"darrm_opt": 0, "solver_cache": 1, "darrm_client": 2, "api": 3}
+    rank = {"darrm_opt": 0, "solver_cache": 1, "darrm_client": 2, "api": 3, "darrm": 4}
     wrong = [i for i in all_imports() if top(i.imported) in rank and rank[top(i.imported)] > rank[top(i.importer)]]
     assert not wrong, "; ".join(map(str, wrong))
 
@@ -247,7 +248,7 @@ def test_importing_the_cache_is_as_light() -> None:
 
 
 def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -> None:
-    loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom api.cli import main\nmain()")
+    loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom darrm import main\nmain()")
     assert "api" in loaded
     assert not loaded & (HEAVY | {"darrm_opt", "numpy", "rich", "solver_cache"})
 

@@ -83,7 +83,7 @@ def compare(
     """
     from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
+    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.comparison.compare import compare as ways
     from darrm_opt.errors import InvalidInput
@@ -152,7 +152,9 @@ def compare(
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+    assumed = assumed_text(problem, found.queries, fresh=fresh)
+    notes = [*left_out, *([assumed] if assumed else [])]
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
 
 
 def _draw(bags: Bags, K: int) -> str:

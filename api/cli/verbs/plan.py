@@ -181,13 +181,15 @@ def _told_later() -> Callable[[Way], None]:
 
 
 def _text(found: Plan) -> str:
-    from api.cli.report import columns, guarantee, trained_text, voters_text
+    from api.cli.report import assumed_text, columns, guarantee, trained_text, voters_text
 
     asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
     heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
+    if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
+        reasons += ["", assumed]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
 
 

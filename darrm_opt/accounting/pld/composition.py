@@ -247,4 +247,4 @@ def _check_discretisation(discretisation: float) -> float:
 
 
 def _pmf() -> Any:
-    return require("dp_accounting.pld.pld_pmf", "a PLD")
+    return require("dp_accounting.pld.pld_pmf", "A PLD")

@@ -26,6 +26,7 @@ from darrm_opt.comparison.vote_histogram import vote_histogram
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial
+from darrm_opt.problem import FRESH
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
@@ -300,6 +301,7 @@ def test_from_the_command_line() -> None:
     text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP (fresh in every answer); 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text
+    assert text.endswith(f"The voters were taken to be fresh. {FRESH}\n")
 
 
 def test_a_draw_from_the_command_line() -> None:

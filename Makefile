@@ -81,6 +81,7 @@ faults: $(READY) ## kill writers, servers, solvers, clients, label runs at rando
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_service $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
 
 fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running service
 	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)

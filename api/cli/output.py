@@ -87,6 +87,27 @@ def reported() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def renamed(**options: str) -> Iterator[None]:
+    """Let errors of the core name this verb's parameters: ``renamed(epsilon="total_epsilon")``.
+
+    Raises:
+        InvalidInput: as inside, under the other name.
+    """
+    try:
+        yield
+    except Exception as err:
+        from darrm_opt.errors import InvalidInput
+
+        if not isinstance(err, InvalidInput) or err.argument not in options:
+            raise
+        raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
+
+
+TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}
+"""Names for `renamed` where a verb's ε and δ are those of all releases together."""
+
+
 def fail(message: str, code: ExitCode) -> NoReturn:
     """Say ``message`` on stderr and end the verb.
 

@@ -185,4 +185,8 @@ class CompareAnswer(AnswerModel):
         default=None, description="The draw; null where a record reaches the affected voters for certain."
     )
     rows: list[WayAnswer] = Field(description="One a way, the most useful first; those that do not fit last.")
+    without_noise: str = Field(
+        default="",
+        description="What needs no noise within the total, in words, as the plan says it; empty if nothing does.",
+    )
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

@@ -41,12 +41,19 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
+from darrm_opt.accounting.plain_majority import plain_majority_total, private_model_count
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.baselines import double_subsampling, exponential_mechanism, permute_and_flip, subsampling_mixture
+from darrm_opt.baselines import (
+    double_subsampling,
+    exponential_mechanism,
+    permute_and_flip,
+    subsampling,
+    subsampling_mixture,
+)
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
@@ -116,6 +123,7 @@ class Comparison:
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
         bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
         fresh: whether the voters were taken to be fresh.
+        without_noise: what needs no noise within the total, in a sentence; empty if nothing does.
     """
 
     problem: Problem
@@ -128,6 +136,7 @@ class Comparison:
     measure: Literal["tv_error", "disagreement"] = "disagreement"
     bags: Bags | None = None
     fresh: bool = False
+    without_noise: str = ""
 
 
 def compare(
@@ -188,6 +197,10 @@ def compare(
     check_comparable(counted, queries, total, distribution)
     terms = _SharedTerms(problem, counted, queries, total, distribution, fresh, chosen.aim(problem.K).utility, votes)
     rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
+    without_noise = _without_noise(terms, rows[-1])
+    if rows[-1].noise is not None:  # no γ is more useful than the plain majority
+        rows.insert(0, replace(rows[-1], name="optimal_sequence"))
+        return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
     seeds = [each.noise for each in rows if each.noise is not None]
     if distribution is None:  # a target of one release is no account of a draw
         K, voter, affected = problem.K, problem.voter, problem.affected
@@ -195,9 +208,47 @@ def compare(
     design = design_sequence(problem, queries, total, chosen, seeds=seeds, distribution=distribution, fresh=fresh)
     each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
     rows = [terms.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
-    rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
+    return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
+
+
+def _sorted(
+    terms: _SharedTerms,
+    *,
+    objective: str,
+    rows: list[ComparisonRow],
+    measure: Literal["tv_error", "disagreement"],
+    bags: Bags | None,
+    without_noise: str,
+) -> Comparison:
+    """Return the comparison, the most useful row first; ties as they came, so the optimum before the others."""
+    rows = sorted(rows, key=lambda each: (each.utility is None, -(each.utility or 0.0)))
     return Comparison(
-        problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags, fresh
+        terms.problem,
+        terms.queries,
+        terms.total,
+        objective,
+        terms.votes,
+        tuple(rows),
+        dict(NOT_COMPARED),
+        measure,
+        bags,
+        terms.fresh,
+        without_noise,
+    )
+
+
+def _without_noise(terms: _SharedTerms, majority: ComparisonRow) -> str:
+    """Return what needs no noise within the total, as `plan` says it; empty if nothing does."""
+    if majority.noise is not None:
+        return "The plain majority is within this total: no noise is needed."
+    count = 0 if terms.fresh else private_model_count(terms.problem, terms.total)
+    if count == 0:
+        return ""
+    kept = 1.0 - disagreement(subsampling(terms.problem.K, count), terms.votes)
+    return (
+        f"Without noise: the plain majority of any {count} of the {terms.problem.K} models, chosen without looking at the data, is "
+        f"within this total for any number of queries, and is the majority of all with probability {kept:.4f} "
+        "(`darrm plan`: fewer_voters)."
     )
 
 
@@ -243,6 +294,14 @@ class _SharedTerms:
             return ComparisonRow(name, knob, None, None, None, None, None, None)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
+
+    def plain_majority(self) -> ComparisonRow:
+        """Return the row of the plain majority, by the same accounts as in `plan`."""
+        K, total = self.problem.K, self.total
+        spent, _ = plain_majority_total(
+            self.problem, self.queries, total.delta, fresh=self.fresh, distribution=self.distribution
+        )
+        return self.row("majority", "gamma", 1.0, _constant(K, 1.0), spent)
 
     def calibrated(
         self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float
@@ -311,7 +370,7 @@ def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[Comparis
         terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
         saa,
         terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
-        terms.row("majority", "gamma", 1.0, _constant(K, 1.0)),
+        terms.plain_majority(),
     ]
 
 

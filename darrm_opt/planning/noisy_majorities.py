@@ -139,7 +139,9 @@ def randomized_response(request: PlanRequest) -> Option:
         request,
         lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
         1.0,
-        lambda share: f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g}).",
+        lambda share: (
+            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g})."
+        ),
     )
 
 

@@ -231,8 +231,10 @@ NOISY = [0.1, 0.05, 0.1]
 
 def test_a_gamma_that_is_almost_all_noise_is_warned_of_where_delta_is_below_a_voters() -> None:
     assert problem(delta=1e-6).warnings(NOISY) == (
-        "delta = 1e-06 is below Delta = 1e-05, and the release is hardly more than a fair coin: it is the majority with "
-        "probability 0.55 at most. Were the two swapped?",
+        (
+            "delta = 1e-06 is below Delta = 1e-05, and the release is hardly more than a fair coin: it is the majority with "
+            "probability 0.55 at most. Were the two swapped?"
+        ),
     )
     assert problem().warnings(NOISY) == ()
     assert problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings(NOISY) == ()

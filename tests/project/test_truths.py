@@ -27,7 +27,5 @@ NEVER = {
 def test_no_text_says_what_was_wrong(reason: str) -> None:
     assert len(TEXTS) > 200
     pattern = re.compile(NEVER[reason])
-    wrong = [
-        str(path.relative_to(ROOT)) for path in TEXTS if pattern.search(" ".join(path.read_text("utf-8").split()))
-    ]
+    wrong = [str(path.relative_to(ROOT)) for path in TEXTS if pattern.search(" ".join(path.read_text("utf-8").split()))]
     assert wrong == []

@@ -110,7 +110,8 @@ def compare(
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+    notes = [found.without_noise] if found.without_noise else []
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes, *left_out]))
 
 
 def _draw(bags: Bags, K: int) -> str:

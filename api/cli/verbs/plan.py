@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +64,10 @@ def plan(
         str | None,
         Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
     ] = None,
+    output: Annotated[
+        str | None,
+        Option("--output", "Write the recommended γ there, for `darrm verify` and `darrm label`.", "FILE", _WANTED),
+    ] = None,
     *,
     without_replacement: Annotated[
         bool, Option("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
@@ -84,11 +89,14 @@ def plan(
     and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
     many voters a record reaches.
     """
-    from api.cli.report import as_json
+    from api.cli.files import check_writable, write_whole
+    from api.cli.report import as_json, solution_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy, real_number
+
+    check_writable(output, "output")
 
     def read(text: str | None, name: str, accepted: str) -> float:
         return real_number(number(text), name, accepted)
@@ -118,12 +126,17 @@ def plan(
         progress=_told_later(),
         **drawn,
     )
+    released = None if found.best is None or found.best.noise is None else found.best
+    if output is not None and released is not None:
+        write_whole(output, f"{solution_json(released.to_solution(found.request.objective))}\n".encode())
+    if output is not None and released is None:
+        say(f"Nothing is written to {output}: the recommendation has no γ.")
     if json:
         answer(as_json(plan_to_dict(found)))
         return
     for warning in found.warnings:
         say(f"Warning: {warning}")
-    answer(_text(found))
+    answer(_text(found, output))
 
 
 def _told_later() -> Callable[[Way], None]:
@@ -138,7 +151,23 @@ def _told_later() -> Callable[[Way], None]:
     return weighed
 
 
-def _text(found: Plan) -> str:
+def _next_step(found: Plan, output: str | None) -> str:
+    """Return the command that releases labels as planned; empty where no γ is recommended."""
+    best, asked = found.best, found.request
+    if best is None or best.noise is None:
+        return ""
+    if output is None:
+        return "\n\nAdd --output plan.json to keep this γ; the plan then ends with the command that releases labels with it."
+    if asked.bags is not None:
+        budget = f"--queries {asked.queries}"  # a ledger's own account knows no draw
+    else:
+        budget = f"--total-epsilon {asked.total.epsilon!r} --total-delta {asked.total.delta!r}"
+    fresh = " --fresh" if asked.fresh else ""
+    command = f"darrm label votes.csv --solution {shlex.quote(output)} --ledger spent.ledger"
+    return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
+
+
+def _text(found: Plan, output: str | None) -> str:
     from api.cli.report import columns, guarantee, trained_text, voters_text
 
     asked = found.request
@@ -146,7 +175,9 @@ def _text(found: Plan) -> str:
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
     heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
-    return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
+    return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons]) + _next_step(
+        found, output
+    )
 
 
 def _row(option: Way) -> list[str]:

@@ -115,15 +115,21 @@ def guarantee(privacy: Privacy) -> str:
 
 def certificate_text(certificate: Certificate) -> str:
     """Return why γ is private, in plain words."""
-    worst = ", ".join(f"{count} at {CORNERS.get(label, label)}" for label, count in certificate.worst_corners.items())
+    worst = ", ".join(f"{count} at {_corner(label)}" for label, count in certificate.worst_corners.items())
     hidden = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
     return "\n".join(
         [
             f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
             f"           {hidden} at the tightest, {certificate.margin:.1e} of probability is to spare",
-            f"tightest   {worst}, where (p, p′) is a voter's chance to say 1 on the data and on its neighbour",
+            f"tightest   {worst}: (p, p′) is a voter's chance to say 1 on the data and on its neighbour;",
+            "           x = (e^ε + Δ)/(e^ε + 1), y = (1 − Δ)/(e^ε + 1)",
         ]
     )
+
+
+def _corner(label: str) -> str:
+    """Return a corner's name, as in JSON and in docs/concepts.md, and its pair."""
+    return f"{label} {CORNERS[label]}" if label in CORNERS else label
 
 
 def _count(number: int, what: str) -> str:

@@ -31,7 +31,7 @@ Which comparisons of ways to release are within distribution, known before any o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -151,6 +151,7 @@ def compare(
     replacement: bool = True,
     sampling: Sampling = "independent",
     fresh: bool = False,
+    progress: Callable[[ComparisonRow], None] | None = None,
 ) -> Comparison:
     """Return the utility of each mechanism for a majority, all within one total budget.
 
@@ -167,6 +168,7 @@ def compare(
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
+        progress: called with each row as soon as it is known.
 
     Guarantees:
         Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
@@ -196,7 +198,11 @@ def compare(
     counted = effective_voters(problem, queries, fresh=fresh)
     check_comparable(counted, queries, total, distribution)
     terms = _SharedTerms(problem, counted, queries, total, distribution, fresh, chosen.aim(problem.K).utility, votes)
-    rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
+    rows = []
+    for row in _baselines(terms, None if distribution is None else replace(terms, distribution=None)):
+        rows.append(row)
+        if progress is not None:
+            progress(row)
     without_noise = _without_noise(terms, rows[-1])
     if rows[-1].noise is not None:  # no γ is more useful than the plain majority
         rows.insert(0, replace(rows[-1], name="optimal_sequence"))
@@ -351,27 +357,25 @@ def _with_cost(
     return made
 
 
-def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[ComparisonRow]:
-    """Return the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
+def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> Iterator[ComparisonRow]:
+    """Yield the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
     K = terms.problem.K
 
     def laplace(inverse: float) -> NoiseFunction:
         return noise_function(K, LaplaceNoise(1 / inverse))
 
+    yield terms.calibrated("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0)
+    yield terms.calibrated("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2)
+    yield terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2)
+    yield terms.calibrated(
+        "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
+    )
+    yield terms.calibrated("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0)
+    yield terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0)
     saa = (worst or terms).calibrated("saa", "1/scale", laplace, 1 / K, 8.0)
-    return [
-        terms.calibrated("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        terms.calibrated("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
-        terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        terms.calibrated(
-            "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
-        ),
-        terms.calibrated("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
-        terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
-        saa,
-        terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
-        terms.plain_majority(),
-    ]
+    yield saa
+    yield terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag")
+    yield terms.plain_majority()
 
 
 def _constant(K: int, share: float) -> NoiseFunction:

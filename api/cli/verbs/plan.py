@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as Way
@@ -89,12 +91,15 @@ def plan(
     and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
     many voters a record reaches.
     """
+    from api.cli.cached_solve import refuse_slow
     from api.cli.files import check_writable, write_whole
     from api.cli.report import as_json, solution_json
     from darrm_opt.answers.accounting import plan_to_dict
+    from darrm_opt.answers.running_time import plan_seconds
+    from darrm_opt.design.objective import as_objective
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
-    from darrm_opt.problem import Privacy, real_number
+    from darrm_opt.problem import Privacy, Problem, real_number
 
     check_writable(output, "output")
 
@@ -111,21 +116,29 @@ def plan(
     if not 0 <= voter_delta < 1:
         raise InvalidInput("Delta", voter_delta, "a probability in [0, 1)")
     voter = Privacy(read(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)"), voter_delta)
+    if time_limit is None and isinstance(count := number(K), int) and isinstance(asked := number(queries), int):
+        refuse_slow(
+            Problem(count, voter, Privacy(total_eps, total_del)),
+            as_objective("rectangular"),
+            lambda solve, _: plan_seconds(solve, asked),
+            "Or give --time-limit: what was found by then is reported, all of it proved.",
+        )
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    found = planning(
-        number(K),
-        voter,
-        number(queries),
-        Privacy(total_eps, total_del),
-        number(affected),
-        prior,
-        fresh=fresh,
-        least_accuracy=number(least_accuracy),
-        replacement=not without_replacement,
-        time_limit=number(time_limit),
-        progress=_told_later(),
-        **drawn,
-    )
+    with Working("planning") as working:
+        found = planning(
+            number(K),
+            voter,
+            number(queries),
+            Privacy(total_eps, total_del),
+            number(affected),
+            prior,
+            fresh=fresh,
+            least_accuracy=number(least_accuracy),
+            replacement=not without_replacement,
+            time_limit=number(time_limit),
+            progress=_watcher(working),
+            **drawn,
+        )
     released = None if found.best is None or found.best.noise is None else found.best
     if output is not None and released is not None:
         write_whole(output, f"{solution_json(released.to_solution(found.request.objective))}\n".encode())
@@ -139,13 +152,14 @@ def plan(
     answer(_text(found, output))
 
 
-def _told_later() -> Callable[[Way], None]:
-    """Return a listener that says on stderr what was weighed, once a plan takes longer than a few seconds."""
+def _watcher(working: Working) -> Callable[[Way], None]:
+    """Return a listener that shows what was weighed: at once on a terminal, after a few seconds in a log."""
     begun = monotonic()
 
     def weighed(option: Way) -> None:
-        if (seconds := monotonic() - begun) > PATIENCE:
-            found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+        found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+        working.note(f"{option.mechanism} {found}")
+        if (seconds := monotonic() - begun) > PATIENCE and not sys.stderr.isatty():
             say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
     return weighed

@@ -90,8 +90,9 @@ MARKERS = 150
 def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
     """Return a figure and its panels, side by side; its title says what is asked unless ``title`` says otherwise."""
     check_drawable("png")
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from darrm_opt.figures.notebook import NotebookFigure as Figure
 
     figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
     figure.suptitle(title or f"{voters(problem)}; release {guarantee(problem.target)}", fontsize=11)

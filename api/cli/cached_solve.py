@@ -10,7 +10,7 @@ from api.cli.output import ExitCode, fail, option_of, say
 from api.cli.parameters import DesignOptions, ProblemOptions, number
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 if TYPE_CHECKING:
     from api.cli.parameters import DesignOptions
@@ -36,7 +36,7 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
 
     Raises:
         InvalidInput: an option is outside what is accepted, or the solve would take too long (`MAX_SECONDS`).
-        BackendUnavailable: the solver cannot be used here.
+        BackendUnavailable: the solver cannot be used here, or a cache asked for by name without the extra ``store``.
         CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
     """
     check_affordable(problem, design)
@@ -56,7 +56,7 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
 
     try:
         store = open_store(cache_url(os.environ))
-    except CacheError as err:
+    except (BackendUnavailable, CacheError) as err:
         if wanted:
             raise
         say(f"Warning: {err}")

@@ -76,6 +76,7 @@ def reported() -> Iterator[None]:
         sys.exit(1)
     except Exception as err:
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
+        from darrm_opt.optional_packages import missing_package
 
         if isinstance(err, InvalidInput):
             fail(_of_input(err), ExitCode.BAD_INPUT)
@@ -85,28 +86,9 @@ def reported() -> Iterator[None]:
             fail(f"{err.filename}: {err.strerror}", ExitCode.UNAVAILABLE)
         if isinstance(err, DarrmError | OSError):
             fail(str(err), ExitCode.UNAVAILABLE)
+        if isinstance(err, ImportError) and (missing := missing_package(err, "This verb")) is not None:
+            fail(str(missing), ExitCode.UNAVAILABLE)
         raise
-
-
-@contextmanager
-def renamed(**options: str) -> Iterator[None]:
-    """Let errors of the core name this verb's parameters: ``renamed(epsilon="total_epsilon")``.
-
-    Raises:
-        InvalidInput: as inside, under the other name.
-    """
-    try:
-        yield
-    except Exception as err:
-        from darrm_opt.errors import InvalidInput
-
-        if not isinstance(err, InvalidInput) or err.argument not in options:
-            raise
-        raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
-
-
-TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}
-"""Names for `renamed` where a verb's ε and δ are those of all releases together."""
 
 
 def fail(message: str, code: ExitCode) -> NoReturn:

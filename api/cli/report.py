@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from api.cli.parameters import FRESH
 from darrm_opt.design.report import (
     CORNERS,
     certificate_text,
@@ -51,3 +52,17 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
     if problem.voter.epsilon == math.inf:
         return ""
     return " (fresh in every answer)" if fresh else " (trained once)"
+
+
+def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
+    """Return the sentence on what a total assumes of its voters, after what it assumed; nothing where that makes no difference.
+
+    >>> from darrm_opt import Privacy, Problem
+    >>> print(assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 2, fresh=False).partition(". ")[0])
+    The voters were taken to have been trained once
+    >>> assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 1, fresh=False)
+    ''
+    """
+    if problem.voter.epsilon == math.inf or queries <= 1:
+        return ""
+    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
@@ -15,31 +16,10 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy, Problem
 
-Mechanism = Literal[
-    "majority",
-    "fewer_voters",
-    "optimal",
-    "optimal_sequence",
-    "gnmax",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-]
+Mechanism = str
+"""Name of a mechanism, one of `MECHANISMS`."""
 
-MECHANISMS: tuple[Mechanism, ...] = (
-    "majority",
-    "fewer_voters",
-    "optimal",
-    "optimal_sequence",
-    "gnmax",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-)
+MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "optimal_sequence", *CALIBRATED)
 """The mechanisms that the planner compares; the simpler first."""
 
 
@@ -107,7 +87,7 @@ class Option:
             raise InvalidInput("mechanism", self.mechanism, "an option with a γ")
         if self.solution is not None:
             return self.solution
-        utility = objective.aim(self.problem.K).utility(self.noise.values[self.problem.K // 2 + 1 :])
+        utility = objective.linear_goal(self.problem.K).utility(self.noise.values[self.problem.K // 2 + 1 :])
         certificate = verify(self.problem, self.noise)
         shape, method, effort = "free", "plan", Statistics(0, 0, 0)
         return Solution(

@@ -37,7 +37,7 @@ def test_no_text_says_what_was_wrong(reason: str) -> None:
 
 
 OTHER_PROGRAMS = re.compile(
-    r"docker|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes"
+    r"docker|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes|uvicorn"
 )
 """A line that names one of these may have its options."""
 

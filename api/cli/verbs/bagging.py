@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from api.cli.output import TOTAL, answer, renamed
-from api.cli.parameters import AsJson, number
+from api.cli.output import answer
+from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
 
 
@@ -34,7 +34,7 @@ def bagging(
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
     size, draw = number(n), number(subsample_size)
-    with renamed(n_models="models", **{"n_models * subsample_size": "subsample_size"}):
+    with options_named(n_models="models", **{"n_models * subsample_size": "subsample_size"}):
         together = bagging_guarantee(size, draw, number(models), **how)
     member = bagging_guarantee(size, draw, 1, **how)
     if json:
@@ -75,7 +75,7 @@ def gnmax(
     from api.cli.report import as_json
     from darrm_opt.aggregators.gnmax import gnmax_sigma
 
-    with renamed(**TOTAL):
+    with options_named(**TOTAL):
         found = gnmax_sigma(
             number(total_epsilon),
             number(total_delta),

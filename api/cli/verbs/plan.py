@@ -9,16 +9,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parameters import FRESH, AsJson, number, priors
 from api.cli.parser import Option
 from api.cli.working import Working
 
 if TYPE_CHECKING:
-    from darrm_opt.planning import Option as Way
+    from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
+    from darrm_opt.problem import Privacy
 
 PATIENCE = 5.0
-"""Seconds after which each way is told as soon as it is weighed."""
+"""Seconds after which each option is reported as soon as it is computed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -43,7 +44,7 @@ def plan(
         str,
         Option(
             "--prior",
-            "How votes fall: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K).",
+            lambda: f"How votes fall: {priors()}.",
             "TEXT",
             _WANTED,
         ),
@@ -62,6 +63,18 @@ def plan(
     sampling: Annotated[
         str, Option("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS)
     ] = "independent",
+    classes: Annotated[
+        str,
+        Option(
+            "--classes",
+            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "COUNT",
+            _VOTERS,
+        ),
+    ] = "2",
+    price: Annotated[
+        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER", _WANTED)
+    ] = "0",
     time_limit: Annotated[
         str | None,
         Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
@@ -89,47 +102,57 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the largest
     target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential mechanism, SAA, subsampling
     and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
-    many voters a record reaches.
+    many voters a record reaches. With three or more --classes all ways among classes are weighed, with right, wrong and abstained shares.
     """
-    from api.cli.cached_solve import refuse_slow
-    from api.cli.files import check_writable, write_whole
-    from api.cli.report import as_json, solution_json
+    from api.cli.class_ways import class_ways, several_classes
+    from api.cli.files import check_writable
+    from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
-    from darrm_opt.answers.running_time import plan_seconds
-    from darrm_opt.design.objective import as_objective
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
-    from darrm_opt.problem import Privacy, Problem, real_number
 
     check_writable(output, "output")
 
-    def read(text: str | None, name: str, accepted: str) -> float:
-        return real_number(number(text), name, accepted)
-
-    total_eps = read(total_epsilon, "total_epsilon", "a number of nats above 0")
-    total_del = read(total_delta, "total_delta", "a probability in [0, 1)")
-    if not 0 <= total_del < 1:
-        raise InvalidInput("total_delta", total_del, "a probability in [0, 1)")
-    if not total_eps > 0:
-        raise InvalidInput("total_epsilon", total_eps, "a number of nats above 0")
-    voter_delta = read(Delta, "Delta", "a probability in [0, 1)")
-    if not 0 <= voter_delta < 1:
-        raise InvalidInput("Delta", voter_delta, "a probability in [0, 1)")
-    voter = Privacy(read(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)"), voter_delta)
-    if time_limit is None and isinstance(count := number(K), int) and isinstance(asked := number(queries), int):
-        refuse_slow(
-            Problem(count, voter, Privacy(total_eps, total_del)),
-            as_objective("rectangular"),
-            lambda solve, _: plan_seconds(solve, asked),
-            "Or give --time-limit: what was found by then is reported, all of it proved.",
+    of_two = {
+        "epsilon": (epsilon, "inf"),
+        "Delta": (Delta, "0"),
+        "least_accuracy": (least_accuracy, "0.6"),
+        "n": (n, None),
+        "subsample_size": (subsample_size, None),
+        "sampling": (sampling, "independent"),
+        "time_limit": (time_limit, None),
+        "without_replacement": (without_replacement, False),
+        "fresh": (fresh, False),
+        "output": (output, None),
+    }
+    if several_classes(classes):
+        class_ways(
+            K,
+            classes,
+            queries,
+            total_epsilon,
+            total_delta,
+            affected,
+            prior=None if prior == "rectangular" else prior,
+            votes=None,
+            price=price,
+            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            json=json,
         )
+        return
+    if price != "0":
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
+
+    voter, total = _voter_and_total(epsilon, Delta, total_epsilon, total_delta)
+    if time_limit is None:
+        _refuse_slow(number(K), voter, number(queries))
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
     with Working("planning") as working:
         found = planning(
             number(K),
             voter,
             number(queries),
-            Privacy(total_eps, total_del),
+            total,
             number(affected),
             prior,
             fresh=fresh,
@@ -139,11 +162,8 @@ def plan(
             progress=_watcher(working),
             **drawn,
         )
-    released = None if found.best is None or found.best.noise is None else found.best
-    if output is not None and released is not None:
-        write_whole(output, f"{solution_json(released.to_solution(found.request.objective))}\n".encode())
-    if output is not None and released is None:
-        say(f"Nothing is written to {output}: the recommendation has no γ.")
+    if output is not None:
+        _save(found, output)
     if json:
         answer(as_json(plan_to_dict(found)))
         return
@@ -152,17 +172,62 @@ def plan(
     answer(_text(found, output))
 
 
-def _watcher(working: Working) -> Callable[[Way], None]:
+def _voter_and_total(epsilon: str, Delta: str, total_epsilon: str | None, total_delta: str) -> tuple[Privacy, Privacy]:
+    """Return the privacy of one voter and that of all answers, as typed."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    chance = "a probability in [0, 1)"
+    nats = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
+    deltas = []
+    for name, text in (("total_delta", total_delta), ("Delta", Delta)):
+        deltas.append(real_number(number(text), name, chance))
+        if not 0 <= deltas[-1] < 1:
+            raise InvalidInput(name, deltas[-1], chance)
+    if not nats > 0:
+        raise InvalidInput("total_epsilon", nats, "a number of nats above 0")
+    voter = real_number(number(epsilon), "epsilon", "a number of nats, at least 0 (inf: not private)")
+    return Privacy(voter, deltas[1]), Privacy(nats, deltas[0])
+
+
+def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
+    """Refuse a plan that would take too long; what is no number is for `planning.plan` to refuse."""
+    from api.cli.cached_solve import refuse_slow
+    from darrm_opt.answers.running_time import plan_seconds
+    from darrm_opt.design.objective import as_objective
+    from darrm_opt.problem import Privacy, Problem
+
+    if isinstance(K, int) and isinstance(queries, int):
+        refuse_slow(
+            Problem(K, voter, Privacy(1.0)),
+            as_objective("rectangular"),
+            lambda solve, _: plan_seconds(solve, queries),
+            "Or give --time-limit: what was found by then is reported, all of it proved.",
+        )
+
+
+def _save(found: Plan, output: str) -> None:
+    """Write the recommended γ, or say that there is none."""
+    from api.cli.files import write_whole
+    from api.cli.report import solution_json
+
+    if found.best is None or found.best.noise is None:
+        say(f"Nothing is written to {output}: the recommendation has no γ.")
+    else:
+        write_whole(output, f"{solution_json(found.best.to_solution(found.request.objective))}\n".encode())
+
+
+def _watcher(working: Working) -> Callable[[PlanOption], None]:
     """Return a listener that shows what was weighed: at once on a terminal, after a few seconds in a log."""
     begun = monotonic()
 
-    def weighed(option: Way) -> None:
+    def report(option: PlanOption) -> None:
         found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
         working.note(f"{option.mechanism} {found}")
         if (seconds := monotonic() - begun) > PATIENCE and not sys.stderr.isatty():
             say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
-    return weighed
+    return report
 
 
 def _next_step(found: Plan, output: str | None) -> str:
@@ -182,19 +247,20 @@ def _next_step(found: Plan, output: str | None) -> str:
 
 
 def _text(found: Plan, output: str | None) -> str:
-    from api.cli.report import columns, guarantee, trained_text, voters_text
+    from api.cli.report import assumed_text, columns, guarantee, trained_text, voters_text
 
     asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
-    heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
+    heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
-    return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons]) + _next_step(
-        found, output
-    )
+    if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
+        reasons += ["", assumed]
+    text = "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
+    return text + _next_step(found, output)
 
 
-def _row(option: Way) -> list[str]:
+def _row(option: PlanOption) -> list[str]:
     if not option.fits or option.spent is None:
         return [option.mechanism, "-", "-", "does not fit", "-"]
     return [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from api.cli.output import TOTAL, answer, renamed
-from api.cli.parameters import AsJson, number
+from api.cli.output import answer
+from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def vote_cost(
         releases, cost = _calibrated(total_epsilon, total_delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        with renamed(**TOTAL):
+        with options_named(**TOTAL):
             cost = cost_of(releases, number(total_delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
@@ -78,7 +78,7 @@ def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[
 
     if number(count) == 0:
         return
-    with renamed(sigma=f"{kind}_sigma", count=f"{kind}s"):
+    with options_named(sigma=f"{kind}_sigma", count=f"{kind}s"):
         made = VoteReleases(kind, number(sigma), number(count), noise)  # type: ignore[arg-type]  # checked there
     yield made
 
@@ -99,7 +99,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
-    with renamed(**TOTAL):
+    with options_named(**TOTAL):
         vote = calibrate_noise(
             Privacy(number(total_epsilon), number(total_delta)),
             number(labels),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.noise import Array
 
@@ -33,6 +35,16 @@ class WorstCase:
     error: float = 0.0
 
 
+class Found(NamedTuple):
+    """What the compiled kernel found: the worst multiset, a bound on what it left out, and cuts, the worst first."""
+
+    value: float
+    counts: Counts
+    left_out: float
+    values: Array
+    cuts: Counts
+
+
 class TimeLimitReached(Exception):
     """A search stopped at its deadline: nothing is proved."""
 
@@ -48,7 +60,7 @@ class Collector:
     """
 
     def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
-        self.above, self.most, self._deadline = above, most, deadline
+        self.above, self.most, self.deadline = above, most, deadline
         self.value = -np.inf
         self.left_out = -np.inf
         self.counts: Counts | None = None
@@ -70,6 +82,11 @@ class Collector:
         """Multisets proved to lie at or below this may be left out: where no cuts are wanted, also what beats no find."""
         return self.above if self.most else max(self.above, self.value)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that was left out may lie above both the wanted level and what was found."""
+        return self.left_out <= max(self.value, self.above)
+
     def offer(self, values: Array, counts: Counts) -> None:
         """Take φ at some multisets: shapes (many,) and (many, corners)."""
         if values.size == 0:
@@ -83,13 +100,35 @@ class Collector:
             self._values.append(values[keep])
             self._counts.append(counts[keep])
 
+    def take(self, found: Found, *, proved: bool = True) -> None:
+        """Take what the compiled kernel found; ``proved`` says that it bounds everything else."""
+        if found.value > self.value:
+            self.value, self.counts = found.value, found.counts
+        if proved:
+            self.leave_out(found.left_out)
+        if found.values.size:
+            self._values.append(found.values)
+            self._counts.append(found.cuts)
+
+    def check(self, outcome: int) -> None:
+        """Give up if the compiled kernel did.
+
+        Raises:
+            TimeLimitReached: the deadline has passed.
+            MemoryError: there is no memory for the search.
+        """
+        if outcome == OUT_OF_TIME:
+            raise TimeLimitReached
+        if outcome != DONE:
+            raise MemoryError
+
     def tick(self) -> None:
         """Give up if it is time; searches call this every few milliseconds.
 
         Raises:
             TimeLimitReached: the deadline has passed.
         """
-        if time.perf_counter() > self._deadline:
+        if time.perf_counter() > self.deadline:
             raise TimeLimitReached
 
     def leave_out(self, bound: float) -> None:

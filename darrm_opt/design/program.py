@@ -36,6 +36,7 @@ class Status(enum.Enum):
     NEAREST = "nearest"
     SEARCH_LIMIT = "search limit"
     ROUNDING_LIMIT = "rounding limit"
+    PLANNED = "planned"
 
     @property
     def advice(self) -> str:
@@ -60,6 +61,8 @@ _ADVICE = {
     "gap says how much better one could be at most.",
     Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and its gap says "
     "how far from optimal it may be.",
+    Status.PLANNED: "Chosen by a plan for a total over many releases: private for the stated problem, and nothing is claimed of "
+    "the optimum of that problem.",
     Status.NEAREST: "Designed for a stricter problem and private for this one too; nothing was solved for it.",
 }
 

@@ -278,6 +278,14 @@ def test_merging_keeps_sections_in_order() -> None:
     assert merged(again, {}) == again
 
 
+def test_merging_keeps_what_another_program_wrote() -> None:
+    kept = "## a table of another program\n\nby hand\n"
+    assert kept in merged(merged("", {}) + kept, {"quick": "## quick\n\nnew\n"})
+    before = RESULTS.read_text(encoding="utf-8")
+    after = merged(before, {"quick": "## quick\n\nnew\n"})
+    assert before.partition("## scale")[2] == after.partition("## scale")[2]
+
+
 def test_a_job_travels_as_json() -> None:
     assert json.loads(json.dumps(vars(TINY))) == vars(TINY)
 

@@ -57,7 +57,7 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
 def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
     told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — that is what is refused
     assert told.startswith("Error: --host: '0.0.0.0' is not valid: expected an address of this machine alone")
-    assert "`darrm keys new NAME --file FILE`" in told
+    assert "`darrm keys add NAME --file FILE`" in told
     assert "--no-keys (DARRM_PUBLIC=true)" in told
 
 

@@ -19,8 +19,8 @@ from benchmarks.run import Result
 
 RESULTS = ROOT / "benchmarks" / "results.md"
 
-OTHERS = ("precompute",)
-"""Sections that have tables of their own, written by `benchmarks.precompute`."""
+OTHERS = ("precompute", "kernel")
+"""Sections that have tables of their own, written by `benchmarks.precompute` and `benchmarks.kernel`."""
 
 LIBRARIES = ("numpy", "scipy", "highspy", "numba")
 

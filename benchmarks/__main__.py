@@ -1,4 +1,4 @@
-"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` has a table of its own."""
+"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` and ``kernel`` have tables of their own."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         from benchmarks.precompute import main as precompute
 
         precompute(first[1:])
+        return
+    if first[:1] == ["kernel"]:
+        from benchmarks.kernel import main as kernel
+
+        kernel(first[1:])
         return
     asked = _parser().parse_args(arguments)
     unknown = [suite for suite in asked.suites if suite not in SUITES]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
+from support.kernels import HAS_KERNEL
 
 from benchmarks.__main__ import main
 from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Wanted, all_cases
@@ -359,3 +361,35 @@ def test_what_a_kept_problem_costs_is_measured(tmp_path: Path) -> None:
     assert found["problems"] == 90
     assert found["seconds"] > 0
     assert found["peak"] > 1e6
+
+
+# ------------------------------------------------------------------------------------------------- the kernel
+
+
+@pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")
+@pytest.mark.parametrize(("wanted", "code"), [(0.0, 0), (1e9, 1)])
+def test_the_kernel_is_measured_beside_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: float, code: int
+) -> None:
+    from benchmarks import kernel
+    from darrm_opt.design.kernel import library
+
+    seen = []
+    monkeypatch.setenv("DARRM_KERNEL", "auto")  # restored afterwards
+    monkeypatch.setattr(kernel, "SECONDS_PER_TURN", 0.0)
+    monkeypatch.setattr(kernel, "searches", lambda: iter([("nothing", wanted, lambda: seen.append(library.kernel()))]))
+    monkeypatch.setattr(kernel, "_seconds", lambda search: 1.0 if search() is None else 0.0)
+    with pytest.raises(SystemExit) as ended:
+        main(["kernel", "--turns", "2", "--output", str(tmp_path / "results.md")])
+    library.kernel.cache_clear()
+    assert bool(ended.value.code) == bool(code)
+    assert [found is None for found in seen] == [False, False, True, True] * 2  # once before it is timed
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert f"| nothing | 1e+03 ms | 1e+03 ms | 1× | ≥ {wanted:g}× | {'**no**' if code else 'yes'} |" in text
+
+
+def test_every_search_that_is_measured_runs() -> None:
+    from benchmarks.kernel import searches
+
+    names = [what for what, _, search in itertools.islice(searches(), 2) if search() is not None]
+    assert names == ["proof, K=11, Δ=1e-05", "proof, K=35, Δ=1e-05"]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from api.cli.parameters import FRESH
+
 if TYPE_CHECKING:
     from darrm_opt import Certificate, Privacy, Problem, Solution
 
@@ -106,6 +108,20 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
     if problem.voter.epsilon == math.inf:
         return ""
     return " (fresh in every answer)" if fresh else " (trained once)"
+
+
+def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
+    """Return the sentence on what a total assumes of its voters, after what it assumed; nothing where that makes no difference.
+
+    >>> from darrm_opt import Privacy, Problem
+    >>> print(assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 2, fresh=False).partition(". ")[0])
+    The voters were taken to have been trained once
+    >>> assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 1, fresh=False)
+    ''
+    """
+    if problem.voter.epsilon == math.inf or queries <= 1:
+        return ""
+    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"
 
 
 def guarantee(privacy: Privacy) -> str:

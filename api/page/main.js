@@ -1,6 +1,7 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
 import { ask, useKey } from "./ask.js";
+import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
 import { draw, plotly } from "./draw.js";
@@ -28,6 +29,7 @@ function start() {
   objective.prepare();
   compare.prepare(() => state, change);
   plan.prepare(compare.request);
+  classes.prepare(() => state, change);
   tradeoff.prepare();
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -61,6 +63,7 @@ function arrive(next) {
   fill(state);
   arrange();
   design();
+  classes.arrive(state);
 }
 
 /** Asks for another problem, and makes the URL say so. */

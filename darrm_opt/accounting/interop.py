@@ -67,7 +67,7 @@ def as_pld(
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
-    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "the conversion")
+    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     dense: Any = pld.mass.to_dense_pmf()
     guarded = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
@@ -107,7 +107,7 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     Raises:
         BackendUnavailable: dp_accounting is not installed.
     """
-    relation = require("dp_accounting.privacy_accountant", "the conversion").NeighboringRelation[neighbours]
+    relation = require("dp_accounting.privacy_accountant", "The conversion").NeighboringRelation[neighbours]
     return _event_and_accountant()[1](relation, discretisation)
 
 
@@ -169,8 +169,8 @@ def _event_and_accountant() -> tuple[Any, Any]:
     with needed_by("The conversion"):
         import attrs
 
-    dp_event: Any = require("dp_accounting.dp_event", "the conversion")
-    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "the conversion")
+    dp_event: Any = require("dp_accounting.dp_event", "The conversion")
+    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "The conversion")
 
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
         """One release of a γ, by its exact privacy profile."""

@@ -140,9 +140,10 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
             "The accounts profile and optimal handle longer sequences."
         )
     before = math.inf
-    for coarse in (points // 8, points // 4):  # as sound as a finer grid, which only lowers the total
+    # a coarser grid is as sound: a finer one only lowers the total
+    for coarse in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
-            epsilon = compose_bits_any_order(parts, points=max(MIN_POINTS, coarse)).epsilon(total_delta)
+            epsilon = compose_bits_any_order(parts, points=coarse).epsilon(total_delta)
             if before - epsilon <= GRID_PRECISION * epsilon:
                 return Privacy(epsilon, total_delta)
             before = epsilon
@@ -224,12 +225,14 @@ class ReleaseTotal:
         epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
             account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
             to tell, or where private voters were trained once (what they attain together is not known).
+        fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
     delta: float
     totals: dict[str, Privacy]
     refused: dict[str, NotApplicable]
     epsilon_at_least: float | None = None
+    fresh: bool = False
 
     @property
     def method(self) -> str:
@@ -314,7 +317,7 @@ def total_privacy_of_sequence(
         if count:
             counts[release] += count
     if not counts:
-        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0)
+        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
     shown: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
@@ -327,7 +330,7 @@ def total_privacy_of_sequence(
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
     at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
-    return ReleaseTotal(total_delta, totals, refused, at_least)
+    return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 
 
 def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> Privacy:

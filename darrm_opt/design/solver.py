@@ -197,7 +197,7 @@ class Solver:
         if parent is None:
             self.constraint = PrivacyConstraint.of(problem)
             check_time_limit(problem, self.clock)
-            self.goal = CanonicalGoal(objective.aim(problem.K), self.constraint.entries)
+            self.goal = CanonicalGoal(objective.linear_goal(problem.K), self.constraint.entries)
             self.fallback: tuple[NoiseFunction, Certificate] | None = None
         else:
             self.constraint, self.goal, self.fallback = parent.constraint, parent.goal, parent.fallback

@@ -36,8 +36,8 @@ from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
 from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
 from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior, sample_counts
-from darrm_opt.plurality.problem import PluralityProblem, has_table, histograms
-from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.problem import PluralityProblem, has_table
+from darrm_opt.plurality.rule import PluralityRule, edge_laws
 from darrm_opt.plurality.samplers import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
@@ -57,6 +57,9 @@ SIGMA_PRECISION = 2e-3
 
 SCALE_PRECISION = 0.01
 """Relative distance of a table's ε from the largest one of which Q fit."""
+
+TABLE_PRECISION = 1e-6
+"""Relative distance of a table's rate from the largest one that is private."""
 
 MAX_SCALE = 4.0
 """Largest ε of a table that is tried, over the one that optimal composition allows."""
@@ -439,7 +442,9 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         return found.rule
 
     def calibrated(name: str) -> Callable[[Privacy], PluralityRule]:
-        return lambda target: calibrate_mechanism(PluralityProblem(K, classes, target, affected), name).rule
+        return lambda target: (
+            calibrate_mechanism(PluralityProblem(K, classes, target, affected), name, precision=TABLE_PRECISION).rule
+        )
 
     makers: dict[str, Callable[[Privacy], PluralityRule]] = {"optimal": optimal}
     makers |= {name: calibrated(name) for name in MECHANISMS}
@@ -486,14 +491,3 @@ def _composed_table(
         else:
             high = scale
     return found
-
-
-def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
-    """Return the laws of a rule's answers on both sides of every edge, shape (edges, outputs) each, for `table_divergence`.
-
-    Classes with the same counts on both sides have the same ratio, so that they count as one outcome.
-    """
-    cells = histograms(rule.K, rule.classes, affected, rule.abstention)
-    chances = rule.nearest
-    p, q = (np.minimum(chances[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
-    return p, q

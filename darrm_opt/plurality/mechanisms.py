@@ -122,12 +122,13 @@ class CalibratedMechanism:
     certificate: PluralityCertificate
 
 
-def calibrate_mechanism(problem: PluralityProblem, name: str) -> CalibratedMechanism:
+def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: float = 1e-10) -> CalibratedMechanism:
     """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
 
     Args:
         problem: without abstention; every edge of it is looked at.
         name: one of `MECHANISMS`.
+        precision: relative distance of the rate from the largest one.
 
     Guarantees:
         The rule is certified as it is stored, whatever the bisection found.
@@ -142,7 +143,7 @@ def calibrate_mechanism(problem: PluralityProblem, name: str) -> CalibratedMecha
             "abstention", problem.abstention, "a problem without abstention", "These mechanisms always release a class."
         )
     cells, table = problem.histograms, MECHANISMS[name]
-    rate = _largest_rate(problem, lambda rate: table(cells, rate))
+    rate = _largest_rate(problem, lambda rate: table(cells, rate), precision)
     return _certified(problem, name, rate, table(cells, rate))
 
 

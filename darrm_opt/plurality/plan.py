@@ -151,7 +151,7 @@ def selection_for(
     Raises:
         InvalidInput: a number is outside its range.
 
-    >>> selection_for("permute_and_flip", Privacy(2.0, 1e-5), 1, K=250, classes=10).rate
+    >>> round(selection_for("permute_and_flip", Privacy(2.0, 1e-5), 1, K=250, classes=10).rate, 4)
     1.0
     """
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")

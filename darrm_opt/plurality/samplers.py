@@ -16,18 +16,22 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
+from darrm_opt.plurality.record import KIND as RULE_KIND
 from darrm_opt.plurality.record import rule_from_record, rule_record
-from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.rule import PluralityRule, edge_laws
 from darrm_opt.problem import Privacy, real_number, whole_number
 from darrm_opt.randomness.samplers import discrete_gaussian, exponential_chance, shuffled
 from darrm_opt.randomness.source import RandomSource
 from darrm_opt.rounding import float_above
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
 
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
@@ -46,6 +50,9 @@ SELECTIONS = ("permute_and_flip", "exponential")
 
 NOISE_KIND, SELECTION_KIND = "darrm noisy maximum", "darrm selection mechanism"
 """What their records say they are."""
+
+MECHANISM_KINDS = (RULE_KIND, NOISE_KIND, SELECTION_KIND)
+"""What the record of any mechanism says it is."""
 
 NOISE_FORMAT = 2
 """Version of the record of a noisy maximum; 1 had no cap."""
@@ -71,6 +78,14 @@ class VoteMechanism(ABC):
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION`, for vote counts."""
+
+    @abstractmethod
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, proved, rounded up [nats]."""
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return self.epsilon(releases, budget.delta) <= budget.epsilon
 
     @abstractmethod
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
@@ -102,6 +117,7 @@ class RuleMechanism(VoteMechanism):
     def __init__(self, problem: PluralityProblem, rule: PluralityRule) -> None:
         self.certificate: PluralityCertificate = verify_rule(problem, rule)
         self.problem, self.rule = problem, rule
+        self._divergence: PowerDivergence | None = None
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -114,9 +130,36 @@ class RuleMechanism(VoteMechanism):
             chosen += left >= 0
         return ABSTENTION if chosen == self.classes else int(chosen)
 
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, by optimal composition of (ε, δ)-DP, or of the laws of all neighbours.
+
+        The second account is for tables with δ = 0 and a total with δ > 0.
+        """
+        from darrm_opt.accounting.composition.optimal import optimal_composition
+        from darrm_opt.accounting.errors import DeltaTooSmall
+        from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
+
+        target = self.problem.target
+        try:
+            found = optimal_composition(target.epsilon, target.delta, releases, delta).epsilon
+        except DeltaTooSmall:
+            return math.inf
+        if target.delta or not delta:
+            return found
+        self._divergence = self._divergence or table_divergence(*edge_laws(self.rule, self.affected))
+        return min(found, composed_epsilon([(self._divergence, releases)], delta).epsilon)
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return PrivacyBudget(budget).fits(self.problem.target, releases) or super().fits(budget, releases)
+
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit by optimal composition of (ε, δ)-DP releases."""
-        return min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES), "optimal"
+        """Return how many releases fit, by optimal composition of (ε, δ)-DP, or by the laws of all neighbours up to `PRECISION`."""
+        fitting = min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES)
+        if self.problem.target.delta or not budget.delta or fitting <= 1:
+            return fitting, "optimal"
+        found = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
+        return (fitting, "optimal") if fitting >= found else (found, "laws")
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from support.exact import Voters, random_multiset
-from support.strategies import NOISES, Asked, asked, random_noise
+from support.strategies import NOISES, ProblemCase, asked, random_noise
 
 from darrm_opt import (
     Certificate,
@@ -54,7 +54,7 @@ def optimum(problem: Problem) -> NoiseFunction:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Asked) -> None:
+def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: ProblemCase) -> None:
     solution = solve(case.problem)
     assert solution.certificate.margin >= 0
     parsed = json.loads(json.dumps(solution.gamma.tolist()))
@@ -68,7 +68,7 @@ def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Ask
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_the_certificate_says(case: Asked) -> None:
+def test_what_the_certificate_says(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     noise, certificate = certify(problem, random_noise(rng, problem.K))
@@ -90,7 +90,7 @@ def test_what_the_certificate_says(case: Asked) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: Asked) -> None:
+def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     for kind in NOISES:
@@ -110,7 +110,7 @@ def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: Asked) ->
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
+def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
     problem = case.problem
     given = random_noise(np.random.default_rng(case.K), problem.K, "uniform")
     constraint = PrivacyConstraint.of(problem)
@@ -195,7 +195,7 @@ def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("arithmetic", ["float", "ball"])
-def test_noise_alone_is_always_private(case: Asked, arithmetic: Any) -> None:
+def test_noise_alone_is_always_private(case: ProblemCase, arithmetic: Any) -> None:
     problem = case.problem
     if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:
         problem = Problem(5, problem.voter, problem.target, min(5, problem.affected))

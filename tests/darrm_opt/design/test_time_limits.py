@@ -59,7 +59,7 @@ PRIVATE = [
 
 @pytest.mark.parametrize("problem", PRIVATE, ids=str)
 def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> None:
-    objective = rectangular().aim(problem.K).utility
+    objective = rectangular().linear_goal(problem.K).utility
     noise, certificate = best_closed_form(problem, PrivacyConstraint.of(problem), objective)
     assert certificate.margin >= 0
     assert verify(problem, noise).bound == pytest.approx(certificate.bound, abs=1e-12)

@@ -184,6 +184,16 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
+@pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
+def test_without_a_delta_the_knob_stands_where_the_proof_ends(epsilon: float, queries: int, voters: float) -> None:
+    """One voter's answer, at the voter's own ε, is γ_Sub(1) itself: not 0.997 voters on average."""
+    total = Privacy(epsilon * queries)
+    (option,) = plan(11, Privacy(epsilon), queries, total, fresh=True, mechanisms=("subsampling",)).options
+    assert option.noise is not None
+    assert option.noise.values.tolist() == pytest.approx(subsampling_mixture(11, voters).values.tolist(), rel=1e-4)
+    assert option.noise.values.max() <= 1
+
+
 @pytest.mark.parametrize(("queries", "gain"), [(1, 0.05), (4, 0.08)])
 def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: int, gain: float) -> None:
     """Not all K of them, as without a draw: its total is the average over their number, and nearly all of the budget."""

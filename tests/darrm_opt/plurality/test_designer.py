@@ -148,7 +148,7 @@ def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
 def test_the_total_of_ways_without_a_table_by_the_accountant_called_again() -> None:
     for way in large(2.0, 4.0).ways:
         chosen = way.parameters
-        assert way.epsilon == way.mechanism.epsilon(40, 1e-5) <= 2.0  # type: ignore[attr-defined]  # no table
+        assert way.epsilon == way.mechanism.epsilon(40, 1e-5) <= 2.0
         assert way.epsilon > 0.98 * 2.0
         if isinstance(way.mechanism, SelectionMechanism):
             assert (way.mechanism.rate, way.mechanism.each.epsilon) == (chosen["rate"], chosen["epsilon"])

@@ -139,8 +139,8 @@ def pairs(width: float, count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("width", [1e-3, 0.3, 2.0, 8.0])
 def test_the_divergence_of_a_range_is_above_every_member_and_close(width: float) -> None:
     p, q = pairs(width, 4001)
-    laws = [np.stack([each, 1 - each], axis=1) for each in (p, q)]
-    members, bound = table_divergence(*laws), bounded_range_divergence(width)
+    members = table_divergence(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1))
+    bound = bounded_range_divergence(width)
     orders = 0.5 + np.array([0.0, 0.25, 1.0, 2.0, 6.0]) / max(width, 0.5)
     orders = orders[np.abs(orders - 1) > 1e-2]
     assert (bound.at(orders) >= members.at(orders) * (1 - 1e-9)).all()

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Task, grouped, perform
+from solver_cache.precompute.worker import Event, Task, grouped, perform
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
 from solver_cache.process_pool.task_loop import Report
@@ -90,7 +90,7 @@ class Processes:
             await self._pool.run(
                 _perform,
                 (self._work, task),
-                progress=lambda events: [self._events.put(ExecutorEvent(task.number, event)) for event in events],
+                progress=lambda events: self._report(task.number, events),
                 retries=0,
             )
         except PoolClosed:
@@ -100,6 +100,10 @@ class Processes:
         except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
             over = TaskLost(f"{type(err).__name__}: {err}")
         self._events.put(ExecutorEvent(task.number, over))
+
+    def _report(self, number: int, events: list[Event]) -> None:
+        for event in events:
+            self._events.put(ExecutorEvent(number, event))
 
     async def _close(self) -> None:
         """End the processes, and whatever else the loop runs."""

@@ -378,7 +378,7 @@ class Solver:
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
                 bound = program.bound_for(loosest, goal.weights, multipliers, exactly=exactly) + goal.offset
-            if bound - utility > GOOD_BOUND:
+            if multipliers is None or bound - utility > GOOD_BOUND:
                 bound = min(bound, self._solved_bound(loosest, utility, exactly=exactly))
         if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
             canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)

@@ -394,3 +394,29 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
     other = total.Release(NoiseFunction(np.full(4, 0.05)), Problem(3, Privacy(0.3), Privacy(0.3)))
     with pytest.raises(TooMuchWork):  # two kinds: every state of how many of each are done
         total.bits_total(total.Counter({release: 2, other: 1}), 1e-6)
+
+
+def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    counts = total.Counter({release: 40})
+    by_bits = total.cheapest_total(release, 40, 1e-6)
+    assert by_bits == (total.bits_total(counts, 1e-6).epsilon, "bits")
+    monkeypatch.setattr(total, "MAX_BITS_WORK", 0.0)
+    by_profile, optimal = total.profile_total(counts, 1e-6).epsilon, total.optimal_total(counts, 1e-6).epsilon
+    assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
+    assert by_bits[0] <= by_profile < optimal
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 40)
+    assert total.cheapest_total(release, 40, 1e-6)[1] == "profile"
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 39)
+    assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
+
+
+def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    work = release.profile.inner.moves.shape[0] * 3 * total.ADVERSARY_POINTS
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
+    found = total.attained_by_adversary(total.Counter({release: 3}), 1e-6)
+    assert found is not None
+    assert 0 < found <= total.bits_total(total.Counter({release: 3}), 1e-6).epsilon
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
+    assert total.attained_by_adversary(total.Counter({release: 3}), 1e-6) is None

@@ -22,6 +22,7 @@ from darrm_client.verification import (
     verify_plurality,
     verify_profile,
     verify_tradeoff,
+    verify_ways,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
@@ -58,7 +59,7 @@ class DarrmClient:
         url: ``http://…`` or ``https://…`` of a service, or ``file:///…`` of a table: what ``darrm export`` writes
             (Parquet, CSV, JSON Lines, SQLite), a cache's file, or solutions as ``darrm solve --json`` prints. None reads ``DARRM_URL``, so that a job
             switches between the two without a change of its code.
-        key: API key of the service; None reads ``DARRM_KEY``; neither sends none.
+        key: API key of the service, without the spaces and line ends around it; None reads ``DARRM_KEY``; neither sends none.
         timeout: for one call, with all its retries and waiting [s]; None for no bound.
         retries: how often a request is sent again after a failure that may pass.
         tls: what is trusted for ``https``; None for the system's certificates.
@@ -156,7 +157,7 @@ class DarrmClient:
         results = member(told, "results")
         if not isinstance(results, list) or len(results) != len(asked):
             raise VerificationFailed("The answer does not have one result for each problem.")
-        return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+        return [self._result_of_item(item, request, deadline) for item, request in zip(results, asked, strict=True)]
 
     def error_curve(
         self,
@@ -286,7 +287,7 @@ class DarrmClient:
         fresh: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return every way of releasing a majority within one budget, as the REST interface has it.
+        """Return every mechanism within one budget, as the REST interface has it.
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
         what a single release may cost, or account for it (`darrm_opt.accounting`).
@@ -327,7 +328,7 @@ class DarrmClient:
         time_limit: float | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+        """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
         are the other side's (`darrm_opt.planning.plan` is the same, here).
@@ -384,6 +385,39 @@ class DarrmClient:
         body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
         return verify_plurality(self._ask("plurality", body, timeout), problem)
 
+    def plurality_ways(
+        self,
+        problem: PluralityProblem,
+        queries: int,
+        prior: str = "dirichlet(1)",
+        *,
+        ties: str = "excluded",
+        price: float = 0.0,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return every way of answering queries among classes within a total, as the REST interface has it.
+
+        Args:
+            problem: voters and classes; its target is the (ε, δ) of all answers together.
+            queries: answers wanted, ≥ 1.
+            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
+            ties: "excluded" or "any".
+            price: cost of a wrong label.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The answer. Of its ``mechanism``, the best way, this process proved that ``queries`` answers are within the total;
+            ``samplers.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other ways, are the service's word.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            AnswerNotFound: the client reads a table file, which has no such designs.
+        """
+        from darrm_opt.plurality.record import problem_record as as_record
+
+        body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
+        return verify_ways(self._ask("plurality/ways", body, timeout), problem, queries)
+
     def estimate(
         self,
         problem: Problem,
@@ -414,7 +448,7 @@ class DarrmClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+    def _result_of_item(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -26,6 +27,7 @@ def connect(
     """
     if not url:
         raise InvalidInput("url", url, _ACCEPTED, "Set DARRM_URL, or give the URL.")
+    key = None if key is None else header_key(key)
     if url.startswith("file:"):
         from darrm_client.table_backend import TableBackend, open_table
 
@@ -33,7 +35,41 @@ def connect(
     from darrm_client.http_backend import HttpBackend
     from darrm_client.transport import Transport
 
+    if proxy is not None:
+        check_proxy(proxy)
     return HttpBackend(Transport(service_url(url), key, timeout, retries, tls, proxy))
+
+
+def header_key(key: str) -> str:
+    r"""Return an API key as a header can carry it: without the line end of the file that it was read from.
+
+    Raises:
+        InvalidInput: it is empty, or has other characters than a key has; the key itself is in no message.
+
+    >>> header_key("darrm_1_secret\n")
+    'darrm_1_secret'
+    """
+    stripped = key.strip()
+    if not stripped or not all("!" <= character <= "~" for character in stripped):
+        raise InvalidInput(
+            "key", _HIDDEN, "an API key: visible ASCII characters, without spaces or line ends in between"
+        )
+    return stripped
+
+
+def check_proxy(proxy: str) -> None:
+    """Refuse what is no URL of a proxy, before anything is sent and without its password.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    try:
+        parts = urlsplit(proxy)
+        fine = parts.scheme in {"http", "https", "socks5", "socks5h"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine or not proxy.isascii() or not proxy.isprintable():
+        raise InvalidInput("proxy", _without_password(proxy), "http://HOST:PORT or https://HOST:PORT of an HTTP proxy")
 
 
 def service_url(url: str) -> str:
@@ -50,7 +86,7 @@ def service_url(url: str) -> str:
         fine = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
         fine = False
-    if not fine or parts.query or parts.fragment:
+    if not fine or parts.query or parts.fragment or not url.isprintable():
         raise InvalidInput("url", _without_password(url), _ACCEPTED)
     if "@" in parts.netloc:
         raise InvalidInput("url", _without_password(url), _ACCEPTED, "A key is given as key=, not in the URL.")
@@ -68,10 +104,22 @@ def table_path(url: str) -> Path:
     """
     parts = urlsplit(url)
     if parts.netloc not in {"", "localhost"} or not parts.path:
-        raise InvalidInput("url", url, "file:///PATH", "Three slashes: no host stands in it.")
+        raise InvalidInput("url", _without_password(url), "file:///PATH", "Three slashes: no host stands in it.")
     return Path(unquote(parts.path))
 
 
+_HIDDEN = "…"
+"""Shown in the place of a value that may be a secret."""
+
+
 def _without_password(url: str) -> str:
+    """Return what may be shown of a URL that was refused: nothing before the host, nothing behind the path.
+
+    >>> _without_password("me:secret@host/?key=secret"), _without_password("htp://host/darrm")
+    ('…@host/', 'htp://host/darrm')
+    """
     scheme, found, rest = url.partition("://")
-    return f"{scheme}://…@{rest.rpartition('@')[2]}" if found and "@" in rest else url
+    if not found:
+        scheme, rest = "", url
+    shown = f"{_HIDDEN}@{rest.rpartition('@')[2]}" if "@" in rest else rest
+    return f"{scheme}{found}{re.split('[?#]', shown, maxsplit=1)[0]}"

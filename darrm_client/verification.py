@@ -308,6 +308,26 @@ def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
     return dict(told)
 
 
+def verify_ways(told: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
+    """Return the ways of answering queries, the mechanism of the best one proved to fit in the total.
+
+    Raises:
+        VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the total.
+        NotPrivate: it is a rule that is not private for its problem.
+    """
+    from darrm_opt.plurality.samplers import mechanism_from_record
+
+    try:
+        found = mechanism_from_record(member(told, "mechanism"))
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+    if (found.K, found.classes, found.affected) != (problem.K, problem.classes, problem.affected):
+        raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
+    if not found.fits(problem.target, queries):
+        raise VerificationFailed(f"{queries} answers of this mechanism are not proved to be within the total.")
+    return dict(told)
+
+
 def _label(told: dict[str, Any], spec: DesignSpec) -> Problem | None:
     """Return the problem for which an answer says that it was designed; None where it says that it is the very answer."""
     label = told.get("nearest")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, get_args
 
 from darrm_opt.errors import InvalidInput
@@ -57,6 +57,8 @@ class Job:
         result: what came of it, canonical JSON; empty unless done.
         created: when it was submitted, the last time [as ``lease_until``].
         updated: when it last changed [as ``lease_until``].
+        client: who submitted it first, and is charged for it; empty where nobody is.
+        seconds: how long it is expected to take [s]; 0 where nobody has said.
     """
 
     id: str
@@ -71,6 +73,8 @@ class Job:
     result: str
     created: float
     updated: float
+    client: str = ""
+    seconds: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -87,29 +91,44 @@ class Jobs(Protocol):
     Every method raises CacheError where the place cannot be used, and has then changed nothing.
     """
 
-    def submit(self, id: str, kind: str, request: str, *, afresh: bool = False) -> Job:  # noqa: A002 — the noun's field
+    def submit(
+        self,
+        id: str,  # noqa: A002 — the noun's field
+        kind: str,
+        request: str,
+        *,
+        afresh: bool = False,
+        client: str = "",
+        seconds: float = 0.0,
+    ) -> Job:
         """Queue a job, unless it is there already; return it as it then stands.
 
         A job that is queued, running or done is left as it is; one that failed or was cancelled is queued again, as
-        new. With ``afresh`` so is one that is done: because its result is of no use any more.
+        new. With ``afresh`` so is one that is done: because its result is of no use any more. A row that is damaged is
+        written anew.
 
         Args:
             id: its name, the same for the same question.
             kind: who can do it.
             request: what is asked, as text.
             afresh: whether a result that is there is to be made again.
+            client: who submits it, and is one of its clients from now on (`list`, `cancel`); empty: nobody's.
+            seconds: how long it is expected to take [s] (`claim`).
         """
 
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
 
-    def list(self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None) -> Sequence[Job]:
+    def list(
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
+    ) -> Sequence[Job]:
         """Return jobs, the newest first.
 
         Args:
             state: only those in this state.
             limit: at most so many, at least 1.
             after: continue behind the job with this id, the last one of the page before.
+            client: only those that this client submitted, and those that are nobody's; None: all.
 
         Raises:
             InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still kept.
@@ -123,17 +142,21 @@ class Jobs(Protocol):
         owner: str,
         lease_seconds: float,
         ids: Collection[str] | None = None,
-        kind: str | None = None,
+        kinds: Collection[str] | None = None,
+        max_seconds: float | None = None,
     ) -> Job | None:
         """Take one job that waits, or whose owner let its lease run out; return it, now running, or None.
 
-        Abandoned jobs come first, then those that have waited longest. Never do two owners get one job.
+        Abandoned jobs come first. Then clients share: the one with the fewest running jobs is next, among equals the one
+        that was served least recently, and of its jobs the one that has waited longest. So a client with many jobs delays
+        another's first by one running job at most. Never do two owners get one job.
 
         Args:
             owner: who takes it: a name that nobody else uses, in any process on any machine.
             lease_seconds: how long it is held unless renewed [s], in (0, `MAX_LEASE_SECONDS`].
             ids: only one of these.
-            kind: only one of this kind.
+            kinds: only one of these kinds.
+            max_seconds: only one that is expected to take no longer [s].
 
         Raises:
             InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
@@ -199,8 +222,23 @@ class Jobs(Protocol):
             owner: who claimed them.
         """
 
-    def cancel(self, id: str) -> Job | None:  # noqa: A002
-        """Cancel a job that is not over; return it as it then stands, or None where there is none."""
+    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+        """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
+
+        Its owner finds at the next `renew` that it holds it no more.
+        """
+
+    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
+        """Cancel a job that is not over; return it as it then stands, or None where there is none.
+
+        Args:
+            id: of the job.
+            client: who no longer wants it: it goes on for its other clients, and is none of a client's that did not submit
+                it (None is returned then), unless it is nobody's. None: whoever wants it.
+        """
+
+    def waiting_seconds(self) -> float:
+        """Return how long the job that was queued first has waited [s]; 0 where none waits."""
 
     def prune(self, before: float) -> int:
         """Forget jobs that were over before that time [s since 1970-01-01 UTC]; return how many."""
@@ -243,6 +281,17 @@ def check_list(state: str | None, limit: int) -> None:
         raise InvalidInput("state", state, "one of " + ", ".join(STATES))
     if limit < 1:
         raise InvalidInput("limit", limit, "a whole number, at least 1")
+
+
+def damaged(job: Job) -> Job:
+    """Return a job whose row is not one that this program wrote, as failed: submitting it again writes it anew."""
+    return replace(
+        job, state="failed", attempts=0, owner="", lease_until=0.0, progress="", reason=DAMAGED_ROW, result=""
+    )
+
+
+DAMAGED_ROW = "The stored job is damaged. Submit it again."
+"""Reason of a job whose row cannot be read."""
 
 
 def unknown_after(after: str) -> InvalidInput:

@@ -1,8 +1,8 @@
 """Validation of stored rows: whether a row is the answer, and `check` for a whole store.
 
 A row comes from a place that others can write to, that can be cut short, and that outlives versions of this program. So
-nothing in it is believed: it is re-proved (`darrm_opt.reprove`). What leaves is the γ of the row under the certificate of
-*this* proof. Acting on the decision is the business of `solver_cache.solve`.
+nothing in it is believed: it is re-proved (`darrm_opt.reprove`), once in each process (`solver_cache.proofs`). What leaves is
+the γ of the row under the certificate of *this* proof. Acting on the decision is the business of `solver_cache.solve`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from darrm_opt.errors import NotPrivate
 from darrm_opt.record import FORMAT
 from darrm_opt.reprove import ReproofFailed, read_solution, reprove
 from solver_cache.model import Decision, Row
+from solver_cache.proofs import PROOFS
 from solver_cache.store import Store
 
 
@@ -38,7 +39,7 @@ class Validation:
 
 
 def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
-    """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted.
+    """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted; proofs are remembered.
 
     Args:
         row: as it was read; None: nothing is stored.
@@ -50,7 +51,12 @@ def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
     """
     if row is None:
         return Validation("miss")
+    question = row.key if spec is None else spec.key  # a row without a question must answer that of its own key
     try:
+        check_text(row)
+        known = PROOFS.get(row.digest, question)
+        if known is not None:
+            return Validation("hit", known)
         solution = read_row(row)
         if spec is None:
             spec = stated_spec(solution, row)
@@ -58,6 +64,7 @@ def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
         check_settled(solution)
     except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
         return Validation(wrong.decision if isinstance(wrong, InvalidRow) else "damaged", reason=str(wrong))
+    PROOFS.add(row.digest, question, solution, len(row.record))
     return Validation("hit", solution)
 
 
@@ -69,16 +76,25 @@ class InvalidRow(Exception):
         super().__init__(reason)
 
 
+def check_text(row: Row) -> None:
+    """Refuse a row whose text is not the one that was hashed, or was written for another version of the answers.
+
+    Raises:
+        InvalidRow: it is not.
+    """
+    if row.digest != digest(row.record):
+        raise InvalidRow("its text does not fit its SHA-256")
+    if row.core != CORE:
+        raise InvalidRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
+
+
 def read_row(row: Row) -> Solution:
     """Return the solution that a row's text states, unproved.
 
     Raises:
         InvalidRow: it states none that this version reads.
     """
-    if row.digest != digest(row.record):
-        raise InvalidRow("its text does not fit its SHA-256")
-    if row.core != CORE:
-        raise InvalidRow(f"it was written for version {row.core} of the answers, this is {CORE}", "stale")
+    check_text(row)
     try:
         record = json.loads(row.record, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as err:

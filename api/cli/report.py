@@ -76,8 +76,12 @@ def solution_text(solution: Solution) -> str:
     ]
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
-    rule = f"With l of {K} votes for 1, release the majority with probability γ(l), else a fair coin:"
-    table = columns(["l", "γ(l)"], [[name, f"{gamma[l]:.9f}"] for l, name in enumerate(names)])
+    rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
+    right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
+    table = columns(
+        ["l", "γ(l)", "Pr[bit = majority]"],
+        [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)],
+    )
     return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
 
 

@@ -15,10 +15,10 @@ from api.errors.exceptions import (
     TooManyJobs,
     WorkLimitExceeded,
 )
-from api.process_pool.pool import MemoryExceeded, PoolClosed, TaskTimeout
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, NotPrivate, NotProven
 from solver_cache.errors import CacheError
+from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, TaskTimeout
 
 URN = "urn:darrm-opt:problem:"
 """Prefix of every type's URI."""

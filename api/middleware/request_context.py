@@ -1,16 +1,17 @@
 """Request context: id, security headers, log line and metrics of every request, and the last word on bugs.
 
 An unhandled exception is logged with its traceback and answered with problem details that carry the request's id and
-nothing else.
+nothing else; a request that is cancelled because the server stops is answered with 503.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Any
 
-from api.errors.problem_details import Rejection
+from api.errors.problem_details import Rejection, retry_after
 from api.errors.problem_types import CLIENT_CLOSED_REQUEST
 from api.middleware.admission import App, Receive, Scope, Send, send_rejection
 from api.observability import metrics
@@ -28,6 +29,12 @@ DEFAULT_HEADERS = (
 
 UNMATCHED_ROUTE = "unmatched"
 """Route, in the metrics, of a request that reached none."""
+
+
+STOPPED = Rejection(
+    "shutting-down", "The server is shutting down; ask again when it is back.", (retry_after(1),), closing=True
+)
+"""Answer to a request that was not finished when the server had to stop. Clients send it again."""
 
 
 class RequestContextMiddleware:
@@ -71,6 +78,10 @@ class RequestContextMiddleware:
         metrics.track_in_flight(1)
         try:
             await self._app(scope, receive, sent)
+        except asyncio.CancelledError:  # by the server, which stops and has waited for as long as it may
+            if status:
+                raise
+            await send_rejection(STOPPED, scope, sent)
         except Exception:
             _LOG.exception("unexpected error")
             if status:  # the answer is under way: all that is left is to break it off

@@ -26,7 +26,7 @@ from darrm_opt.design.program import Status
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-    from api.process_pool.pool import PoolState
+    from solver_cache.process_pool.pool import PoolState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

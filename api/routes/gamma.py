@@ -9,6 +9,7 @@ from fastapi import Path, Request, Response
 
 from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
+from api.observability import metrics
 from api.routes.requests import Service, compute, create_router, from_query, get_and_post, get_service, query_parameters
 from api.routes.responses import (
     DESIGN_RESPONSES,
@@ -26,7 +27,7 @@ from api.routes.responses import (
 from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest, formats
 from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.design import certify
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.noise import NoiseFunction
@@ -111,29 +112,43 @@ async def get_gamma_by_id(
     return conditional_response(lately, request, IMMUTABLE)
 
 
-async def _design(params: DesignRequest, form: str, request: Request, spec: tuple[str, ...] = ()) -> Response:
-    found = await get_service(request).design(params)
-    if isinstance(found, Pending):
-        return pending_response(found)
-    if found["cached"] and found["nearest"] is None and found["status"] == "optimal":  # it will never change
-        body = _encode_and_cache(found, form, _response_cache(request), spec)
-        return (
-            conditional_response(body, request, REVALIDATE)
-            if spec
-            else formats.encoded_response(body.content, form, "gamma")
-        )
-    return table_response(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
+async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:
+    """Return the answer: from the response cache, under its canonical key, however the question is spelt; else designed."""
+    service, cache = get_service(request), _response_cache(request)
+    task = service.design_task(params)
+    body = cache.get(task.key, form)
+    if body is None:
+        found = await service.design(task)
+        if isinstance(found, Pending):
+            return pending_response(found)
+        if not is_final(found):
+            return table_response(GammaAnswer.model_validate(found), form, "gamma", gamma_columns(found))
+        body = _encode_and_cache(found, form, cache, query)
+    else:
+        metrics.count_lookups("memory")
+        if query:
+            cache.put(body, *query)
+    return (
+        conditional_response(body, request, REVALIDATE)
+        if query
+        else formats.encoded_response(body.content, form, "gamma")
+    )
+
+
+def is_final(found: dict[str, Any]) -> bool:
+    """Tell whether an answer will never change: it is stored, optimal, and the answer to this very question."""
+    return bool(found["cached"] and found["nearest"] is None and found["status"] == "optimal")
 
 
 def _encode_and_cache(
-    found: dict[str, Any], form: str, served: ResponseCache, spec: tuple[str, ...] = ()
+    found: dict[str, Any], form: str, served: ResponseCache, query: tuple[str, ...] = ()
 ) -> EncodedAnswer:
     """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
     body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
     served.put(body, answer.id, form)
-    if spec:
-        served.put(body, *spec)
+    if query:
+        served.put(body, *query)
     return body
 
 
@@ -179,7 +194,6 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
             "kept": there,
             "allowed": there or within,
             "basis": found.basis,
-            "warnings": list(spec.problem.warnings),
         }
     )
 
@@ -204,5 +218,5 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     proof = await compute(
         request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
     )
-    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings)}
+    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings(gamma))}
     return json_response(VerifyAnswer.model_validate(answer))

@@ -6,9 +6,9 @@ from fastapi import Request, Response
 
 from api.routes.requests import Service, compute, create_router, get_and_post
 from api.routes.responses import error_responses, json_response, require_json
-from api.schemas.plurality import PluralityAnswer, PluralityRequest
-from api.service.job_admission import check_voters, check_work
-from darrm_opt.answers.plurality import design_plurality, plurality_seconds
+from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
+from api.service.work_limits import check_voters, check_work
+from darrm_opt.answers.plurality import design_plurality, design_ways, plurality_seconds, ways_seconds
 from darrm_opt.plurality.record import problem_record
 
 router = create_router("design")
@@ -42,3 +42,33 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
         },
     )
     return json_response(PluralityAnswer.model_validate(found))
+
+
+@get_and_post(
+    router,
+    "/plurality/ways",
+    PluralityWaysRequest,
+    summary="Every way of answering queries among any number of classes within a total",
+    response_model=PluralityWaysAnswer,
+    responses=error_responses(406, 422),
+)
+async def plurality_ways(params: PluralityWaysRequest, request: Request, service: Service) -> Response:
+    """Design all releases together in every way, and say what share of the answers is right, wrong, or no class."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    problem = await service.run_in_thread(params.total)
+    seconds = await service.run_in_thread(ways_seconds, problem, params.queries)
+    check_work(seconds, service.settings)
+    found = await compute(
+        request,
+        service,
+        design_ways,
+        {
+            "problem": problem_record(problem),
+            "queries": params.queries,
+            "prior": params.prior,
+            "ties": params.ties,
+            "price": params.price,
+        },
+    )
+    return json_response(PluralityWaysAnswer.model_validate(found))

@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
 from api.errors.exceptions import ClientDisconnected
-from api.process_pool.task_loop import Task
 from api.service.design_service import DesignService
+from solver_cache.process_pool.task_loop import Task
 
 Model = TypeVar("Model", bound=BaseModel)
 

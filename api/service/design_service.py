@@ -13,21 +13,22 @@ from api.access.clients import current_client
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import metrics
-from api.process_pool.pool import PoolState, ProcessPool
-from api.process_pool.task_loop import Task
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.gamma_jobs import GAMMA_JOB, GRACE_SECONDS, GammaJobHandler
-from api.service.job_admission import JobAdmission, check_design, check_voters
+from api.service.job_admission import JobAdmission
 from api.service.job_events import JobEvents, JobUpdate
 from api.service.job_worker import JobWorker, ProgressCallback
 from api.service.repository import load_nearest
+from api.service.work_limits import check_design, check_voters
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from darrm_opt.design.solver import check_choices
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import SolveFailed
 from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
+from solver_cache.process_pool.pool import PoolState, ProcessPool
+from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
 
 Result = TypeVar("Result")
@@ -183,11 +184,22 @@ class DesignService:
         with self._quota.reserve(current_client()):
             return await self._computers.run(task, argument, time_limit=2 * limit + GRACE_SECONDS, progress=progress)
 
-    async def design(self, request: DesignRequest, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+    def design_task(self, request: DesignRequest) -> DesignTask:
+        """Return the task that a request states; its key is the id of the answer.
+
+        Raises:
+            InvalidInput: a field is out of its range, or K beyond what this server designs.
+        """
+        check_voters(request.K, self._settings)
+        return request.task()
+
+    async def design(
+        self, request: DesignRequest | DesignTask, wait_seconds: float | None = None
+    ) -> dict[str, Any] | Pending:
         """Return the certified γ_opt as plain data, or the job that works on it.
 
         Args:
-            request: the problem.
+            request: the problem, or the task that `design_task` made of it.
             wait_seconds: how long to wait for a solve [s]; None for the operator's setting.
 
         Returns:
@@ -204,7 +216,7 @@ class DesignService:
             ShuttingDown: the server is shutting down.
             CacheError: the store cannot be read.
         """
-        task = self._task(request)
+        task = request if isinstance(request, DesignTask) else self.design_task(request)
         try:
             found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
         except NotCached:
@@ -222,7 +234,7 @@ class DesignService:
 
         A job whose result is outdated (its time limit was shorter than today's) is queued again.
         """
-        task = self._task(request)
+        task = self.design_task(request)
         self._check_admissible(task)
         job = await self._queue(task.key, task.to_json())
         if job.state == "done" and await self.load_result(job) is None:
@@ -259,10 +271,6 @@ class DesignService:
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
-
-    def _task(self, request: DesignRequest) -> DesignTask:
-        check_voters(request.K, self._settings)
-        return request.task()
 
     async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
         stored = await self._gamma_jobs.load(task.spec)

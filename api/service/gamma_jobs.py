@@ -11,7 +11,6 @@ import logging
 from typing import Any
 
 from api.observability import metrics
-from api.process_pool.pool import ProcessPool
 from api.service.job_events import RunInThread
 from api.service.job_worker import ProgressCallback
 from api.service.repository import save_record
@@ -21,6 +20,7 @@ from darrm_opt.design.program import Status
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.record import solution_record
 from solver_cache.jobs import Job
+from solver_cache.process_pool.pool import ProcessPool
 from solver_cache.solve import recall
 from solver_cache.store import Store
 

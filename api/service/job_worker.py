@@ -17,12 +17,12 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from api.process_pool.pool import PoolClosed
 from api.service.job_events import JobEvents, JobUpdate, RunInThread
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
+from solver_cache.process_pool.pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")
 
@@ -34,7 +34,7 @@ IDLE_SECONDS = 1.0
 
 MAX_ATTEMPTS = 5
 """Attempts after which a job is failed because it takes its server down with it. This is not about a solver process that
-crashes: the pool notices, and begins its task once more (`api.process_pool.pool`). Here the whole server was gone, which on
+crashes: the pool notices, and begins its task once more (`solver_cache.process_pool.pool`). Here the whole server was gone, which on
 a machine that is restarted again and again is seldom the job's fault."""
 
 SAVE_DELAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)

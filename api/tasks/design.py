@@ -10,7 +10,6 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self, cast
 
-from api.process_pool.task_loop import Report
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Progress, Solution
@@ -19,6 +18,7 @@ from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
+from solver_cache.process_pool.task_loop import Report
 from solver_cache.validate import validate
 
 

@@ -32,9 +32,10 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, 
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.budgeting.best_target import POINTS, PRECISION, check_total, estimated_cost
 from darrm_opt.budgeting.calibration import Calibration, calibrate, never_stop
-from darrm_opt.design.backends import open_backend
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE
-from darrm_opt.design.linear_goal import KAPPA
+from darrm_opt.design.incumbent import no_release
+from darrm_opt.design.linear_goal import CanonicalGoal
+from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
@@ -55,47 +56,43 @@ MAX_CUTS = 30
 
 
 class SequenceProgram:
-    """The linear program with the rows of several privacy constraints, which keeps the multisets found so far."""
+    """The linear program with the rows of several privacy constraints, which keeps the multisets found so far.
+
+    Its program and separation are those of `darrm_opt.design`, but not its loop: `CuttingPlanes` proves a bound on one
+    constraint's optimum, between an incumbent and the program. Here some twenty constraints share a program, nobody asks for a
+    bound, and the account of what comes out is the proof; so a plain loop over the constraints is enough.
+    """
 
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
-        self._problem, self._aim = problem, objective.aim(problem.K)
-        self._entries = (problem.K + 1) // 2
+        self._problem = problem
+        self._constraint = PrivacyConstraint.of(problem)
+        self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraint.entries)
         self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
-        self._known: Counts = binding_family(PrivacyConstraint.of(problem))
+        self._known: Counts = binding_family(self._constraint)
 
     def utility(self, noise: NoiseFunction) -> float:
         """Return the utility of a γ."""
-        return self._aim.utility(noise.values[self._problem.K // 2 + 1 :])
+        return self._goal.utility(noise)
 
     def estimated_cost(self, noise: NoiseFunction, queries: int, total_delta: float) -> float | None:
         """Return an estimate of the total ε from the multisets found so far; None if that would take long."""
-        return estimated_cost(noise, PrivacyConstraint.of(self._problem), self._known, queries, total_delta)
+        return estimated_cost(noise, self._constraint, self._known, queries, total_delta)
 
     def best_within(self, lines: Sequence[Privacy], stop: Callable[[], bool] = never_stop) -> NoiseFunction:
         """Return the γ of largest utility whose pairs stay inside all lines, up to the search's tolerance; scaled where it is stopped."""
-        problem, aim = self._problem, self._aim
+        problem = self._problem
         constraints = [
             PrivacyConstraint.of(Problem(problem.K, problem.voter, line, problem.affected)) for line in lines
         ]
-        backend = open_backend("highs", aim.weights.size)
-        if aim.limits.size:
-            backend.add(aim.rows, aim.limits)
-        weights = (1 - KAPPA) * aim.weights
-        weights[: self._entries] += KAPPA / self._entries
-
-        def add(constraint: PrivacyConstraint, multisets: Counts) -> None:
-            rows = np.pad(constraint.rows(multisets), ((0, 0), (0, weights.size - self._entries)))
-            backend.add(rows, np.full(len(rows), constraint.limit))
-
+        program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
         for constraint in constraints:
-            add(constraint, self._known)
-        noise, scale = NoiseFunction(np.zeros(problem.K + 1)), 1.0
+            program.add_rows(constraint, self._known)
+        noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
-            outcome = backend.solve(weights, None)
-            if outcome.status is not Status.OPTIMAL:
+            status, answer = program.maximise(self._goal.weights, None)
+            if status is not Status.OPTIMAL:
                 break
-            upper = np.clip(np.nan_to_num(outcome.upper_half[: self._entries], nan=0.0), 0.0, 1.0)
-            noise, scale, broken = NoiseFunction.from_upper_half(upper, problem.K), 1.0, False
+            noise, scale, broken = answer, 1.0, False
             for constraint in constraints:
                 above = constraint.limit + 100 * CUT_TOLERANCE
                 found = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
@@ -103,7 +100,7 @@ class SequenceProgram:
                     scale = min(scale, max(0.0, constraint.limit / found.value))
                 if len(found.cuts):
                     broken = True
-                    add(constraint, found.cuts)
+                    program.add_rows(constraint, found.cuts)
                     self._known = np.unique(np.concatenate([self._known, found.cuts]), axis=0)
             if not broken or stop():
                 break

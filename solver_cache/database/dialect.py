@@ -89,7 +89,8 @@ def storage_bytes(connection: Connection) -> int:
     """Return the disk space that the tables take [bytes]; for SQLite, that of the whole file."""
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-        "postgresql": "SELECT pg_total_relation_size('darrm_solutions') + pg_total_relation_size('darrm_jobs')",
+        "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
+        "('darrm_job_clients')) tables (name)",
     }[connection.dialect.name]
     return int(connection.exec_driver_sql(query).scalar_one())
 

@@ -1,7 +1,7 @@
 """Job queue in a database: claims are its transactions, time is its server's, one job or many at once.
 
-`DatabaseJobs.claim` looks up two index entries, however many jobs there are: the lease that ran out first, and the job
-that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a time.
+`DatabaseJobs.claim` looks up index entries: the lease that ran out first, which clients wait, and of the one that is next
+the job that has waited longest. PostgreSQL skips what another claimer has locked; SQLite admits one writer at a time.
 """
 
 from __future__ import annotations
@@ -9,12 +9,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, Update, and_, bindparam, delete, func, or_, select, tuple_, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.connection import Database
 from solver_cache.database.dialect import insert_new, server_time
-from solver_cache.database.schema import JOBS
+from solver_cache.database.schema import JOB_CLIENTS, JOBS
 from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
@@ -25,6 +38,7 @@ from solver_cache.jobs import (
     State,
     check_claim,
     check_list,
+    damaged,
     unknown_after,
 )
 
@@ -42,6 +56,8 @@ QUEUED: dict[str, Any] = {
     "progress": "",
     "reason": "",
     "result": "",
+    "client": "",
+    "seconds": 0.0,
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
 
@@ -57,18 +73,35 @@ class DatabaseJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def submit(self, id: str, kind: str, request: str, *, afresh: bool = False) -> Job:  # noqa: A002 — the field's name
+    def submit(
+        self,
+        id: str,  # noqa: A002 — the field's name
+        kind: str,
+        request: str,
+        *,
+        afresh: bool = False,
+        client: str = "",
+        seconds: float = 0.0,
+    ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
-        there = self.get(id)
-        if there is not None and there.state not in again:
-            return there  # the usual case, without a writer's lock
+        with self._database.reading() as connection:  # the usual case, without a writer's lock
+            there = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
+            known = not client or connection.execute(_member(id, client)).first() is not None
+        if there is not None and known and _job(there).state not in again:
+            return _job(there)
         with self._database.writing() as connection:
             now = self._now
             values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
+            values |= {"client": client, "seconds": seconds}
             connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
-            connection.execute(update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(again)).values(**values))
-            return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+            here = select(JOBS).where(JOBS.c.id == id)
+            if _job(connection.execute(here.with_for_update()).one()).state in again:
+                connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
+                connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
+            if client:
+                connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
+            return _job(connection.execute(here).one())
 
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
@@ -76,12 +109,16 @@ class DatabaseJobs:
             found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
         return None if found is None else _job(found)
 
-    def list(self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None) -> Sequence[Job]:
+    def list(
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
+    ) -> Sequence[Job]:
         """Return jobs, the newest first, as `Jobs.list` says."""
         check_list(state, limit)
         page = select(JOBS).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
         if state is not None:
             page = page.where(JOBS.c.state == state)
+        if client is not None:
+            page = page.where(_belongs(client))
         with self._database.reading() as connection:
             if after is not None:
                 last = connection.execute(select(JOBS.c.created, JOBS.c.id).where(JOBS.c.id == after)).one_or_none()
@@ -97,17 +134,28 @@ class DatabaseJobs:
             counted = {str(state): int(number) for state, number in found}
         return {state: counted.get(state, 0) for state in STATES}
 
+    def waiting_seconds(self) -> float:
+        """Return how long the job that was queued first has waited [s]; 0 where none waits."""
+        with self._database.reading() as connection:
+            first = select(self._now - func.min(JOBS.c.created)).where(JOBS.c.state == "queued")
+            waited = connection.execute(first).scalar()
+        return max(0.0, float(waited)) if isinstance(waited, int | float) else 0.0
+
     def claim(
-        self, owner: str, lease_seconds: float, ids: Collection[str] | None = None, kind: str | None = None
+        self,
+        owner: str,
+        lease_seconds: float,
+        ids: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        max_seconds: float | None = None,
     ) -> Job | None:
         """Take one job as `Jobs.claim` says."""
         check_claim(owner, lease_seconds)
         with self._database.reading() as connection:  # who polls an empty queue takes no writer's lock
-            if all(connection.execute(query).first() is None for query in self.free(ids, kind)):
+            if all(connection.execute(query).first() is None for query in self.free(ids, kinds, max_seconds)):
                 return None
         with self._database.writing() as connection:
-            locked = (connection.execute(query.with_for_update(skip_locked=True)) for query in self.free(ids, kind))
-            found = next((name for name in (each.scalar_one_or_none() for each in locked) if name is not None), None)
+            found = self._lock_free(connection, ids, kinds, max_seconds)
             if found is None:
                 return None
             now = self._now
@@ -123,6 +171,40 @@ class DatabaseJobs:
                 )
             )
             return _job(connection.execute(taken.returning(*JOBS.c)).one())
+
+    def _lock_free(
+        self,
+        connection: Connection,
+        ids: Collection[str] | None,
+        kinds: Collection[str] | None,
+        max_seconds: float | None,
+    ) -> str | None:
+        """Return the id of the job that is next, locked; None where there is none."""
+        abandoned, waiting = self.free(ids, kinds, max_seconds)
+        found = connection.execute(abandoned.with_for_update(skip_locked=True)).scalar()
+        if found is not None:
+            return str(found)
+        for client in self._clients_in_turn(connection, _wanted(ids, kinds, max_seconds)):
+            one = waiting.where(JOBS.c.client == client).with_for_update(skip_locked=True)
+            found = connection.execute(one).scalar()
+            if found is not None:  # else others claim the rest of this client's
+                return str(found)
+        return None
+
+    def _clients_in_turn(self, connection: Connection, wanted: list[ColumnElement[bool]]) -> list[str]:
+        """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
+        other = JOBS.alias()
+        running = select(func.count()).where(other.c.state == "running", other.c.client == JOBS.c.client)
+        served = select(func.coalesce(func.max(other.c.updated), 0.0)).where(
+            other.c.client == JOBS.c.client, other.c.state.in_(("running", "done", "failed"))
+        )
+        turn = (
+            select(JOBS.c.client)
+            .where(JOBS.c.state == "queued", *wanted)
+            .group_by(JOBS.c.client)
+            .order_by(running.scalar_subquery(), served.scalar_subquery(), func.min(JOBS.c.created))
+        )
+        return [str(client) for client in connection.execute(turn).scalars()]
 
     def take(
         self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
@@ -172,11 +254,28 @@ class DatabaseJobs:
             _change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **RELEASED)
         return set(mine)
 
-    def cancel(self, id: str) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+        """Make a running job done as `Jobs.settle` says."""
+        with self._database.writing() as connection:
+            running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
+            self._changed(connection, running, state="done", result=result, **RELEASED)
+        return self.get(id)
+
+    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._database.writing() as connection:
-            open_still = update(JOBS).where(JOBS.c.id == id, JOBS.c.state.in_(("queued", "running")))
-            self._changed(connection, open_still, state="cancelled", **RELEASED)
+            if client is not None:
+                mine = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
+                if connection.execute(mine.with_for_update()).first() is None:
+                    return None
+            state = or_(JOBS.c.state.in_(("queued", "running")), JOBS.c.state.not_in(STATES))
+            open_still = and_(JOBS.c.id == id, state)
+            if client is not None and connection.execute(select(JOBS.c.id).where(open_still)).first() is not None:
+                connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
+                if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
+                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
+            self._changed(connection, update(JOBS).where(open_still), state="cancelled", **RELEASED)
         return self.get(id)
 
     def prune(self, before: float) -> int:
@@ -190,17 +289,20 @@ class DatabaseJobs:
                 with self._database.writing() as connection:
                     found = list(connection.execute(page).scalars())
                     gone = connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
+                    for names in pages(found):
+                        connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id.in_(names)))
                     forgotten += gone
         return forgotten
 
-    def free(self, ids: Collection[str] | None = None, kind: str | None = None) -> Iterator[Select[tuple[str]]]:
-        """Yield the queries for the id of a job that can be claimed, in the order in which they are asked."""
+    def free(
+        self, ids: Collection[str] | None = None, kinds: Collection[str] | None = None, max_seconds: float | None = None
+    ) -> tuple[Select[tuple[str]], Select[tuple[str]]]:
+        """Return the queries for the id of a job that was abandoned, and of one that waits."""
         void = or_(JOBS.c.lease_until < self._now, JOBS.c.lease_until > self._now + MAX_LEASE_SECONDS)
-        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void).order_by(JOBS.c.lease_until)
-        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued").order_by(JOBS.c.created, JOBS.c.id)
-        for free in (abandoned, waiting):
-            one = free if ids is None else free.where(JOBS.c.id.in_(ids))
-            yield (one if kind is None else one.where(JOBS.c.kind == kind)).limit(1)
+        wanted = _wanted(ids, kinds, max_seconds)
+        abandoned = select(JOBS.c.id).where(JOBS.c.state == "running", void, *wanted).order_by(JOBS.c.lease_until)
+        waiting = select(JOBS.c.id).where(JOBS.c.state == "queued", *wanted).order_by(JOBS.c.created, JOBS.c.id)
+        return abandoned.limit(1), waiting.limit(1)
 
     def _changed(self, connection: Connection, which: Update, **values: Any) -> bool:
         return connection.execute(which.values(updated=self._now, **values)).rowcount == 1
@@ -215,8 +317,45 @@ def _held(id: str, owner: str) -> Update:  # noqa: A002
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
+def _wanted(
+    ids: Collection[str] | None, kinds: Collection[str] | None, max_seconds: float | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of a claim."""
+    found: list[ColumnElement[bool]] = []
+    if ids is not None:
+        found.append(JOBS.c.id.in_(ids))
+    if kinds is not None:
+        found.append(JOBS.c.kind.in_(kinds))
+    if max_seconds is not None:
+        found.append(JOBS.c.seconds <= max_seconds)
+    return found
+
+
+def _member(id: str, client: str) -> Select[tuple[str]]:  # noqa: A002
+    """Return the query for a client of a job."""
+    return select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
+
+
+def _belongs(client: str) -> ColumnElement[bool]:
+    """Return the condition that a job is a client's, or nobody's."""
+    of_it = exists().where(JOB_CLIENTS.c.id == JOBS.c.id)
+    return or_(of_it.where(JOB_CLIENTS.c.client == client), ~of_it)
+
+
+_TYPES = (str, str, str, str, int, str, (int, float), str, str, str, (int, float), (int, float), str, (int, float))
+"""Types of a job's columns; SQLite holds anything anywhere."""
+
+
 def _job(found: Any) -> Job:
-    return Job(*found)  # the columns are the noun's fields
+    """Return the job of a row, whose columns are the noun's fields; of a damaged one, the job as failed."""
+    values = tuple(found)
+    if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
+        return Job(*values)
+    repaired = (
+        value if isinstance(value, kind) else str(value) if kind is str else 0
+        for value, kind in zip(values, _TYPES, strict=True)
+    )
+    return damaged(Job(*repaired))
 
 
 def _submit_and_claim(

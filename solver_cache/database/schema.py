@@ -6,7 +6,7 @@ themselves: a migration that is cut short leaves everything as it was. Plain SQL
 
 Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
 its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
-run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for three.
+run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for four.
 """
 
 from __future__ import annotations
@@ -55,8 +55,19 @@ JOBS = Table(
     Column("result", Text, nullable=False),
     Column("created", Double, nullable=False),
     Column("updated", Double, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("seconds", Double, nullable=False),
 )
 """Work that can be waited for: a `solver_cache.jobs.Job` each."""
+
+
+JOB_CLIENTS = Table(
+    "darrm_job_clients",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("client", Text, primary_key=True),
+)
+"""Clients of each job: whoever submitted it and has not taken that back."""
 
 
 class DamagedSchema(Exception):
@@ -104,6 +115,20 @@ def _third(connection: Connection) -> None:
     )
 
 
+def _fourth(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''"))
+    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 0"))
+    connection.execute(
+        text("CREATE TABLE darrm_job_clients (id TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (id, client))")
+    )
+    # What a claim looks up: which clients wait, how many jobs of each run, and when each was served last.
+    connection.execute(
+        text("CREATE INDEX darrm_jobs_waiting ON darrm_jobs (state, client, created, id, kind, seconds)")
+    )
+    connection.execute(text("CREATE INDEX darrm_jobs_served ON darrm_jobs (client, state, updated)"))
+    connection.execute(text("CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)"))
+
+
 FILLED = 500
 """Rows held in memory while columns are filled."""
 
@@ -131,7 +156,7 @@ def fill(connection: Connection) -> int:
         last = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,28 +32,42 @@ class MemoryJobs:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
+        self._clients: dict[str, set[str]] = {}
         self._lock = threading.Lock()
 
-    def submit(self, id: str, kind: str, request: str, *, afresh: bool = False) -> Job:  # noqa: A002
+    def submit(
+        self,
+        id: str,  # noqa: A002
+        kind: str,
+        request: str,
+        *,
+        afresh: bool = False,
+        client: str = "",
+        seconds: float = 0.0,
+    ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         with self._lock:
             there = self._jobs.get(id)
-            if there is not None and there.state not in {"failed", "cancelled", *(["done"] if afresh else [])}:
-                return there
-            now = self._clock()
-            self._jobs[id] = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now)
+            if there is None or there.state in {"failed", "cancelled", *(["done"] if afresh else [])}:
+                now = self._clock()
+                self._jobs[id] = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now, client, seconds)
+                self._clients[id] = set()
+            if client:
+                self._clients[id].add(client)
             return self._jobs[id]
 
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
         return self._jobs.get(id)
 
-    def list(self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None) -> Sequence[Job]:
+    def list(
+        self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
+    ) -> Sequence[Job]:
         """Return jobs, the newest first, as `Jobs.list` says."""
         check_list(state, limit)
         with self._lock:
             last = None if after is None else self._jobs.get(after)
-            found = [job for job in self._jobs.values() if state in {None, job.state}]
+            found = [job for job in self._jobs.values() if state in {None, job.state} and self._belongs(job.id, client)]
         if after is not None:
             if last is None:
                 raise unknown_after(after)
@@ -65,8 +80,19 @@ class MemoryJobs:
             states = [job.state for job in self._jobs.values()]
         return {state: states.count(state) for state in STATES}
 
+    def waiting_seconds(self) -> float:
+        """Return how long the job that was queued first has waited [s]; 0 where none waits."""
+        with self._lock:
+            created = [job.created for job in self._jobs.values() if job.state == "queued"]
+        return max(0.0, self._clock() - min(created)) if created else 0.0
+
     def claim(
-        self, owner: str, lease_seconds: float, ids: Collection[str] | None = None, kind: str | None = None
+        self,
+        owner: str,
+        lease_seconds: float,
+        ids: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        max_seconds: float | None = None,
     ) -> Job | None:
         """Take one job as `Jobs.claim` says."""
         check_claim(owner, lease_seconds)
@@ -75,12 +101,24 @@ class MemoryJobs:
             free = [
                 job
                 for job in self._jobs.values()
-                if (ids is None or job.id in ids) and kind in {None, job.kind} and _free(job, now)
+                if (ids is None or job.id in ids)
+                and (kinds is None or job.kind in kinds)
+                and (max_seconds is None or job.seconds <= max_seconds)
+                and _free(job, now)
             ]
             if not free:
                 return None
-            first = min(free, key=lambda job: (job.state == "queued", job.lease_until, job.created, job.id))
-            return self._claim(first, owner, now + lease_seconds)
+            running = Counter(job.client for job in self._jobs.values() if job.state == "running")
+            served: dict[str, float] = {}
+            for job in self._jobs.values():
+                if job.state in {"running", "done", "failed"}:
+                    served[job.client] = max(served.get(job.client, 0.0), job.updated)
+
+            def turn(job: Job) -> tuple[Any, ...]:
+                share = (running[job.client], served.get(job.client, 0.0)) if job.state == "queued" else (0, 0.0)
+                return (job.state == "queued", job.lease_until, *share, job.created, job.id)
+
+            return self._claim(min(free, key=turn), owner, now + lease_seconds)
 
     def take(
         self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
@@ -129,11 +167,25 @@ class MemoryJobs:
         """Put claimed jobs back as `Jobs.release_all` says."""
         return {name for name in ids if self.release(name, owner)}
 
-    def cancel(self, id: str) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+        """Make a running job done as `Jobs.settle` says."""
+        with self._lock:
+            there = self._jobs.get(id)
+            if there is None or there.state != "running":
+                return there
+            return self._change(there, state="done", result=result, owner="", lease_until=0.0)
+
+    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._lock:
             there = self._jobs.get(id)
-            if there is None or there.over:
+            if there is None or not self._belongs(id, client):
+                return None
+            if there.over:
+                return there
+            others = self._clients[id] - {client}
+            if client is not None and others:
+                self._clients[id] = others
                 return there
             return self._change(there, state="cancelled", owner="", lease_until=0.0)
 
@@ -142,7 +194,7 @@ class MemoryJobs:
         with self._lock:
             old = [job.id for job in self._jobs.values() if job.over and job.updated < before]
             for key in old:
-                del self._jobs[key]
+                del self._jobs[key], self._clients[key]
         return len(old)
 
     def held(self, ids: Collection[str], owner: str) -> set[str]:
@@ -150,6 +202,10 @@ class MemoryJobs:
         with self._lock:
             there = [self._jobs.get(name) for name in ids]
         return {job.id for job in there if job is not None and (job.state, job.owner) == ("running", owner)}
+
+    def _belongs(self, id: str, client: str | None) -> bool:  # noqa: A002
+        """Whether a job is a client's, or nobody's."""
+        return client is None or not self._clients[id] or client in self._clients[id]
 
     def _held(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:  # noqa: A002
         """Change a job if ``owner`` holds it."""

@@ -1,24 +1,18 @@
-"""Local processes: a pipe to each, so that a process that dies loses only the task it was at.
-
-(`concurrent.futures` gives up a whole pool when one of its processes dies, and does not say which task it was at.)
-"""
+"""Local processes: an `Executor` on the process pool, where a process that dies loses only the task it was at."""
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
+import asyncio
 import os
-import signal
-from collections import deque
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+import queue
+import threading
+from typing import Any
 
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Task, perform
-
-SHUTDOWN_SECONDS = 5.0
-"""Time limit for a process to end [s]."""
+from solver_cache.precompute.worker import Task, grouped, perform
+from solver_cache.process_pool.pool import PoolClosed, ProcessPool
+from solver_cache.process_pool.process import ProcessLost
+from solver_cache.process_pool.task_loop import Report
 
 
 def processors() -> int:
@@ -26,15 +20,10 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass
-class _Process:
-    process: BaseProcess
-    pipe: Connection
-    task: Task | None = None
-
-
 class Processes:
     """An `Executor` of processes, started when they are first needed and replaced when they die.
+
+    The pool's event loop runs in a thread; its events reach `poll` through a queue.
 
     Args:
         workers: how many; None: one for each processor.
@@ -45,9 +34,12 @@ class Processes:
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
         self._max_workers, self._work = workers or processors(), work
-        self._context = multiprocessing.get_context("spawn")  # solvers do not survive a fork
-        self._processes: list[_Process] = []
-        self._waiting: deque[Task] = deque()
+        self._pool = ProcessPool(self._max_workers, memory=None, name="precompute", report_seconds=0)
+        self._events: queue.SimpleQueue[ExecutorEvent] = queue.SimpleQueue()
+        self._tasks = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="precompute-pool", daemon=True)
+        self._thread.start()
 
     @property
     def workers(self) -> int:
@@ -57,100 +49,67 @@ class Processes:
     @property
     def capacity(self) -> int:
         """Free processes, and one task in reserve: the next one is claimed while all are busy."""
-        busy = sum(each.task is not None for each in self._processes)
-        return self._max_workers + 1 - busy - len(self._waiting)
+        return self._max_workers + 1 - self._tasks
 
     @property
-    def pids(self) -> list[int]:
+    def pids(self) -> tuple[int, ...]:
         """The processes."""
-        return [each.process.pid for each in self._processes if each.process.pid is not None]
+        return self._pool.processes
 
     def submit(self, task: Task) -> None:
         """Take a task."""
-        self._waiting.append(task)
-        self._dispatch()
+        self._tasks += 1
+        asyncio.run_coroutine_threadsafe(self._run(task), self._loop)
 
     def poll(self, seconds: float) -> list[ExecutorEvent]:
         """Return what happened; a process that died has lost its task."""
         events: list[ExecutorEvent] = []
-        pipes = {each.pipe: each for each in self._processes}
-        if not pipes:
+        if not self._tasks:
             return events
-        for ready in wait([*pipes], timeout=seconds):
-            each = pipes[ready]  # type: ignore[index]  # what was waited for are pipes
+        try:
+            events.append(self._events.get(timeout=seconds))
             while True:
-                try:
-                    if not each.pipe.poll():
-                        break
-                    event: ExecutorEvent = each.pipe.recv()
-                except (EOFError, OSError):
-                    events += self._handle_death(each)
-                    break
-                events.append(event)
-                if isinstance(event.what, TaskEnded | TaskLost):
-                    each.task = None
-                    break
-        self._dispatch()
-        return events
+                events.append(self._events.get_nowait())
+        except queue.Empty:
+            self._tasks -= sum(isinstance(event.what, TaskEnded | TaskLost) for event in events)
+            return events
 
     def close(self) -> None:
         """End the processes: what they are doing is lost."""
-        self._waiting.clear()
-        for each in self._processes:
-            each.process.terminate()
-            each.pipe.close()
-        for each in self._processes:
-            each.process.join(SHUTDOWN_SECONDS)
-            if each.process.is_alive():
-                each.process.kill()
-                each.process.join()
-        self._processes.clear()
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
-    def _dispatch(self) -> None:
-        while self._waiting:
-            free = next((each for each in self._processes if each.task is None), None)
-            if free is None:
-                if len(self._processes) >= self._max_workers:
-                    return
-                free = self._start()
-            free.task = self._waiting.popleft()
-            with contextlib.suppress(OSError):  # it died while it was idle: the next look finds out
-                free.pipe.send(free.task)
+    async def _run(self, task: Task) -> None:
+        """Run a task in the pool. The scheduler decides about retries, as it knows which problem the process was at."""
+        over: TaskEnded | TaskLost = TaskEnded()
+        try:
+            await self._pool.run(
+                _perform,
+                (self._work, task),
+                progress=lambda events: [self._events.put(ExecutorEvent(task.number, event)) for event in events],
+                retries=0,
+            )
+        except PoolClosed:
+            return
+        except ProcessLost as err:
+            over = TaskLost(str(err))
+        except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
+            over = TaskLost(f"{type(err).__name__}: {err}")
+        self._events.put(ExecutorEvent(task.number, over))
 
-    def _start(self) -> _Process:
-        mine, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self._work), daemon=True, name="precompute")
-        process.start()
-        theirs.close()  # so that its end is the end of the pipe
-        self._processes.append(_Process(process, mine))
-        return self._processes[-1]
-
-    def _handle_death(self, each: _Process) -> list[ExecutorEvent]:
-        each.process.join(SHUTDOWN_SECONDS)
-        if each.process.is_alive():  # its pipe broke, not the process
-            each.process.kill()
-            each.process.join()
-        each.pipe.close()
-        self._processes.remove(each)
-        if each.task is None:
-            return []
-        code = each.process.exitcode or 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return [ExecutorEvent(each.task.number, TaskLost(f"its process {how}"))]
+    async def _close(self) -> None:
+        """End the processes, and whatever else the loop runs."""
+        await self._pool.close()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
 
 
-def _serve(pipe: Connection, work: Work) -> None:
-    """Do tasks until nobody is left to give any."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the one that hands out
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            task: Task = pipe.recv()
-            try:
-                for event in work(task):
-                    pipe.send(ExecutorEvent(task.number, event))
-            except OSError:
-                raise
-            except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
-                pipe.send(ExecutorEvent(task.number, TaskLost(f"{type(err).__name__}: {err}")))
-            else:
-                pipe.send(ExecutorEvent(task.number, TaskEnded()))
+def _perform(argument: tuple[Work, Any], report: Report) -> None:
+    """Do a task, in a process of the pool, and report its events, those that come quickly together."""
+    work, task = argument
+    for events in grouped(work(task), careful=task.careful):
+        report(events)

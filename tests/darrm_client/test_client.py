@@ -11,6 +11,7 @@ import re
 import socket
 import struct
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -126,11 +127,11 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.Monke
         with serving(first) as url:
             with DarrmClient(url, key="secret", retries=0) as client, pytest.raises(ServiceFailed, match="307"):
                 client.gamma(PROBLEM)
-            monkeypatch.setenv("DARRM_KEY", "from the environment")
+            monkeypatch.setenv("DARRM_KEY", "from-the-environment")
             monkeypatch.setenv("DARRM_URL", url)
             with DarrmClient(retries=0) as client, pytest.raises(ServiceFailed):
                 client.gamma(PROBLEM)
-    assert [headers["authorization"] for headers in first.headers] == ["Bearer secret", "Bearer from the environment"]
+    assert [headers["authorization"] for headers in first.headers] == ["Bearer secret", "Bearer from-the-environment"]
     assert elsewhere.asked == []
 
 
@@ -192,6 +193,63 @@ def test_a_url_that_is_none_is_refused(url: str, text: str) -> None:
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         DarrmClient("http://localhost", **options)
+
+
+SECRET = "darrm_0badc0de_5ecre7"  # noqa: S105 — nobody's
+
+
+def hints(error: BaseException) -> str:
+    """Return everything that a traceback of an error would show."""
+    return "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}\t", "\n{}"])
+def test_a_key_read_from_a_file_loses_its_line_end(around: str) -> None:
+    app = answering()
+    with client_of(app, key=around.format(SECRET), retries=0) as client:
+        client.gamma(PROBLEM)
+    assert app.headers[-1]["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.parametrize(
+    "key", ["", "\n", f"{SECRET}\nX-Other: 1", f"{SECRET}\0", f"a {SECRET}", f"{SECRET}é", f"{SECRET}\x7f"]
+)
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_a_key_that_is_none_is_refused_by_name_and_not_shown(
+    key: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "environment" and (key == "" or "\0" in key):
+        return  # which is unset, or cannot be set
+    if by == "environment":
+        monkeypatch.setenv("DARRM_KEY", key)
+    with pytest.raises(InvalidInput, match=r"^key = '…' is not valid: expected an API key") as refused:
+        DarrmClient("http://localhost:9", key=key if by == "argument" else None, retries=0)
+    assert "5ecre7" not in hints(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": f"me:{SECRET}@host"},
+        {"url": f"http:me:{SECRET}@host"},
+        {"url": f"http://me:{SECRET}@host"},
+        {"url": f"http://me:a/{SECRET}@host"},
+        {"url": f"http://host/?key={SECRET}"},
+        {"url": f"http://host/#{SECRET}"},
+        {"url": f"file://me:{SECRET}@host/table.jsonl"},
+        {"url": f"http://localhost:9\n/?{SECRET}"},
+        {"url": "http://localhost:9", "proxy": f"ftp://me:{SECRET}@host"},
+        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@host:port"},
+        {"url": "http://localhost:9", "proxy": f"me:{SECRET}@host"},
+        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@\n"},
+        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@127.0.0.1:9"},
+        {"url": "http://localhost:9", "key": SECRET},
+    ],
+)
+def test_no_secret_is_in_any_message(options: dict[str, Any]) -> None:
+    with pytest.raises(DarrmError) as refused, DarrmClient(**options, retries=0, timeout=5) as client:
+        client.gamma(PROBLEM)
+    assert "5ecre7" not in hints(refused.value)
 
 
 # ---------------------------------------------------------------------------------------------------- a flaky server
@@ -414,7 +472,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
     louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
-    utility = DesignSpec(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
+    utility = DesignSpec(PROBLEM).objective.linear_goal(11).utility(np.array(louder[6:]))
     with pytest.raises(NotPrivate, match="not private") as refused:
         received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
     assert refused.value.worst

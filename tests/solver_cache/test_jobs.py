@@ -14,6 +14,7 @@ from support import postgres
 
 from darrm_opt import InvalidInput
 from solver_cache import CacheError, Job, Jobs, Store, open_jobs, open_store
+from solver_cache.database.schema import JOBS
 from solver_cache.jobs import MAX_LEASE_SECONDS, STATES
 from solver_cache.memory.jobs import MemoryJobs
 
@@ -159,11 +160,11 @@ def test_a_claim_can_be_for_some_jobs_only(jobs: Jobs) -> None:
     submitted(jobs, "table", kind="grid")
     assert jobs.claim("me", LONG, ids=[]) is None
     assert jobs.claim("me", LONG, ids=["d"]) is None
-    assert jobs.claim("me", LONG, ids=["b"], kind="grid") is None
+    assert jobs.claim("me", LONG, ids=["b"], kinds=["grid"]) is None
     assert jobs.claim("me", LONG, ids=["d", "b"]).id == "b"  # type: ignore[union-attr]  # None fails as well
     assert jobs.claim("me", LONG, ids=["b"]) is None
-    assert jobs.claim("me", LONG, kind="grid").id == "table"  # type: ignore[union-attr]
-    assert jobs.claim("me", LONG, kind="grid") is None
+    assert jobs.claim("me", LONG, kinds=["grid"]).id == "table"  # type: ignore[union-attr]
+    assert jobs.claim("me", LONG, kinds=["grid"]) is None
 
 
 def test_a_released_job_is_back_in_its_place(jobs: Jobs) -> None:
@@ -551,21 +552,144 @@ def test_a_claim_looks_up_an_index(url: str) -> None:
             if database.dialect == "postgresql":
                 connection.exec_driver_sql(
                     "INSERT INTO darrm_jobs SELECT n::text, 'gamma', '', (ARRAY['queued','done','running'])[1 + n %% 3], 0, "
-                    "'', n, '', '', '', n, n FROM generate_series(1, 30000) n"
+                    "'', n, '', '', '', n, n, (n %% 100)::text, 1 FROM generate_series(1, 30000) n"
                 )
                 connection.exec_driver_sql("ANALYZE darrm_jobs")
-        for kind in (None, "gamma"):
+        for kinds in (None, ["gamma"]):
             with database.writing() as connection:
                 explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
-                for query in store.jobs.free(None, kind):  # type: ignore[attr-defined]
+                abandoned, waiting = store.jobs.free(None, kinds)  # type: ignore[attr-defined]
+                for query in (abandoned, waiting.where(JOBS.c.client == "7")):
                     text = str(query.compile(database.engine, compile_kwargs={"literal_binds": True}))
                     told += [" ".join(map(str, line)) for line in connection.exec_driver_sql(explain + text)]
         plan = "\n".join(told)
-        assert "darrm_jobs_queue" in plan
+        assert "darrm_jobs_waiting" in plan
         assert "darrm_jobs_leases" in plan
         assert "Seq Scan" not in plan
         assert "SCAN" not in plan
         assert "TEMP B-TREE" not in plan
+
+
+# ------------------------------------------------------------------------------------------------------ clients
+
+
+def test_clients_share_the_queue(jobs: Jobs) -> None:
+    for number in range(20):
+        jobs.submit(f"greedy {number:02}", "gamma", "{}", client="greedy")
+        time.sleep(SHORT)
+    assert claimed(jobs) == "greedy 00"
+    jobs.submit("polite 1", "gamma", "{}", client="polite")
+    time.sleep(SHORT)
+    jobs.submit("polite 2", "gamma", "{}", client="polite")
+    time.sleep(SHORT)
+    jobs.submit("third", "gamma", "{}", client="third")
+    assert claimed(jobs) == "polite 1"  # before the other nineteen: greedy has a job running
+    assert claimed(jobs) == "third"
+    for name in ("greedy 00", "polite 1", "third"):
+        assert jobs.finish(name, "me", "{}")
+        time.sleep(SHORT)
+    order = []
+    for _ in range(4):  # one at a time: whoever was served least recently is next
+        name = claimed(jobs)
+        assert name is not None
+        order.append(name)
+        assert jobs.finish(name, "me", "{}")
+        time.sleep(SHORT)
+    assert order == ["greedy 01", "polite 2", "greedy 02", "greedy 03"]
+
+
+def test_short_work_can_be_claimed_by_itself(jobs: Jobs) -> None:
+    jobs.submit("long", "gamma", "{}", seconds=100.0)
+    time.sleep(SHORT)
+    jobs.submit("short", "gamma", "{}", seconds=0.05)
+    assert jobs.claim("me", LONG, max_seconds=1.0).id == "short"  # type: ignore[union-attr]
+    assert jobs.claim("me", LONG, max_seconds=1.0) is None
+    found = jobs.claim("me", LONG)
+    assert found is not None
+    assert (found.id, found.seconds) == ("long", 100.0)
+
+
+def test_a_job_belongs_to_those_who_submitted_it(jobs: Jobs) -> None:
+    assert jobs.submit("mine", "gamma", "{}", client="me").client == "me"
+    jobs.submit("ours", "gamma", "{}", client="me")
+    jobs.submit("ours", "gamma", "{}", client="you")
+    jobs.submit("theirs", "gamma", "{}", client="they")
+    jobs.submit("nobody's", "gamma", "{}")
+
+    def listed(client: str | None) -> set[str]:
+        return {job.id for job in jobs.list(client=client)}
+
+    assert listed(None) == {"mine", "ours", "theirs", "nobody's"}
+    assert listed("me") == {"mine", "ours", "nobody's"}
+    assert listed("you") == {"ours", "nobody's"}
+    assert listed("stranger") == {"nobody's"}
+    assert jobs.cancel("mine", client="you") is None
+    assert jobs.get("mine").state == "queued"  # type: ignore[union-attr]
+    assert jobs.cancel("ours", client="me").state == "queued"  # type: ignore[union-attr]  # you still want it
+    assert listed("me") == {"mine", "nobody's"}
+    assert jobs.cancel("ours", client="me") is None
+    assert jobs.cancel("ours", client="you").state == "cancelled"  # type: ignore[union-attr]
+    assert jobs.cancel("nobody's", client="stranger").state == "cancelled"  # type: ignore[union-attr]
+    assert jobs.cancel("theirs").state == "cancelled"  # type: ignore[union-attr]
+    assert jobs.submit("theirs", "gamma", "{}", client="me").state == "queued"
+    assert "theirs" not in listed("they")  # it is another's now
+    assert jobs.cancel("no such job", client="me") is None
+
+
+def test_a_running_job_can_be_settled_with_what_it_has(jobs: Jobs) -> None:
+    jobs.submit("a", "gamma", "{}")
+    assert jobs.settle("a", "early").state == "queued"  # type: ignore[union-attr]
+    assert claimed(jobs) == "a"
+    found = jobs.settle("a", "so far")
+    assert found is not None
+    assert (found.state, found.result, found.owner) == ("done", "so far", "")
+    assert not jobs.renew("a", "me", LONG)
+    assert not jobs.finish("a", "me", "late")
+    assert jobs.settle("a", "again").result == "so far"  # type: ignore[union-attr]
+    assert jobs.settle("no such job", "") is None
+
+
+def test_the_age_of_the_queue(jobs: Jobs) -> None:
+    assert jobs.waiting_seconds() == 0
+    submitted(jobs, "a", "b")
+    time.sleep(0.01)
+    assert 0.01 <= jobs.waiting_seconds() < 300
+    assert claimed(jobs) == "a"
+    assert claimed(jobs) == "b"
+    assert jobs.waiting_seconds() == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("state", "'no state'"),
+        ("attempts", "'x'"),
+        ("result", "x'ff'"),
+        ("request", "x'00ff'"),
+        ("created", "'y'"),
+        ("kind", "7"),
+    ],
+)
+@pytest.mark.parametrize("state", STATES)
+def test_a_damaged_row_is_a_failed_job_and_is_mended_by_submitting_it(
+    tmp_path: Path, column: str, value: str, state: str
+) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
+        jobs = store.jobs
+        jobs.submit("a", "gamma", "{}", client="me")
+        with store._database.writing() as connection:  # type: ignore[attr-defined]
+            connection.exec_driver_sql(f"UPDATE darrm_jobs SET state = '{state}'")  # noqa: S608 — of our own
+            connection.exec_driver_sql(f"UPDATE darrm_jobs SET {column} = {value}")  # noqa: S608 — of our own
+        if column == "kind":  # a number, which the column turns into text: a kind that nobody does
+            assert jobs.get("a").kind == "7"  # type: ignore[union-attr]
+            return
+        for found in (jobs.get("a"), *jobs.list()):
+            assert found is not None
+            assert (found.state, found.reason) == ("failed", "The stored job is damaged. Submit it again.")
+        again = jobs.submit("a", "gamma", "{}", client="me")
+        assert (again.state, again.attempts, again.request) == ("queued", 0, "{}")
+        assert claimed(jobs) == "a"
+        assert jobs.finish("a", "me", "{}")
 
 
 def test_a_place_that_is_lost_is_a_cache_error(tmp_path: Path) -> None:

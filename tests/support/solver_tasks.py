@@ -34,6 +34,11 @@ def tell(argument: int, report: Report) -> None:
         time.sleep(0.06)
 
 
+def count_up(argument: int, report: Report) -> None:
+    for number in range(argument):
+        report(number)
+
+
 def refuse(argument: Any, _report: Report) -> None:
     raise InvalidInput("K", argument, "at least 1", "Ask for more.")
 

@@ -142,10 +142,10 @@ def plurality_of(saved: str) -> VoteMechanism | None:
         record = loads(text)
     except (ValueError, RecursionError):
         return None  # said by whoever reads it as an answer of `darrm solve`
-    if not isinstance(record, dict) or record.get("kind") not in ("darrm plurality rule", "darrm noisy maximum"):
-        return None
-    from darrm_opt.plurality.samplers import mechanism_from_record
+    from darrm_opt.plurality.samplers import MECHANISM_KINDS, mechanism_from_record
 
+    if not isinstance(record, dict) or record.get("kind") not in MECHANISM_KINDS:
+        return None
     return mechanism_from_record(record)
 
 

@@ -21,12 +21,12 @@ from support.paths import ROOT
 from api.app import create_app
 from api.observability import logs, metrics
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id
-from api.process_pool.pool import PoolState
 from api.routes.operations import ReadinessCheck, is_ready
 from api.settings import Settings
 from api.tasks.design import solve_smallest
 from darrm_opt import SolveFailed
 from solver_cache import CacheError, MemoryStore, open_store
+from solver_cache.process_pool.pool import PoolState
 
 SETTINGS = Settings(cache_url="memory", solvers=1)
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"

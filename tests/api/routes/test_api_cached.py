@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from api.errors.problem_details import MEDIA_TYPE
 from api.settings import Settings
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
+from solver_cache.proofs import Proofs
 
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
 
@@ -54,6 +56,52 @@ def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any])
     assert {**first.json(), "cached": False} == told
     assert first.content == client.get("/v1/gamma", params=SMALL).content
     assert verify(problem_from_record(told["problem"]), first.json()["gamma"]).margin >= 0
+
+
+def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = 0
+    validation = import_module("solver_cache.validate")  # whose name in the package is the function's
+    real = validation.reprove
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal proofs
+        proofs += 1
+        return real(*arguments)
+
+    monkeypatch.setattr(validation, "PROOFS", Proofs())
+    monkeypatch.setattr(validation, "reprove", counted)
+    other = {
+        **SMALL,
+        "m": None,
+        "target_epsilon": 0.2,
+        "delta": told["problem"]["delta"],
+        "objective": "uniform(lower=0.5)",
+    }
+    spelt: list[dict[str, Any]] = [
+        SMALL,
+        {**SMALL, "objective": " rectangular"},
+        {**SMALL, "method": "cuts"},
+        {**SMALL, "affected": 5},
+    ]
+    spelt.append({**other, "objective": "rectangular"})
+    with TestClient(create_app(Settings(cache_url=url, solve="off"))) as client:
+        answers = [client.post("/v1/gamma", json=question) for question in spelt]
+        answers += [client.get("/v1/gamma", params={**question, "m": question["m"] or ""}) for question in spelt[:4]]
+        answers += [client.get(f"/v1/gamma/{told['id']}")]
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.content for answer in answers}) == 1
+        batch = client.post("/v1/gamma/batch", json={"problems": spelt * 20}).json()["results"]
+        assert [item["answer"] for item in batch] == [answers[0].json()] * 100
+        assert client.get("/v1/error-curve", params={**SMALL, "points": 3}).status_code == 200
+        lookups = solver_cache_lookups(client)
+    assert proofs == 1
+    assert lookups["memory"] >= 8
+
+
+def solver_cache_lookups(client: TestClient) -> dict[str, float]:
+    lines = client.get("/metrics").text.splitlines()
+    found = [line for line in lines if line.startswith("darrm_cache_lookups_total{")]
+    return {line.split('"')[1]: float(line.rpartition(" ")[2]) for line in found}
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/csv", "application/x-npz"])

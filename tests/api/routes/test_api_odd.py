@@ -14,9 +14,9 @@ from test_api import problem_of
 
 from api.app import create_app
 from api.errors.exceptions import ClientDisconnected
-from api.process_pool.task_loop import no_op
 from api.routes.requests import compute
 from api.settings import Settings
+from solver_cache.process_pool.task_loop import no_op
 
 
 @pytest.fixture(scope="module")

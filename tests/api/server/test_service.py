@@ -19,7 +19,8 @@ import pytest
 from support.service import Service, alive, gone, service
 
 from api.schemas import DesignRequest
-from darrm_opt import verify
+from darrm_client import DarrmClient
+from darrm_opt import Problem, verify
 from darrm_opt.record import problem_from_record
 
 pytestmark = [
@@ -255,6 +256,61 @@ def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_pat
     with service(url, tmp_path, **LARGE, DARRM_SOLVE="off") as opened:
         told = opened.job(id)
         assert (told["state"], told["attempts"]) == ("queued", 0)  # the claim was given back
+
+
+# ------------------------------------------------------------------------------------------------ a rolling restart
+
+
+def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str, tmp_path: Path) -> None:
+    settings = {
+        "DARRM_SOLVERS": "1",
+        "DARRM_STOP_SECONDS": "1",
+        "DARRM_WAIT_SECONDS": "0.2",
+        "DARRM_LEASE_SECONDS": "3",
+    }
+    servers = [Service(url, tmp_path, 0, **settings) for _ in range(2)]
+    stop, verified, failures = threading.Event(), [0, 0], list[Exception]()
+
+    def ask(which: int) -> None:
+        """Ask one server for new problems and for work that is not stored, as a training job does, whatever happens to it."""
+        with DarrmClient(servers[which].url, retries=30, timeout=300) as client:
+            for number in range(10_000):
+                if stop.is_set():
+                    return
+                problem = Problem.from_allowance(K=5 + 2 * (number % 20), m=2 + which, epsilon=0.1 + number / 1000)
+                try:
+                    client.gamma(problem)
+                    client.verify(problem, [0.0] * (problem.K + 1))
+                except Exception as err:  # noqa: BLE001 — collected
+                    failures.append(err)
+                verified[which] += 1
+
+    try:
+        jobs = [submitted(servers[0], {"K": K, "m": 3, "epsilon": 0.1, "Delta": 1e-5}) for K in range(81, 101, 2)]
+        with ThreadPoolExecutor(2) as clients:
+            asking = [clients.submit(ask, which) for which in (0, 1)]
+            try:
+                for which in (0, 1):
+                    before, end = verified[which], time.monotonic() + 120
+                    while verified[which] < before + 3 and time.monotonic() < end:
+                        time.sleep(0.05)
+                    port = int(servers[which].url.rpartition(":")[2])
+                    assert servers[which].stop()[0] == 0
+                    servers[which] = Service(url, tmp_path, port, **settings)
+            finally:
+                stop.set()
+            for answered in asking:
+                answered.result()
+        assert failures == []
+        assert min(verified) > 3
+        states = [servers[1].job(job, until=("done", "failed", "cancelled"))["state"] for job in jobs]
+        assert states == ["done"] * len(jobs)
+        for job in jobs:
+            proved(servers[0].client.get(f"/v1/jobs/{job}/result").raise_for_status().json())
+    finally:
+        for each in servers:
+            if each.process.poll() is None:
+                each.stop()
 
 
 # ----------------------------------------------------------------------------------------------- kill and restart

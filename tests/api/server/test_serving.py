@@ -410,6 +410,34 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
         assert service.process.wait(timeout=300) == 0
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
+        b"GET /v1/compare?K=51&epsilon=0.1&queries=1000&total_epsilon=1&total_delta=1e-5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["a body that does not come", "long work"],
+)
+def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_again(
+    tmp_path: Path, request_: bytes
+) -> None:
+    with serving(tmp_path, DARRM_STOP_SECONDS="1", DARRM_BODY_SECONDS="60") as service, service.connect() as waiting:
+        assert service.ask("/healthz").status == 200
+        waiting.sendall(request_)
+        assert awaited(lambda: b"darrm_requests_open 2.0" in service.ask("/metrics").body, True) is True
+        service.process.send_signal(signal.SIGTERM)
+        found = b""
+        while more := waiting.recv(65536):
+            found += more
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"application/problem+json" in head
+        assert b"\r\nretry-after: " in head
+        assert json.loads(body)["type"] == "urn:darrm-opt:problem:shutting-down"
+        assert service.process.wait(timeout=300) == 0
+    assert "Traceback" not in "".join(service.log)
+
+
 def test_a_log_has_a_line_for_each_request_and_no_secret(tmp_path: Path) -> None:
     key, text = create_key(tmp_path / "keys.json", "alice")
     with serving(tmp_path, DARRM_KEYS="keys.json") as service:

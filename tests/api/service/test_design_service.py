@@ -257,12 +257,12 @@ def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.Mon
 
     async def test() -> None:
         async with service(settings(url)) as opened:
-            with pytest.raises(SolveFailed, match=r"^The solver process was killed by signal 9\.$"):
+            with pytest.raises(SolveFailed, match=r"^The solver process was killed by SIGKILL\.$"):
                 await opened.design(ASKED)
             assert solves(opened) == 2
             job = await opened.get_job(ASKED.spec().key)
             assert job is not None
-            assert (job.state, job.reason) == ("failed", "The solver process was killed by signal 9.")
+            assert (job.state, job.reason) == ("failed", "The solver process was killed by SIGKILL.")
             monkeypatch.undo()
             assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
 

@@ -17,10 +17,10 @@ import pytest
 from support import solver_tasks as tasks
 from support.paths import TESTS
 
-from api.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from api.process_pool.process import ProcessLost
-from api.process_pool.task_loop import pack_error, unpack_error
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
+from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
+from solver_cache.process_pool.process import ProcessLost
+from solver_cache.process_pool.task_loop import pack_error, unpack_error
 
 
 @asynccontextmanager
@@ -129,6 +129,17 @@ def test_progress_comes_while_the_loop_goes_on() -> None:
     run(test)
 
 
+def test_reports_are_thinned_out_unless_every_one_matters() -> None:
+    async def test() -> None:
+        for seconds, many in ((0, 500), (3600, 1)):
+            async with pool(report_seconds=seconds) as solvers:
+                reports: list[int] = []
+                await solvers.run(tasks.count_up, 500, progress=reports.append)
+                assert reports == [*range(many)]
+
+    run(test)
+
+
 @pytest.mark.parametrize(("task", "survives"), [(tasks.willing, True), (tasks.deaf, False)])
 def test_what_is_cancelled_stops(tmp_path: Path, task: Any, survives: bool) -> None:
     async def test() -> None:
@@ -169,7 +180,7 @@ def test_a_killed_process_is_replaced_and_its_task_begun_once_more(tmp_path: Pat
         async with pool() as solvers:
             assert await solvers.run(tasks.kill_itself, (str(tmp_path / "once"), 1)) == "done"
             assert (solvers.state.crashed, solvers.state.started) == (1, 2)
-            with pytest.raises(ProcessLost, match=r"^The solver process was killed by signal 9\.$"):
+            with pytest.raises(ProcessLost, match=r"^The solver process was killed by SIGKILL\.$"):
                 await solvers.run(tasks.kill_itself, (str(tmp_path / "always"), 100))
             assert (tmp_path / "always").stat().st_size == 2
             with pytest.raises(ProcessLost):
@@ -235,7 +246,7 @@ def test_closing_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
         await solvers.close()
         assert not there(pid)
         for task in running:
-            with pytest.raises(PoolClosed, match="The server is shutting down"):
+            with pytest.raises(PoolClosed, match="The process pool is shutting down"):
                 await task
         with pytest.raises(PoolClosed):
             await solvers.run(tasks.double, 1)
@@ -263,8 +274,8 @@ ORPHANS = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from support import solver_tasks
-from api.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from api.process_pool.process import ProcessLost
+from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
+from solver_cache.process_pool.process import ProcessLost
 
 async def main():
     pool = ProcessPool(2)

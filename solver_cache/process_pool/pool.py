@@ -1,25 +1,27 @@
-"""Process pool: tasks in processes of their own, bounded in time and memory, so that the event loop never waits for a solve.
+"""Process pool: an asyncio interface to tasks in processes of their own, so that the event loop never waits for a solve.
 
-Each process has a pipe and does one task at a time (`api.process_pool.task_loop`). It starts on first use, is reused for the
+Each process has a pipe and does one task at a time (`solver_cache.process_pool.task_loop`). It starts on first use, is reused for the
 next task, and is replaced after a crash or a kill, when it has grown, or when it is old. Its parent listens to it in a thread of
-its own, so that not even half a message holds up the event loop.
+its own, so that not even half a message holds up the event loop. A program without an event loop runs one in a thread
+(`solver_cache.precompute.processes`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from api.process_pool.process import PoolProcess, ProcessLost
-from api.process_pool.task_loop import Task, no_op
 from darrm_opt.errors import SolveFailed
+from solver_cache.process_pool.process import PoolProcess, ProcessLost
+from solver_cache.process_pool.task_loop import REPORT_SECONDS, Task, no_op
 
-_LOG = logging.getLogger("api.pool")
+_LOG = logging.getLogger("solver_cache.process_pool")
 
 STOP_SECONDS = 1.0
 """Time for a cancelled task to stop before its process is killed [s]."""
@@ -28,6 +30,8 @@ WATCH_SECONDS = 0.25
 """Time between checks of a working process's memory and time [s]."""
 
 MEBIBYTE = 2**20
+
+CLOSED = "The process pool is shutting down."
 
 Result = TypeVar("Result")
 
@@ -77,12 +81,23 @@ class ProcessPool:
     Args:
         size: how many tasks at once.
         memory: resident memory at which a process at work is killed [MiB]; one that rests above half of it is replaced.
+            None: no bound.
         max_tasks: tasks after which a process is replaced.
         name: for the log and the process list.
+        report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
     """
 
-    def __init__(self, size: int, *, memory: int = 2048, max_tasks: int = 500, name: str = "solver") -> None:
-        self._size, self._memory, self._max_tasks, self._name = size, memory * MEBIBYTE, max_tasks, name
+    def __init__(
+        self,
+        size: int,
+        *,
+        memory: int | None = 2048,
+        max_tasks: int = 500,
+        name: str = "solver",
+        report_seconds: float = REPORT_SECONDS,
+    ) -> None:
+        self._size, self._max_tasks, self._name, self._report_seconds = size, max_tasks, name, report_seconds
+        self._memory = math.inf if memory is None else memory * MEBIBYTE
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
         self._alive: set[PoolProcess] = set()
@@ -100,7 +115,7 @@ class ProcessPool:
     @property
     def processes(self) -> tuple[int, ...]:
         """Ids of the live processes."""
-        return tuple(sorted(process.pid for process in self._alive))
+        return tuple(sorted(process.pid for process in self._alive.copy()))  # other threads may ask
 
     async def prestart(self) -> None:
         """Start every process now, rather than on first use."""
@@ -148,7 +163,7 @@ class ProcessPool:
         self._closed = True
         while self._alive or self._detached:
             for process in self._alive:
-                process.end(PoolClosed("The server is shutting down."))
+                process.end(PoolClosed(CLOSED))
             await asyncio.gather(*self._detached, *map(self._forget, tuple(self._alive)), return_exceptions=True)
             await asyncio.sleep(0)  # from Python 3.12 on, gathering what is done gives its callbacks no turn
         self._idle.clear()
@@ -188,7 +203,7 @@ class ProcessPool:
             if time_limit is not None and time.monotonic() - began > time_limit:
                 self._kill(process, TaskTimeout(f"Nothing was returned within {time_limit:g} s; the work was stopped."))
             elif process.memory > self._memory:
-                bound = f"{self._memory // MEBIBYTE} MiB"
+                bound = f"{self._memory // MEBIBYTE:.0f} MiB"
                 self._kill(process, MemoryExceeded(f"The solve needs more memory than the {bound} that it may take."))
         return answer.result()
 
@@ -204,9 +219,9 @@ class ProcessPool:
                 return process
             await self._forget(process)
         if self._closed:
-            raise PoolClosed("The server is shutting down.")
+            raise PoolClosed(CLOSED)
         self._counts["started"] += 1
-        process = await PoolProcess.started(f"{self._name}-{self._counts['started']}")
+        process = await PoolProcess.start(f"{self._name}-{self._counts['started']}", self._report_seconds)
         self._alive.add(process)
         return process
 
@@ -234,7 +249,7 @@ class ProcessPool:
 
     def _is_reusable(self, process: PoolProcess) -> bool:
         """Tell whether the process can wait for the next task as it is."""
-        young = process.tasks < self._max_tasks and process.memory <= self._memory // 2
+        young = process.tasks < self._max_tasks and process.memory <= self._memory / 2
         return process.idle and young and not self._closed
 
     def _release(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -14,18 +15,18 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from api.process_pool.task_loop import Task, unpack_error
 from darrm_opt.errors import SolveFailed
+from solver_cache.process_pool.task_loop import Task, unpack_error
 
-_LOG = logging.getLogger("api.pool")
+_LOG = logging.getLogger("solver_cache.process_pool")
 
 _BOOTSTRAP = """\
 import sys
 from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:] = connection.recv()
-from api.process_pool.task_loop import run_tasks
-run_tasks(connection)
+from solver_cache.process_pool.task_loop import run_tasks
+run_tasks(connection, float(sys.argv[2]))
 """
 """Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
 program's main script once more, which only scripts written for it survive."""
@@ -40,11 +41,11 @@ class ProcessLost(SolveFailed):
 class PoolProcess:
     """One process, its pipe, and the thread that listens to it."""
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, report_seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
         self._loop = loop
         self._connection, theirs = Pipe()
-        command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), name]
+        command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), name]
         try:
             self._process = subprocess.Popen(  # noqa: S603 — ourselves
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -66,10 +67,10 @@ class PoolProcess:
         threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True).start()
 
     @classmethod
-    async def started(cls, name: str) -> PoolProcess:
-        """Return a process, started in a thread."""
+    async def start(cls, name: str, report_seconds: float) -> PoolProcess:
+        """Return a new process, started in a thread."""
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(None, cls, name, loop))
+        return await asyncio.shield(loop.run_in_executor(None, cls, name, report_seconds, loop))
 
     @property
     def memory(self) -> int:
@@ -195,7 +196,7 @@ class PoolProcess:
         code = self._process.returncode
         if code is None or code >= 0:
             return f"ended by itself with exit code {code}"
-        return f"was killed by signal {-code}"
+        return f"was killed by {signal.Signals(-code).name}"
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:

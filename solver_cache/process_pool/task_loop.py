@@ -12,6 +12,7 @@ with what = "progress", "done", "failed" or "stopped".
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import signal
@@ -29,10 +30,11 @@ Report = Callable[[Any], None]
 Task = Callable[[Any, Report], Any]
 
 NICENESS = 5
-"""Niceness of the pool's processes: the process that answers requests goes first."""
+"""Niceness of the pool's processes: the process that answers requests, or stores answers, goes first."""
 
 REPORT_SECONDS = 0.05
-"""Shortest time between two reports that are sent [s]; small problems have hundreds of rounds a second."""
+"""Shortest time between two reports that are sent, unless the pool says otherwise [s]; small problems have hundreds of
+rounds a second."""
 
 
 class TaskCancelled(BaseException):
@@ -45,7 +47,7 @@ class _Cancellation:
     unwanted = 0
 
 
-def run_tasks(connection: Connection) -> None:
+def run_tasks(connection: Connection, report_seconds: float) -> None:
     """Run the tasks that come through the pipe, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C goes to the whole group; the parent decides
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many processes as processors: threads would only quarrel
@@ -60,7 +62,7 @@ def run_tasks(connection: Connection) -> None:
     threading.Thread(target=_listen, args=(connection, inbox, cancellation), daemon=True).start()
     while True:
         number, task, argument = inbox.get()
-        what, content = _run(connection, cancellation, number, task, argument)
+        what, content = _run(connection, cancellation, report_seconds, number, task, argument)
         try:
             connection.send((number, what, content))
         except BrokenPipeError:
@@ -90,15 +92,20 @@ def _listen(connection: Connection, inbox: SimpleQueue[tuple[Any, ...]], cancell
 
 
 def _run(
-    connection: Connection, cancellation: _Cancellation, number: int, task: Task, argument: Any
+    connection: Connection,
+    cancellation: _Cancellation,
+    report_seconds: float,
+    number: int,
+    task: Task,
+    argument: Any,
 ) -> tuple[str, Any]:
-    last = -REPORT_SECONDS
+    last = -math.inf
 
     def report(content: Any) -> None:
         nonlocal last
         if cancellation.unwanted == number:
             raise TaskCancelled
-        if time.monotonic() - last >= REPORT_SECONDS:
+        if time.monotonic() - last >= report_seconds:
             last = time.monotonic()
             connection.send((number, "progress", content))
 

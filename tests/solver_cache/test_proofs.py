@@ -1,0 +1,92 @@
+"""Proofs of a process: one for each text and question, and none for a text that was changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from darrm_opt import Problem, solve
+from darrm_opt.design_spec import DesignSpec, digest
+from solver_cache import MemoryStore, keep, validate
+from solver_cache.model import Row
+from solver_cache.proofs import Proofs
+
+PROBLEM = Problem.from_allowance(K=7, m=2, epsilon=0.123, Delta=1e-4)
+SPEC = DesignSpec(PROBLEM)
+SOLUTION = solve(PROBLEM)
+
+VALIDATION = import_module("solver_cache.validate")  # whose name in the package is the function's
+
+
+def stored() -> Row:
+    store = MemoryStore()
+    keep(SOLUTION, store)
+    row = store.get(SPEC.key)
+    assert row is not None
+    return row
+
+
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
+    """The proofs that were made, in order, beginning with none remembered."""
+    made: list[DesignSpec] = []
+    monkeypatch.setattr(VALIDATION, "PROOFS", Proofs())
+    real = VALIDATION.reprove
+
+    def counted(solution: Any, spec: DesignSpec) -> Any:
+        made.append(spec)
+        return real(solution, spec)
+
+    monkeypatch.setattr(VALIDATION, "reprove", counted)
+    return made
+
+
+def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
+    row = stored()
+    del proofs[:]
+    vars(VALIDATION)["PROOFS"] = Proofs()  # forget what storing it has proved
+    first = validate(row)
+    for question in (None, SPEC, DesignSpec(PROBLEM, "rectangular")):
+        again = validate(replace(row), question)
+        assert again == first
+        assert again.solution is not None
+        assert again.solution.gamma.tolist() == SOLUTION.gamma.tolist()
+    assert proofs == [SPEC]
+
+
+def test_a_text_that_was_changed_is_proved_anew_whatever_hash_stands_beside_it(proofs: list[DesignSpec]) -> None:
+    row = stored()
+    assert validate(row, SPEC).decision == "hit"
+    forged = row.record.replace('"K":7', '"K":7 ', 1)
+    assert forged != row.record
+    assert validate(replace(row, record=forged), SPEC).decision == "damaged"  # the hash of the proved text, on another
+    value = repr(SOLUTION.gamma[1].item())
+    stronger = row.record.replace(value, "1.0")
+    assert stronger != row.record
+    before = len(proofs)
+    assert validate(replace(row, record=stronger, digest=digest(stronger)), SPEC).decision == "damaged"
+    assert len(proofs) == before + 1
+
+
+def test_a_proof_for_one_question_is_none_for_another(proofs: list[DesignSpec]) -> None:
+    row = stored()
+    assert validate(row, SPEC).decision == "hit"
+    other = DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-4))
+    assert validate(row, other).decision == "damaged"
+    assert validate(replace(row, key=other.key)).decision == "damaged"  # the same text in another's place
+    assert validate(replace(row, core=row.core - 1), SPEC).decision == "stale"
+    assert proofs.count(SPEC) == 1
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    proofs = Proofs(max_bytes=100)
+    for number in range(10):
+        proofs.add(f"text {number}", SPEC.key, SOLUTION, 30)
+    assert len(proofs) == 3
+    assert proofs.get("text 9", SPEC.key) is SOLUTION
+    assert proofs.get("text 6", SPEC.key) is None
+    proofs.add("large", SPEC.key, SOLUTION, 101)
+    assert len(proofs) == 0

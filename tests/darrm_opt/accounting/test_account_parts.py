@@ -220,10 +220,6 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
     assert common_discretisation([1.0, 0.5], 0.3) == 0.3
     cells = pld_composition.DEFAULT_CELLS
     assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
-    for epsilon in (0.3, 0.2, 1 / 3):
-        for parts in (3, 7):
-            step = pld_composition._divisor_above(epsilon, parts)
-            assert Fraction(step) * parts >= Fraction(epsilon) > Fraction(math.nextafter(step, 0.0)) * parts
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(InvalidInput, match=r"discretisation"):
             common_discretisation([1.0], bad)
@@ -383,6 +379,7 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
         return compose(parts, points=101)  # type: ignore[arg-type]
 
     monkeypatch.setattr(total, "compose_bits_any_order", composed)
+    monkeypatch.setattr(total, "GRID_PRECISION", -1.0)  # no coarser grid will do
     vertices = release.profile.outer.moves.shape[0]
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
         monkeypatch.setattr(total, "MAX_BITS_WORK", limit)
@@ -420,3 +417,24 @@ def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert 0 < found <= total.bits_total(total.Counter({release: 3}), 1e-6).epsilon
     monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
     assert total.attained_by_adversary(total.Counter({release: 3}), 1e-6) is None
+
+
+def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:
+    totals = {
+        "simple": Privacy(1.0, 0.2),
+        "pld": Privacy(3.0, 0.1),
+        "bits": Privacy(2.0, 0.1),
+        "models": Privacy(9.0, 0.0),
+    }
+    found = total.ReleaseTotal(0.1, totals, {})
+    assert (found.method, found.best) == ("bits", Privacy(2.0, 0.1))
+    floors = {
+        "bits": DeltaTooSmall(0.1, 0.3, "why"),
+        "pld": DeltaTooSmall(0.1, 0.2, "why"),
+        "long": TooMuchWork("long"),
+    }
+    with pytest.raises(DeltaTooSmall) as refused:
+        _ = total.ReleaseTotal(0.1, {"simple": Privacy(1.0, 0.2)}, floors).best
+    assert refused.value.floor == 0.2
+    with pytest.raises(TooMuchWork):
+        _ = total.ReleaseTotal(0.1, {}, {"long": floors["long"]}).method

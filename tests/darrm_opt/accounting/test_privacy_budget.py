@@ -96,7 +96,7 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
     """Not a part in 10⁸ beyond it, in ε or in δ, whoever accounts; and the best accountant spends no more than the sums."""
     for accounting in ("simple", "best"):
         for budget, event in ((Privacy(0.6, 0.0), Privacy(0.2)), (Privacy(0.2, 3e-7), Privacy(0.0, 1e-7))):
-            ledger = PrivacyBudget(budget, accounting)  # type: ignore[arg-type]
+            ledger = PrivacyBudget(budget, accounting)
             assert ledger.fits(event, 3)
             assert ledger.affordable(event) == 3
             more = Privacy(event.epsilon * (1 + 1e-8), event.delta * (1 + 1e-8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -13,15 +14,18 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import mixture, total
 from darrm_opt.accounting.bits import recursion
+from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import outer_region, privacy_region
+from darrm_opt.accounting.cheapest import NotApplicable
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
 from darrm_opt.accounting.pld import composition as pld_composition
 from darrm_opt.accounting.pld import distribution
 from darrm_opt.accounting.pld.composition import common_discretisation, pld_from_profile, pld_of, symmetric_profile
-from darrm_opt.accounting.release_profile import ReleaseProfile
+from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
 release_profile = importlib.import_module(
@@ -32,7 +36,8 @@ TIGHT = 1e-13
 
 
 def hardly_above(value: float, exact: float | Fraction, room: float = TIGHT) -> bool:
-    return Fraction(exact) <= Fraction(value) <= Fraction(exact) + Fraction(room) * max(1, Fraction(exact))
+    least = Fraction(exact)
+    return least <= Fraction(value) <= least + Fraction(room) * max(Fraction(1), least)
 
 
 # ----------------------------------------------------------------------------------------------- the recursion on bits
@@ -220,10 +225,6 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
     assert common_discretisation([1.0, 0.5], 0.3) == 0.3
     cells = pld_composition.DEFAULT_CELLS
     assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
-    for epsilon in (0.3, 0.2, 1 / 3):
-        for parts in (3, 7):
-            step = pld_composition._divisor_above(epsilon, parts)
-            assert Fraction(step) * parts >= Fraction(epsilon) > Fraction(math.nextafter(step, 0.0)) * parts
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(InvalidInput, match=r"discretisation"):
             common_discretisation([1.0], bad)
@@ -241,8 +242,8 @@ def test_the_profile_of_a_mechanism_is_that_of_randomised_response_rounded_up() 
 
 
 def test_a_symmetric_profile_holds_at_every_epsilon() -> None:
-    def half(epsilons: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return np.maximum(0.0, 0.3 - epsilons)
+    def half(epsilons: Array) -> Array:
+        return np.asarray(np.maximum(0.0, 0.3 - epsilons))
 
     everywhere = symmetric_profile(half)
     assert everywhere(np.array([0.1])).tolist() == half(np.array([0.1])).tolist()
@@ -319,8 +320,8 @@ def test_laws_of_affected_voters_are_checked() -> None:
     assert AffectedDistribution.binomial(3, 0).chances == (1.0, 0.0, 0.0, 0.0)
     assert AffectedDistribution.binomial(3, 1).chances == (0.0, 0.0, 0.0, 1.0)
     exact = [math.comb(30, r) * Fraction(1, 7) ** r * Fraction(6, 7) ** (30 - r) for r in range(31)]
-    for found, chance in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
-        assert chance <= Fraction(found) <= chance * (1 + Fraction(1, 10**15))
+    for found, share in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
+        assert share <= Fraction(found) <= share * (1 + Fraction(1, 10**15))
     for bad in ((1.0,), (0.5, 0.4), (1.5, 0.0), (-0.1, 1.1)):
         with pytest.raises(InvalidInput, match=r"chances"):
             AffectedDistribution(bad)
@@ -350,8 +351,12 @@ def test_few_counts_where_each_is_dear() -> None:
 # ------------------------------------------------------------------------------------------------------------- totals
 
 
+def releases_of(release: Release, count: int) -> Counter[NoisyMajority]:
+    return Counter({release: count})
+
+
 def test_totals_of_nothing_and_of_too_much() -> None:
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     nothing = total.total_privacy(release, 0, 0.0, fresh=True)
     assert {each.epsilon for each in nothing.totals.values()} == {0.0}
     assert (nothing.epsilon_at_least, nothing.refused, nothing.fresh) == (0.0, {}, True)
@@ -365,32 +370,79 @@ def test_totals_of_nothing_and_of_too_much() -> None:
 
 def test_basic_totals_are_sums_and_stay_below_1() -> None:
     voters = Problem(3, Privacy(0.3), Privacy(0.3, 0.4))
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), voters)
+    release = Release(NoiseFunction(np.full(4, 0.1)), voters)
     total_of = total.total_privacy(release, 2, 0.9, fresh=True).totals
     assert hardly_above(total_of["simple"].epsilon, 0.6)
     assert hardly_above(total_of["simple"].delta, 0.8)
     with pytest.raises(DeltaTooSmall, match=r"the deltas of the releases add up to 1 or more"):
-        total.basic_total(total.Counter({release: 3}), 0.9)
+        total.basic_total(releases_of(release, 3), 0.9)
 
 
 def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     asked: list[int] = []
-    compose = total.compose_bits_any_order
 
     def composed(parts: object, *, points: int) -> BitTotal:
         asked.append(points)
-        return compose(parts, points=101)  # type: ignore[arg-type]
+        return compose_bits_any_order(parts, points=101)  # type: ignore[arg-type]
 
     monkeypatch.setattr(total, "compose_bits_any_order", composed)
+    monkeypatch.setattr(total, "GRID_PRECISION", -1.0)  # no coarser grid will do
     vertices = release.profile.outer.moves.shape[0]
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
         monkeypatch.setattr(total, "MAX_BITS_WORK", limit)
-        total.bits_total(total.Counter({release: 6}), 1e-6)
+        total.bits_total(releases_of(release, 6), 1e-6)
         assert asked[-1] == points
     monkeypatch.setattr(total, "MAX_BITS_WORK", vertices * 6 * 1001 - 1)
     with pytest.raises(TooMuchWork, match=r"each on 1001 points or more, take too long"):
-        total.bits_total(total.Counter({release: 6}), 1e-6)
-    other = total.Release(NoiseFunction(np.full(4, 0.05)), Problem(3, Privacy(0.3), Privacy(0.3)))
+        total.bits_total(releases_of(release, 6), 1e-6)
+    other = Release(NoiseFunction(np.full(4, 0.05)), Problem(3, Privacy(0.3), Privacy(0.3)))
     with pytest.raises(TooMuchWork):  # two kinds: every state of how many of each are done
-        total.bits_total(total.Counter({release: 2, other: 1}), 1e-6)
+        total.bits_total(releases_of(release, 2) + releases_of(other, 1), 1e-6)
+
+
+def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    counts = releases_of(release, 40)
+    by_bits = total.cheapest_total(release, 40, 1e-6)
+    assert by_bits == (total.bits_total(counts, 1e-6).epsilon, "bits")
+    monkeypatch.setattr(total, "MAX_BITS_WORK", 0.0)
+    by_profile, optimal = total.profile_total(counts, 1e-6).epsilon, total.optimal_total(counts, 1e-6).epsilon
+    assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
+    assert by_bits[0] <= by_profile < optimal
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 40)
+    assert total.cheapest_total(release, 40, 1e-6)[1] == "profile"
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 39)
+    assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
+
+
+def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    work = release.profile.inner.moves.shape[0] * 3 * ADVERSARY_POINTS
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
+    found = total.attained_by_adversary(releases_of(release, 3), 1e-6)
+    assert found is not None
+    assert 0 < found <= total.bits_total(releases_of(release, 3), 1e-6).epsilon
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
+    assert total.attained_by_adversary(releases_of(release, 3), 1e-6) is None
+
+
+def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:
+    totals = {
+        "simple": Privacy(1.0, 0.2),
+        "pld": Privacy(3.0, 0.1),
+        "bits": Privacy(2.0, 0.1),
+        "models": Privacy(9.0, 0.0),
+    }
+    found = total.ReleaseTotal(0.1, totals, {})
+    assert (found.method, found.best) == ("bits", Privacy(2.0, 0.1))
+    floors: dict[str, NotApplicable] = {
+        "bits": DeltaTooSmall(0.1, 0.3, "why"),
+        "pld": DeltaTooSmall(0.1, 0.2, "why"),
+        "long": TooMuchWork("long"),
+    }
+    with pytest.raises(DeltaTooSmall) as refused:
+        _ = total.ReleaseTotal(0.1, {"simple": Privacy(1.0, 0.2)}, floors).best
+    assert refused.value.floor == 0.2
+    with pytest.raises(TooMuchWork):
+        _ = total.ReleaseTotal(0.1, {}, {"long": floors["long"]}).method

@@ -157,7 +157,7 @@ class DarrmClient:
         results = member(told, "results")
         if not isinstance(results, list) or len(results) != len(asked):
             raise VerificationFailed("The answer does not have one result for each problem.")
-        return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+        return [self._result_of_item(item, request, deadline) for item, request in zip(results, asked, strict=True)]
 
     def error_curve(
         self,
@@ -287,7 +287,7 @@ class DarrmClient:
         fresh: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return every way of releasing a majority within one budget, as the REST interface has it.
+        """Return every mechanism within one budget, as the REST interface has it.
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
         what a single release may cost, or account for it (`darrm_opt.accounting`).
@@ -328,7 +328,7 @@ class DarrmClient:
         time_limit: float | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+        """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
         are the other side's (`darrm_opt.planning.plan` is the same, here).
@@ -448,7 +448,7 @@ class DarrmClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+    def _result_of_item(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")

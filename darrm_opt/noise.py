@@ -102,13 +102,11 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
         raise InvalidInput("gamma", shown, "a flat list of K+1 numbers γ(0), …, γ(K)")
     if K is not None and array.size != K + 1:
         raise InvalidInput("gamma", array.tolist(), f"K+1 = {K + 1} numbers", f"Received {array.size}.")
-    outside = np.flatnonzero(~((array >= 0) & (array <= 1)))
-    if outside.size:
-        l = int(outside[0])
+    if not (array.min() >= 0 and array.max() <= 1):  # nor NaN
+        l = int(np.flatnonzero(~((array >= 0) & (array <= 1)))[0])
         raise InvalidInput(f"gamma[{l}]", float(array[l]), "a probability in [0, 1]")
-    uneven = np.flatnonzero(array != array[::-1])
-    if uneven.size:
-        l = int(uneven[0])
+    if array.tobytes() != array[::-1].tobytes() and (array != array[::-1]).any():
+        l = int(np.flatnonzero(array != array[::-1])[0])
         raise InvalidInput(
             f"gamma[{l}]",
             float(array[l]),

@@ -218,6 +218,8 @@ def a_problem(value: Any) -> Problem:
 
 def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
     """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text. An array without axes is its number."""
+    if type(value) is int and value >= least:
+        return value
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(argument, value, accepted)
@@ -226,6 +228,8 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
     """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text."""
+    if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time
+        return value
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
         raise InvalidInput(argument, value, accepted)

@@ -11,7 +11,7 @@ from api.routes.requests import Service, compute, create_router, get_and_post
 from api.routes.responses import DESIGN_RESPONSES, error_responses, json_response, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
-from api.service.job_admission import check_voters, check_work
+from api.service.work_limits import check_voters, check_work
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
@@ -85,12 +85,12 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     router,
     "/compare",
     CompareRequest,
-    summary="Every way of releasing, at the same total privacy",
+    summary="Every mechanism, at the same total privacy",
     response_model=CompareAnswer,
     responses=error_responses(406, 422),
 )
 async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
-    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    """Calibrate every mechanism to the total budget, and see how often each is wrong."""
     require_json(request)
     check_voters(params.K, service.settings)
     params.check()
@@ -130,7 +130,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     responses=error_responses(406, 422),
 )
 async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
-    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    """Compare every mechanism that answers so many queries within the total; say which is best, or that none is needed."""
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)

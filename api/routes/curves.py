@@ -21,7 +21,7 @@ from api.schemas import (
 )
 from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_voters, check_work
+from api.service.work_limits import check_voters, check_work
 from api.tasks.design import compute_tradeoff
 from darrm_opt.answers.curves import compute_error_curve, compute_profile
 from darrm_opt.answers.running_time import estimate_cost
@@ -160,7 +160,7 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     router,
     "/profile",
     ProfileRequest,
-    summary="How private one release really is",
+    summary="Privacy profile of one release",
     response_model=ProfileAnswer,
     responses={
         200: formats.table_content("The profile; as CSV or npz, the columns epsilon, delta, attained."),

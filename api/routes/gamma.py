@@ -27,7 +27,7 @@ from api.routes.responses import (
 from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest, formats
 from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.design import certify
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.noise import NoiseFunction

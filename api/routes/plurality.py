@@ -7,7 +7,7 @@ from fastapi import Request, Response
 from api.routes.requests import Service, compute, create_router, get_and_post
 from api.routes.responses import error_responses, json_response, require_json
 from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
-from api.service.job_admission import check_voters, check_work
+from api.service.work_limits import check_voters, check_work
 from darrm_opt.answers.plurality import design_plurality, design_ways, plurality_seconds, ways_seconds
 from darrm_opt.plurality.record import problem_record
 

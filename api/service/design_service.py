@@ -16,10 +16,11 @@ from api.observability import metrics
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.gamma_jobs import GAMMA_JOB, GRACE_SECONDS, GammaJobHandler
-from api.service.job_admission import JobAdmission, check_design, check_voters
+from api.service.job_admission import JobAdmission
 from api.service.job_events import JobEvents, JobUpdate
 from api.service.job_worker import JobWorker, ProgressCallback
 from api.service.repository import load_nearest
+from api.service.work_limits import check_design, check_voters
 from api.settings import Settings
 from api.tasks.design import DesignTask
 from darrm_opt.design.solver import check_choices

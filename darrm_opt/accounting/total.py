@@ -140,9 +140,10 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
             "The accounts profile and optimal handle longer sequences."
         )
     before = math.inf
-    for coarse in (points // 8, points // 4):  # as sound as a finer grid, which only lowers the total
+    # a coarser grid is as sound: a finer one only lowers the total
+    for coarse in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
-            epsilon = compose_bits_any_order(parts, points=max(MIN_POINTS, coarse)).epsilon(total_delta)
+            epsilon = compose_bits_any_order(parts, points=coarse).epsilon(total_delta)
             if before - epsilon <= GRID_PRECISION * epsilon:
                 return Privacy(epsilon, total_delta)
             before = epsilon

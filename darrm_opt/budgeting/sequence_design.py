@@ -66,7 +66,7 @@ class SequenceProgram:
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
         self._problem = problem
         self._constraint = PrivacyConstraint.of(problem)
-        self._goal = CanonicalGoal(objective.aim(problem.K), self._constraint.entries)
+        self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraint.entries)
         self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
         self._known: Counts = binding_family(self._constraint)
 
@@ -89,7 +89,7 @@ class SequenceProgram:
             program.add_rows(constraint, self._known)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
-            status, answer, _ = program.maximise(self._goal.weights, None)
+            status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
             noise, scale, broken = answer, 1.0, False

@@ -52,7 +52,7 @@ class PrivacyProfile:
 def privacy_profile(
     gamma: ArrayLike | NoiseFunction, problem: Problem, epsilons: Sequence[float] | Array
 ) -> PrivacyProfile:
-    """Return how private one release with ``gamma`` really is: the least δ at each ε.
+    """Return the privacy profile of one release with ``gamma``: the least δ at each ε.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].

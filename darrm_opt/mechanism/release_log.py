@@ -125,12 +125,7 @@ class ReleaseLog:
             "account": quota.account,
             "limit": quota.queries,
         }
-        try:
-            create(path, header)
-        except FileExistsError as err:
-            raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
-        except OSError as err:
-            raise BudgetUnreadable(f"the ledger {path} cannot be written: {err.strerror}") from err
+        create_log(path, header)
         return cls(path)
 
     @property
@@ -313,3 +308,18 @@ def _read(text: str, count: int) -> Bits:
     except (binascii.Error, ValueError) as err:
         raise ReleaseLogDamaged("the bits of a release cannot be read") from err
     return np.unpackbits(packed, count=count)
+
+
+def create_log(path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    """Create a log, durably.
+
+    Raises:
+        InvalidInput: the file exists.
+        BudgetUnreadable: it cannot be written.
+    """
+    try:
+        create(path, header)
+    except FileExistsError as err:
+        raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
+    except OSError as err:
+        raise BudgetUnreadable(f"the log {path} cannot be written: {err.strerror}") from err

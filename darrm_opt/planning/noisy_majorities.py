@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from darrm_opt import baselines
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
-from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.budgeting.best_target import best_target
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_SHARE, design_sequence, heaviest_count
-from darrm_opt.comparison.baselines import certify_unscaled
+from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
 from darrm_opt.comparison.compare import check_comparable
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
@@ -177,89 +172,14 @@ def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) 
     return _option("optimal_sequence", request, found.noise, found.total.epsilon, "bits", why)
 
 
-def gnmax(request: PlanRequest) -> Option:
-    """Return the winner of two counts with Gaussian noise."""
-    return _calibrated(
-        "gnmax",
-        request,
-        lambda inverse: noise_function(request.K, GaussianNoise.of_sigma(1 / inverse)),
-        4.0,
-        lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
-    )
-
-
-def saa(request: PlanRequest) -> Option:
-    """Return the winner of two counts with Laplace noise."""
-    return _calibrated(
-        "saa",
-        request,
-        lambda inverse: noise_function(request.K, LaplaceNoise(1 / inverse)),
-        8.0,
-        lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
-    )
-
-
-def randomized_response(request: PlanRequest) -> Option:
-    """Return randomised response: the majority, kept with one probability whatever the votes."""
-    K = request.K
-    return _calibrated(
-        "randomized_response",
-        request,
-        lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
-        1.0,
-        lambda share: (
-            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g})."
-        ),
-    )
-
-
-def subsampling(request: PlanRequest) -> Option:
-    """Return the majority of a few voters drawn anew for each query, how many by a coin."""
-    K = request.K
-    return _calibrated(
-        "subsampling",
-        request,
-        lambda voters: subsampling_mixture(K, voters),
-        K - 1.0 + K % 2,
-        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
-    )
-
-
-def permute_and_flip(request: PlanRequest) -> Option:
-    """Return permute-and-flip: Laplace noise on the difference of the counts."""
-    return _calibrated(
-        "permute_and_flip",
-        request,
-        lambda rate: baselines.permute_and_flip(request.K, rate),
-        8.0,
-        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
-    )
-
-
-def exponential_mechanism(request: PlanRequest) -> Option:
-    """Return the exponential mechanism."""
-    return _calibrated(
-        "exponential_mechanism",
-        request,
-        lambda rate: baselines.exponential_mechanism(request.K, rate),
-        16.0,
-        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
-    )
-
-
-def _calibrated(
-    name: Mechanism,
-    request: PlanRequest,
-    make: Callable[[float], NoiseFunction],
-    most: float,
-    words: Callable[[float], str],
-) -> Option:
+def calibrated(name: Mechanism, request: PlanRequest) -> Option:
     """Return a mechanism with one parameter, calibrated to the total."""
     if request.total.delta == 0:
-        return _calibrated_without_delta(name, request, make, most, words)
+        return _calibrated_without_delta(name, request)
+    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
 
     def made(value: float) -> tuple[NoiseFunction, float]:
-        noise = make(value)
+        noise = mechanism.make(request.K, value)
         return noise, cost(noise, request)[0]
 
     budget = request.total.epsilon
@@ -268,27 +188,22 @@ def _calibrated(
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     epsilon, account = cost(end.result, request)
-    return _option(name, request, end.result, epsilon, account, f"{words(end.value)} {request.composing()}")
+    return _option(name, request, end.result, epsilon, account, f"{mechanism.words(end.value)} {request.composing()}")
 
 
-def _calibrated_without_delta(
-    name: Mechanism,
-    request: PlanRequest,
-    make: Callable[[float], NoiseFunction],
-    most: float,
-    words: Callable[[float], str],
-) -> Option:
+def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     """Return a mechanism with one parameter at a total δ of 0, calibrated so that each release is proved private for an equal share.
 
     There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
     """
     asked, total, queries = request.released, request.total, request.queries
+    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
     # a target is put on a decimal grid: it must not come to lie above
     share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
     problem = Problem(asked.K, asked.voter, Privacy(share), asked.affected)
 
     def made(value: float) -> tuple[NoiseFunction, float]:
-        noise = make(value)
+        noise = mechanism.make(request.K, value)
         proved = certify_unscaled(problem, noise)
         return (noise, math.inf) if proved is None else (proved, 0.0)
 
@@ -297,9 +212,7 @@ def _calibrated_without_delta(
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
-    why = (
-        f"{words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {request.composing()}"
-    )
+    why = f"{mechanism.words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {request.composing()}"
     accuracy = request.accuracy(end.result)
     return Option(name, True, accuracy, queries, spent, "simple", end.result, problem, None, request.K, why)  # noqa: FBT003
 

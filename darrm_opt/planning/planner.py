@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.budgeting.calibration import never_stop
+from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy_majorities as noisy
@@ -153,7 +155,7 @@ def _order(mechanism: Mechanism) -> int:
 def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
     if request.stop():
         return Option.unfit(mechanism, request, noisy.TIME_IS_UP)
-    if mechanism in _SLOW and request.queries > noisy.MAX_QUERIES:
+    if mechanism not in _QUICK and request.queries > noisy.MAX_QUERIES:
         return Option.unfit(
             mechanism, request, f"Not computed for more than {noisy.MAX_QUERIES:,} queries: see optimal."
         )
@@ -161,34 +163,22 @@ def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> 
     try:
         if mechanism in _SEEDED:
             return _SEEDED[mechanism](request, seeds)
-        return _EVALUATORS[mechanism](request)
+        return _EVALUATORS.get(mechanism, partial(noisy.calibrated, mechanism))(request)
     except TooMuchWork as err:
         return Option.unfit(mechanism, request, f"Not computed: {err}")
 
 
-_EVALUATORS = {
+_EVALUATORS: dict[Mechanism, Callable[[PlanRequest], Option]] = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
-    "gnmax": noisy.gnmax,
-    "permute_and_flip": noisy.permute_and_flip,
-    "exponential_mechanism": noisy.exponential_mechanism,
-    "saa": noisy.saa,
-    "subsampling": noisy.subsampling,
-    "randomized_response": noisy.randomized_response,
 }
+"""Mechanisms that are not calibrated by one parameter (`noisy.calibrated`)."""
 
 _SEEDED = {"optimal": noisy.optimal, "optimal_sequence": noisy.optimal_sequence}
 """Mechanisms that start from the others, evaluated after them in this order."""
 
-_SLOW = {
-    "optimal_sequence",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-}
-"""Mechanisms that are compared for up to `noisy.MAX_QUERIES` queries only."""
+_QUICK = {"majority", "fewer_voters", "optimal", "gnmax"}
+"""Mechanisms that are compared for any number of queries, the others for up to `noisy.MAX_QUERIES` only."""
 
 
 def _check_mechanisms(mechanisms: Iterable[str]) -> tuple[Mechanism, ...]:
@@ -210,13 +200,8 @@ def _advice(best: Option, request: PlanRequest) -> str:
         "optimal": "Release γ_opt of one target",
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
-        "gnmax": "Release the vote with Gaussian noise",
-        "permute_and_flip": "Release the vote with Laplace noise on the difference",
-        "exponential_mechanism": "Release the vote by the exponential mechanism",
-        "saa": "Release the vote with Laplace noise",
-        "subsampling": "Release the majority of a few voters, drawn anew for each query",
-        "randomized_response": "Release the majority by randomised response",
         "majority": "Release the plain majority",
+        **{name: mechanism.advice for name, mechanism in CALIBRATED.items()},
     }[best.mechanism]
     return f"{named}. {shown} {best.why}"
 

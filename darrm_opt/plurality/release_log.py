@@ -21,8 +21,7 @@ from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.budgeting.quota import Quota
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
-from darrm_opt.mechanism.journal import create
-from darrm_opt.mechanism.release_log import ReleaseLog
+from darrm_opt.mechanism.release_log import ReleaseLog, create_log
 from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy, whole_number
@@ -95,12 +94,7 @@ class PluralityLog(ReleaseLog):
             "account": account,
             "limit": limit,
         }
-        try:
-            create(path, header)
-        except FileExistsError as err:
-            raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
-        except OSError as err:
-            raise BudgetUnreadable(f"the log {path} cannot be written: {err.strerror}") from err
+        create_log(path, header)
         return cls(path)
 
     @property

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Task, perform
+from solver_cache.precompute.worker import Task, grouped, perform
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
 from solver_cache.process_pool.task_loop import Report
@@ -90,7 +90,7 @@ class Processes:
             await self._pool.run(
                 _perform,
                 (self._work, task),
-                progress=lambda event: self._events.put(ExecutorEvent(task.number, event)),
+                progress=lambda events: [self._events.put(ExecutorEvent(task.number, event)) for event in events],
                 retries=0,
             )
         except PoolClosed:
@@ -109,7 +109,7 @@ class Processes:
 
 
 def _perform(argument: tuple[Work, Any], report: Report) -> None:
-    """Do a task, in a process of the pool, and report each event."""
+    """Do a task, in a process of the pool, and report its events, those that come quickly together."""
     work, task = argument
-    for event in work(task):
-        report(event)
+    for events in grouped(work(task), careful=task.careful):
+        report(events)

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import linprog
 from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.kernels import PATHS, searched_by
-from support.strategies import SIZES, Asked, asked, random_noise
+from support.strategies import SIZES, ProblemCase, asked, random_noise
 
 from campaigns.pages import write_part
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve, verify
@@ -72,7 +72,7 @@ class Finding:
         exceeded: searches whose bound on a random γ lies below φ somewhere; empty, or they are wrong.
     """
 
-    asked: Asked
+    asked: ProblemCase
     solution: Solution
     broken: tuple[dict[str, int], ...]
     plain: dict[str, float]
@@ -80,7 +80,7 @@ class Finding:
     exceeded: tuple[str, ...]
 
 
-def examine(case: Asked, rng: np.random.Generator) -> Finding:
+def examine(case: ProblemCase, rng: np.random.Generator) -> Finding:
     """Solve one problem, and evaluate its certified and its plain answers exactly."""
     solution = solve(case.problem)
     others = [solution.certificate.worst_corners, *(random_multiset(rng, case.problem) for _ in range(RANDOM))]
@@ -118,7 +118,9 @@ def exceeded_bounds(problem: Problem, noise: NoiseFunction) -> tuple[str, ...]:
     return tuple(path for path, worst in found.items() if largest > Decimal(worst.bound) + NEGLIGIBLE)
 
 
-def breaches(case: Asked, noise: NoiseFunction, multisets: Sequence[dict[str, int]]) -> tuple[dict[str, int], ...]:
+def breaches(
+    case: ProblemCase, noise: NoiseFunction, multisets: Sequence[dict[str, int]]
+) -> tuple[dict[str, int], ...]:
     """Return the multisets at which a γ is not private, by either exact arithmetic."""
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
     ball, as_asked = BallConstraint(case.problem), Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)

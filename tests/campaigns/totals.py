@@ -94,7 +94,7 @@ WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReleaseCase:
     """Releases one after the other, and what is asked of them.
 
     Attributes:
@@ -127,7 +127,7 @@ class Asked:
         )
 
 
-def drawn(rng: np.random.Generator) -> Asked:
+def draw_case(rng: np.random.Generator) -> ReleaseCase:
     """Return a random sequence."""
     K = int(rng.integers(1, MAX_K + 1))
     epsilon = math.inf if rng.random() < 0.2 else float(np.exp(rng.uniform(math.log(0.02), math.log(2.0))))
@@ -136,16 +136,17 @@ def drawn(rng: np.random.Generator) -> Asked:
     voters = Problem(K, Privacy(epsilon, Delta), Privacy(1.0, 0.5), affected)
     names = [str(name) for name in rng.choice([*WAYS], size=int(rng.choice([1, 1, 2, 2, 3])))]
     kinds = [
-        (name, proved(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0])))) for name in names
+        (name, prove_release(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0]))))
+        for name in names
     ]
     order = [kinds[int(place)] for place in rng.integers(0, len(kinds), size=int(rng.integers(1, MAX_RELEASES + 1)))]
     total_delta = float(rng.choice([1e-9, 1e-6, 1e-4, 1e-2, 0.1]))
-    return Asked(
+    return ReleaseCase(
         tuple(release for _, release in order), tuple(name for name, _ in order), bool(rng.random() < 0.5), total_delta
     )
 
 
-def proved(noise: NoiseFunction, voters: Problem, epsilon: float) -> Release:
+def prove_release(noise: NoiseFunction, voters: Problem, epsilon: float) -> Release:
     """Return a γ as a release of (ε, its own δ at ε), proved like any other."""
     delta = float(privacy_profile(noise, voters, [epsilon]).deltas[0])
     if delta > 0.999:  # the plain majority of voters that are not private shows all, and is no release
@@ -181,7 +182,7 @@ class Finding:
         complete: whether the oracle went through all pairs.
     """
 
-    asked: Asked
+    asked: ReleaseCase
     totals: dict[str, tuple[float, float, Fraction]]
     truth: float
     claimed: float
@@ -194,7 +195,7 @@ class Finding:
         return {name: claim for name, claim in self.totals.items() if claim[2] > Fraction(claim[1])}
 
 
-def examine(asked: Asked, *, designs: bool = False) -> Finding:
+def examine(asked: ReleaseCase, *, designs: bool = False) -> Finding:
     """Hold everything that is claimed of a sequence against the oracle; ``designs``: and what is designed within a total."""
     voters, n = asked.voters, len(asked.releases)
     oracle = oracle_of([release.noise for release in asked.releases], voters, fresh=asked.fresh)
@@ -229,7 +230,7 @@ def examine(asked: Asked, *, designs: bool = False) -> Finding:
     return Finding(asked, totals, least_epsilon(oracle, asked.total_delta), claimed, method, oracle.complete)
 
 
-def _charged(asked: Asked) -> dict[str, Privacy]:
+def _charged(asked: ReleaseCase) -> dict[str, Privacy]:
     """Return what budgets say that was spent: the releases one by one, or, for models that were trained once, the models."""
     voters, found = asked.voters, dict[str, Privacy]()
     once = not (asked.fresh or math.isinf(voters.voter.epsilon) or len(asked.releases) == 1)
@@ -319,7 +320,7 @@ def campaign(sequences: int, seed: int = 0, *, every: int = 25, first: int = 0) 
 
 def finding_of(seed: int, every: int, number: int) -> Finding:
     """Examine the sequence of that number."""
-    return examine(drawn(np.random.default_rng((seed, number))), designs=number % every == 0)
+    return examine(draw_case(np.random.default_rng((seed, number))), designs=number % every == 0)
 
 
 def read_records(path: Path, seed: int, every: int) -> dict[int, Record]:

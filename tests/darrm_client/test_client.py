@@ -472,7 +472,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
     louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
-    utility = DesignSpec(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
+    utility = DesignSpec(PROBLEM).objective.linear_goal(11).utility(np.array(louder[6:]))
     with pytest.raises(NotPrivate, match="not private") as refused:
         received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
     assert refused.value.worst

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import Asked, asks
+from support.strategies import ProblemCase, asks
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimal_grid import DELTA_GRID_FROM, GRID_DIGITS
@@ -102,7 +102,7 @@ def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: fl
 
 
 @given(asks())
-def test_a_canonical_problem_stays_as_it_is(asked: Asked) -> None:
+def test_a_canonical_problem_stays_as_it_is(asked: ProblemCase) -> None:
     once = asked.problem
     assert Problem(once.K, once.voter, once.target, once.affected) == once
     for number in (once.voter.epsilon, once.voter.delta, once.target.epsilon, once.target.delta):
@@ -111,7 +111,7 @@ def test_a_canonical_problem_stays_as_it_is(asked: Asked) -> None:
 
 
 @given(asks())
-def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: Asked) -> None:
+def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: ProblemCase) -> None:
     strict = asked.problem.strictest
     assert strict.voter.epsilon >= asked.epsilon
     assert strict.voter.delta >= asked.Delta
@@ -361,7 +361,7 @@ def test_the_largest_target_is_accepted() -> None:
 
 
 @given(asks())
-def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: Asked) -> None:
+def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: ProblemCase) -> None:
     loose = asked.problem.loosest
     assert loose.voter.epsilon <= asked.epsilon
     assert loose.voter.delta <= asked.Delta

@@ -7,15 +7,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parameters import FRESH, AsJson, number, priors
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
-    from darrm_opt.planning import Option as Way
+    from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
 
 PATIENCE = 5.0
-"""Seconds after which each way is told as soon as it is weighed."""
+"""Seconds after which each option is reported as soon as it is computed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -40,7 +40,7 @@ def plan(
         str,
         Option(
             "--prior",
-            "How votes fall: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K).",
+            lambda: f"How votes fall: {priors()}.",
             "TEXT",
             _WANTED,
         ),
@@ -157,7 +157,7 @@ def plan(
         least_accuracy=number(least_accuracy),
         replacement=not without_replacement,
         time_limit=number(time_limit),
-        progress=_told_later(),
+        progress=_report_progress(),
         **drawn,
     )
     if json:
@@ -168,16 +168,16 @@ def plan(
     answer(_text(found))
 
 
-def _told_later() -> Callable[[Way], None]:
-    """Return a listener that says on stderr what was weighed, once a plan takes longer than a few seconds."""
+def _report_progress() -> Callable[[PlanOption], None]:
+    """Return a listener that reports each option on stderr, once a plan takes longer than a few seconds."""
     begun = monotonic()
 
-    def weighed(option: Way) -> None:
+    def report(option: PlanOption) -> None:
         if (seconds := monotonic() - begun) > PATIENCE:
             found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
             say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
-    return weighed
+    return report
 
 
 def _text(found: Plan) -> str:
@@ -186,14 +186,14 @@ def _text(found: Plan) -> str:
     asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
-    heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
+    heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
     if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
         reasons += ["", assumed]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
 
 
-def _row(option: Way) -> list[str]:
+def _row(option: PlanOption) -> list[str]:
     if not option.fits or option.spent is None:
         return [option.mechanism, "-", "-", "does not fit", "-"]
     return [

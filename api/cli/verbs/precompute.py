@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, fail, say
-from api.cli.parameters import AsJson, StoreUrl, number
+from api.cli.parameters import AsJson, StoreUrl, backends, number
 from api.cli.parser import Argument, Option
 from api.cli.progress import has_moving_display
 
@@ -36,7 +36,7 @@ def precompute(
     dask: Annotated[
         str | None, Option("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE)
     ] = None,
-    backend: Annotated[str, Option("--backend", "The LP solver.", "highs|gurobi|cvxpy")] = "highs",
+    backend: Annotated[str, Option("--backend", "The LP solver.", backends)] = "highs",
     time_limit: Annotated[
         str | None, Option("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
     ] = None,

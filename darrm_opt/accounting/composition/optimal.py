@@ -194,9 +194,9 @@ def least_epsilon(
         return delta_at(epsilon) <= total_delta
 
     low, high = 0.0, enough
-    for share in (1 - GUESS_ERROR, 1 + GUESS_ERROR) if guess is not None and 0 < guess < enough else ():
-        end = min(share * guess, enough)
-        low, high = (low, min(end, high)) if fits(end) else (end, high)
+    if guess is not None and 0 < guess < enough:
+        for end in ((1 - GUESS_ERROR) * guess, min((1 + GUESS_ERROR) * guess, enough)):
+            low, high = (low, min(end, high)) if fits(end) else (end, high)
     return least_fitting(fits, low, high)
 
 

@@ -86,7 +86,12 @@ class PrivacyConstraint:
         Each entry is within 2(1+q)·K·`STEP_ERROR` of exact. Nothing rests on that but speed and the
         upper bound, which charges it.
         """
-        return self.q * self._signed_mass(counts, self.corners.p) + self._signed_mass(counts, self.corners.reflected)
+        on_data, on_neighbour = self.signed_masses(counts)
+        return self.q * on_data + on_neighbour
+
+    def signed_masses(self, counts: Counts) -> tuple[Array, Array]:
+        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset: the parts of `rows`, the same for every target."""
+        return self._signed_mass(counts, self.corners.p), self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:
         """Return φ at each multiset, shape (vectors,), through `rows`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from darrm_opt.plurality.accounting.calibration import CalibratedVote, calibrate_noise, most_labels
 from darrm_opt.plurality.accounting.composition import (
-    ProvedEpsilon,
+    EpsilonBound,
     bounded_range_divergence,
     composed_epsilon,
     table_divergence,
@@ -19,8 +19,8 @@ from darrm_opt.plurality.accounting.vote_cost import VoteCost, VoteReleases, vot
 
 __all__ = [
     "CalibratedVote",
+    "EpsilonBound",
     "PowerDivergence",
-    "ProvedEpsilon",
     "VoteCost",
     "VoteReleases",
     "bounded_range_divergence",

@@ -43,7 +43,7 @@ Parts = Sequence[tuple[PowerDivergence, int]]
 
 
 @dataclass(frozen=True)
-class ProvedEpsilon:
+class EpsilonBound:
     """An ε and how it was found.
 
     Attributes:
@@ -57,7 +57,7 @@ class ProvedEpsilon:
     proved: bool = True
 
 
-def composed_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
 
     Args:
@@ -74,30 +74,30 @@ def composed_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
     return min(compared_epsilon(parts, delta), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
 
 
-def renyi_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
     made = _made(parts)
     divergences = np.sum([count * bound.renyi(ORDERS) for bound, count in made], axis=0) * (
         1 + 8 * (len(made) + 1) * ULP
     )
     epsilon = rdp_epsilon(divergences, delta)[0] if made else 0.0
-    return ProvedEpsilon(epsilon, "Rényi divergences of what is released")
+    return EpsilonBound(epsilon, "Rényi divergences of what is released")
 
 
-def compared_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def compared_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
     made, delta = _made(parts), positive_delta(delta)
     if not made:
-        return ProvedEpsilon(0.0, "nothing is released")
+        return EpsilonBound(0.0, "nothing is released")
     slack = SLACK_SHARE * delta / sum(count for _, count in made)
     if not slack:
-        return ProvedEpsilon(math.inf, "Gaussian comparison")  # a share of this δ is below every double
+        return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
     costs = [gaussian_cost(bound, count, slack) for bound, count in made]
     room = 1 + 8 * len(made) * ULP
     variance = sum(cost.variance for cost in costs) * room
     left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
     epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
-    return ProvedEpsilon(epsilon, "Gaussian comparison")
+    return EpsilonBound(epsilon, "Gaussian comparison")
 
 
 def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERROR) -> PowerDivergence:

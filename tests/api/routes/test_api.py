@@ -24,6 +24,7 @@ from api.schemas import CurveRequest, GammaAnswer
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
+from darrm_opt.design.backends import BACKENDS
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache import CacheError, DesignSpec
@@ -188,7 +189,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"objective": "x" * 30_000}, "objective", "expected the text of an objective"),
     ({"shape": "round"}, "shape", "shape = 'round' is not valid: expected 'free' or 'monotone'."),
     ({"method": "guess"}, "method", "method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
-    ({"backend": "abacus"}, "backend", "backend = 'abacus' is not valid: expected one of highs, gurobi, cvxpy."),
+    ({"backend": "abacus"}, "backend", f"backend = 'abacus' is not valid: expected one of {', '.join(BACKENDS)}."),
     ({"votes": "1,0,1"}, "votes", "votes is not a field of this request."),
 ]
 

@@ -115,6 +115,8 @@ def test_a_coarser_grid_is_used_only_where_a_finer_one_gains_nothing(m: int, que
     fine = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)]).epsilon(delta)
     used = bits_total(Counter({Release.of(SOLUTIONS[m]): queries}), delta).epsilon
     assert fine * (1 - 1e-12) <= used <= fine * (1 + 2 * GRID_PRECISION)
+    coarse = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)], points=2001).epsilon(delta)
+    assert bits_total(Counter({Release.of(SOLUTIONS[m]): queries}), delta, 2001).epsilon == coarse  # as asked
 
 
 def shown(solution: Solution) -> Array:

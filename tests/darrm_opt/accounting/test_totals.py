@@ -21,7 +21,7 @@ SEEDS = range(1000, 1012)
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
-    asked = totals.drawn(np.random.default_rng((0, number)))
+    asked = totals.draw_case(np.random.default_rng((0, number)))
     finding = totals.examine(asked)
     assert finding.broken == {}
     assert len(finding.totals) >= 1
@@ -33,8 +33,8 @@ def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
 def test_what_is_designed_within_a_total_fits_it() -> None:
     """Every row of a comparison, and the best target, of voters that are not private: the exact optimum is known."""
     problem = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
-    release = totals.proved(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
-    finding = totals.examine(totals.Asked((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
+    release = totals.prove_release(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
+    finding = totals.examine(totals.ReleaseCase((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
     assert finding.broken == {}
     assert {
         "most_releases",
@@ -83,8 +83,8 @@ def test_pairs_of_the_oracle_are_possible() -> None:
 
 def test_a_total_that_is_too_small_is_seen() -> None:
     voters = Problem(3, Privacy(0.5), Privacy(0.5), 3)
-    release = totals.proved(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
-    finding = totals.examine(totals.Asked((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
+    release = totals.prove_release(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
+    finding = totals.examine(totals.ReleaseCase((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
     assert finding.broken == {}
     oracle = totals.oracle_of([release.noise] * 4, voters, fresh=False)
     assert isinstance(oracle, Once)
@@ -132,6 +132,6 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_release_of_the_campaign_is_proved() -> None:
-    release = totals.proved(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
+    release = totals.prove_release(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
     assert isinstance(release, Release)
     assert release.noise.values.tolist() == [0.9, 0.9]

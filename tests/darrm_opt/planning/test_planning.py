@@ -327,7 +327,7 @@ def test_a_plan_for_other_voters_is_rejected() -> None:
     answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
-        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
+        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["mechanism"] == "randomized_response"
         answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
         with pytest.raises(VerificationFailed, match="for other voters"):
             client.plan(problem, 2, Privacy(2.0, 1e-5))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.exact import NEGLIGIBLE, Voters, mean, named, signed
 from support.kernels import PATHS, searched_by
-from support.strategies import NOISES, Asked, asked, noises, random_noise
+from support.strategies import NOISES, ProblemCase, asked, noises, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -547,6 +547,6 @@ def test_what_was_left_out_is_in_the_bound() -> None:
 
 
 @pytest.mark.parametrize("case", [asked(np.random.default_rng((seed, 7))) for seed in range(25)], ids=str)
-def test_noise_of_nothing_is_worth_nothing(case: Asked) -> None:
+def test_noise_of_nothing_is_worth_nothing(case: ProblemCase) -> None:
     found = worst_case(NoiseFunction(np.zeros(case.K + 1)), PrivacyConstraint.of(case.problem))
     assert found.value == found.bound == 0.0 or found.bound == PrivacyConstraint.of(case.problem).limit

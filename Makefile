@@ -74,13 +74,14 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/plurality_soundness.md $(ARGS)
 
-totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: hours)
+totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: twenty minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)
 
 faults: $(READY) ## kill writers, servers, solvers, clients, label runs at random moments (an hour; docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_service $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
 
 fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running service
 	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)

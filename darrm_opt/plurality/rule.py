@@ -42,8 +42,8 @@ class PluralityRule:
         InvalidInput: another number of cells, a value outside [0, 1], or a partition whose values sum to more than 1.
 
     >>> uniform = PluralityRule(2, 2, [0.0, 0.0, 0.0])
-    >>> [float(p) for p in uniform.probabilities((2, 0))]
-    [0.5, 0.5]
+    >>> tuple(float(p) for p in uniform.probabilities((2, 0)))
+    (0.5, 0.5)
     """
 
     def __init__(self, K: int, classes: int, values: Any, *, abstention: bool = False) -> None:

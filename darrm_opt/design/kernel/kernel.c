@@ -71,7 +71,7 @@ typedef struct {
 typedef struct {
     const double *signed_values; /* g(0..K) */
     double fuzz;                 /* bound on the rounding of a row */
-    double above, start, deadline;
+    double above, start, seconds; /* seconds: how long it may take; DBL_MAX: any time */
     whole width, first, stride;  /* rows with ny <= width; columns nx = first, first + stride, ... */
     whole settle, most;
     /* found */
@@ -85,6 +85,7 @@ typedef struct {
 typedef struct {
     const Tables *tables;
     Search *search;
+    double deadline;    /* by `now` */
     double value;       /* largest of this column, at least that of the start */
     int has_cut, has_reach; /* of this column */
     double *column, *row, *turned, *steepest, *bounds, *high, *low; /* K + 1 each */
@@ -95,13 +96,16 @@ typedef struct {
     int failed;
 } State;
 
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static double deadline_in(double seconds) { return seconds < DBL_MAX ? now() + seconds : DBL_MAX; }
+
 static int out_of_time(State *state) {
-    if (state->failed) return 1;
-    if (state->search->deadline < DBL_MAX) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if ((double)now.tv_sec + 1e-9 * (double)now.tv_nsec > state->search->deadline) state->failed = OUT_OF_TIME;
-    }
+    if (!state->failed && state->deadline < DBL_MAX && now() > state->deadline) state->failed = OUT_OF_TIME;
     return state->failed;
 }
 
@@ -755,6 +759,7 @@ int separate(const Tables *tables, Search *search) {
     double *doubles = malloc((size_t)(7 * room + 2 * (tables->stride + 1)) * sizeof(double));
     whole *open = malloc(2 * (size_t)room * sizeof(whole));
     State state = {.tables = tables, .search = search, .open = open, .starts = open + room};
+    state.deadline = deadline_in(search->seconds);
     if (!doubles || !open) {
         free(doubles);
         free(open);
@@ -795,14 +800,13 @@ LOOP void add_product(double *restrict mean, const double *restrict mass, const 
  * values: the largest phi for each i; found: where, j and s1 for each i. Returns 0, or why not.
  */
 int search_monotone(whole K, whole r, const double *signed_values, double x, double y, double q, double Delta, whole terms,
-                    double deadline, double *values, whole *found) {
+                    double seconds, double *values, whole *found) {
     whole others = K - r, wide = r + 1;
     size_t means = (size_t)(others + 1) * (size_t)wide;
     double *A = malloc(((size_t)(2 * (K + 1)) + (size_t)(terms + 1) * (size_t)wide + means) * sizeof(double));
     if (!A) return OUT_OF_MEMORY;
     double *reversed = A + K + 1, *mass = reversed + K + 1, *mean = mass + (terms + 1) * wide;
-    Search clock = {.deadline = deadline};
-    State state = {.search = &clock};
+    State state = {.deadline = deadline_in(seconds)};
     memset(mass, 0, (size_t)((terms + 1) * wide) * sizeof(double));
     mass[0] = 1.0;
     for (whole j = 0; j < r; j++)

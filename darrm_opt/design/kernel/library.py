@@ -50,7 +50,7 @@ class Search(ctypes.Structure):
 
     _fields_ = (
         ("signed_values", _array),
-        *((name, _double) for name in ("fuzz", "above", "start", "deadline")),
+        *((name, _double) for name in ("fuzz", "above", "start", "seconds")),
         *((name, _whole) for name in ("width", "first", "stride", "settle", "most")),
         *((name, _double) for name in ("value", "left_out")),
         ("counts", _whole * 8),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -74,6 +73,8 @@ def search_columns(
         found = _search(library, signed, constraint, collector, settle, whole, collector.value)
         collector.take(_merged([found], collector.most) if found.values.size > 1 else found)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     parts = min(r + 1, threads * PARTS_PER_THREAD)
     start = collector.value
     with ThreadPoolExecutor(threads) as pool:
@@ -101,10 +102,8 @@ def thread_count() -> int:
 
 
 def _work(constraint: PrivacyConstraint, width: int) -> float:
-    """Return about how many entries of rows, and of blossoms where most rows are searched whole, a search goes through."""
-    K, r = constraint.K, constraint.affected
-    rows = (r + 1.0) * min(width + 1.0, r / 4 + 1) * K / 3
-    return rows * (1 + (min(r, 120) / 4) ** 2 if r * constraint.corners.Delta > 1 else 1)
+    """Return about how many entries of rows a search goes through."""
+    return (constraint.affected + 1) * min(width + 1, constraint.affected / 4 + 1) * constraint.K / 3
 
 
 def _search(
@@ -125,7 +124,7 @@ def _search(
         fuzz=rounding_error(constraint.affected, float(np.abs(signed).max())),
         above=_finite(collector.above),
         start=_finite(start),
-        deadline=_finite(collector.deadline),
+        seconds=_finite(collector.remaining),
         width=columns.width,
         first=columns.first,
         stride=columns.stride,

@@ -88,7 +88,7 @@ def _offer_compiled(
     r, corners = constraint.affected, constraint.corners
     signed = np.ascontiguousarray(signed)
     values, found = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)
-    numbers = (corners.x, corners.y, constraint.q, corners.Delta, terms, min(collector.deadline, LARGEST))
+    numbers = (corners.x, corners.y, constraint.q, corners.Delta, terms, min(collector.remaining, LARGEST))
     inputs = (constraint.K, r, signed.ctypes.data, *numbers)
     collector.check(library.search_monotone(*inputs, values.ctypes.data, found.ctypes.data))
     i = np.flatnonzero(values > collector.floor)

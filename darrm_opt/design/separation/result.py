@@ -60,7 +60,7 @@ class Collector:
     """
 
     def __init__(self, above: float = np.inf, most: int = 0, deadline: float = np.inf) -> None:
-        self.above, self.most, self.deadline = above, most, deadline
+        self.above, self.most, self._deadline = above, most, deadline
         self.value = -np.inf
         self.left_out = -np.inf
         self.counts: Counts | None = None
@@ -110,6 +110,11 @@ class Collector:
             self._values.append(found.values)
             self._counts.append(found.cuts)
 
+    @property
+    def remaining(self) -> float:
+        """Time until the deadline [s], infinite without one: the kernel has a clock of its own."""
+        return self._deadline - time.perf_counter()
+
     def check(self, outcome: int) -> None:
         """Give up if the compiled kernel did.
 
@@ -128,7 +133,7 @@ class Collector:
         Raises:
             TimeLimitReached: the deadline has passed.
         """
-        if time.perf_counter() > self.deadline:
+        if time.perf_counter() > self._deadline:
             raise TimeLimitReached
 
     def leave_out(self, bound: float) -> None:

@@ -123,7 +123,7 @@ def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_the_search_of_gamma_proves_the_scaled_gamma(case: Asked) -> None:
+def test_the_search_of_gamma_proves_the_scaled_gamma(case: ProblemCase) -> None:
     """The implied bound covers every multiset in exact arithmetic, for the doubles of the scaled γ as stored."""
     problem, rng = case.problem, np.random.default_rng((case.K, 13))
     constraint = PrivacyConstraint.of(problem)

@@ -67,7 +67,7 @@ def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch,
     """With few knots, more, and all: never below the optimum of the program without knots, and at last equal to it."""
     problem = Problem.from_allowance(K=41, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
-    goal = CanonicalGoal(as_objective("rectangular").aim(41), constraint.entries)
+    goal = CanonicalGoal(as_objective("rectangular").linear_goal(41), constraint.entries)
     rows = np.concatenate(list(ConstraintGenerator(problem).blocks()))[::7]
     whole = MasterProgram(constraint, goal.goal, shape, "highs")
     whole.add(rows)
@@ -99,7 +99,7 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
     monkeypatch.setattr(master_program, "MIN_DROP_K", 1)
     problem = Problem.from_allowance(K=21, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
-    goal = CanonicalGoal(as_objective("rectangular").aim(21), constraint.entries)
+    goal = CanonicalGoal(as_objective("rectangular").linear_goal(21), constraint.entries)
     rows = np.concatenate(list(ConstraintGenerator(problem).blocks()))[::5]
     program = MasterProgram(constraint, goal.goal, "free", backend, by_knots=True)
     program.add(rows)

@@ -75,7 +75,12 @@ class Settings(BaseSettings):
     max_voters: Count = Field(default=101, description="Most voters of a request [voters]; a whole number, at least 1.")
     max_work_seconds: Seconds = Field(
         default=3600.0,
-        description="Most estimated solving time of one request [s], a number above 0.",
+        description="Most estimated time of one request [s], a number above 0; its job is stopped after twice that.",
+    )
+    short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=1.0,
+        description="Estimated time up to which work is short: it has processes of its own, and longer work is a job [s]; from 0 "
+        "(everything but certificates and error curves is a job) to 60.",
     )
     max_batch: Count = Field(
         default=1000, description="Most problems in one batch [problems]; a whole number, at least 1."
@@ -109,6 +114,10 @@ class Settings(BaseSettings):
     )
     max_concurrent_requests: Count = Field(
         default=1000, description="Most requests that each worker answers at once; a whole number, at least 1."
+    )
+    max_streams: Count = Field(
+        default=500,
+        description="Most event streams that each worker serves at once, half of them for one client; a whole number, at least 1.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,

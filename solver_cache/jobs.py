@@ -134,8 +134,8 @@ class Jobs(Protocol):
             InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still kept.
         """
 
-    def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
+    def counts(self, client: str | None = None) -> dict[State, int]:
+        """Return the number of jobs in each state; of those that ``client`` submitted first, if one is given."""
 
     def claim(
         self,

@@ -22,6 +22,9 @@ OPEN_FOLDERS = ("/page/",)
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths exempt from rate and concurrency limits: monitoring must always see the server."""
 
+KEY_PREFIX = "key "
+"""Beginning of the name of a client that has a key."""
+
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
@@ -50,6 +53,15 @@ def current_client() -> Client | None:
     return _CURRENT_CLIENT.get()
 
 
+def current_owner() -> str | None:
+    """Return the name of the key of the request that is being answered, whose jobs are its own; None where none is needed.
+
+    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's.
+    """
+    client = current_client()
+    return client.name if client is not None and client.name.startswith(KEY_PREFIX) else None
+
+
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
     """Return the client of a request, and the rejection if it has no valid key.
 
@@ -71,7 +83,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
         return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
-    return Client(f"key {key.id}", local=False), None
+    return Client(f"{KEY_PREFIX}{key.id}", local=False), None
 
 
 def needs_key(path: str, metrics: str) -> bool:

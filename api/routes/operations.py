@@ -94,10 +94,14 @@ async def get_metrics(request: Request, service: Service) -> Response:
         raise HTTPException(404)
     request.app.state.metrics.collect()
     try:
-        counts = await service.run_in_thread(service.store.jobs.counts)
+        counts = await service.run_in_reader(service.jobs.counts)
         now = {
             "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
             "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
+            "darrm_jobs_oldest_seconds": (
+                "How long the job that was queued first has waited [s].",
+                await service.run_in_reader(service.jobs.waiting_seconds),
+            ),
         }
     except CacheError:  # which /readyz tells; the rest is worth having all the more
         now = {}

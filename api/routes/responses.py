@@ -44,7 +44,12 @@ def pending_answer(found: Pending) -> PendingAnswer:
     job = found.job
     nearest = None if found.nearest is None else GammaAnswer.model_validate(found.nearest)
     return PendingAnswer(
-        id=job.id, state=job.state, location=f"/v1/jobs/{job.id}", retry_after=found.retry_after, nearest=nearest
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        location=f"/v1/jobs/{job.id}",
+        retry_after=found.retry_after,
+        nearest=nearest,
     )
 
 
@@ -102,6 +107,9 @@ PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
 """Documentation of every response but the answer, for routes whose answer needs a γ."""
+
+JOB_RESPONSES = {**PENDING_RESPONSE, **error_responses(406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer may take long."""
 
 NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
     304: {"description": "If-None-Match names the answer that would be sent."},

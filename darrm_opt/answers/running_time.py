@@ -1,4 +1,4 @@
-"""Cost model: expected time of a design, a comparison or a plan, before anything is solved.
+"""Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
@@ -170,3 +170,30 @@ def comparison_account_seconds(
     if reach is None:
         return COMPARISON_ACCOUNTS * ACCOUNT_RELEASE_SECONDS * queries
     return COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * mixture_steps(problem, queries, total, reach)
+
+
+BALL_ROW_SECONDS = 1.1e-6
+"""Time for one row of the reduced constraint set in ball arithmetic [s]."""
+
+
+def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
+    """Return the expected time of a certificate [s]: one search, or every row in ball arithmetic."""
+    if arithmetic == "ball":
+        return 0.05 + BALL_ROW_SECONDS * constraint_count(problem)
+    return 0.005 + 0.2 * _cut_seconds(problem)
+
+
+def profile_seconds(problem: Problem, points: int) -> float:
+    """Return the expected time of a privacy profile [s]: a search for each point."""
+    return points * (0.001 + 0.08 * _cut_seconds(problem))
+
+
+MAX_ACCOUNT_QUERIES = 1000
+"""Releases beyond which the accounts of one γ take no longer: they are coarser."""
+
+
+def composition_seconds(queries: int, problem: Problem | None) -> float:
+    """Return the expected time of all accounts of so many releases [s], of one γ or of an (ε, δ)."""
+    if problem is None:
+        return 0.01 + 5e-7 * min(queries, 3_000_000)
+    return 0.005 * problem.K + 0.005 * min(queries, MAX_ACCOUNT_QUERIES)

@@ -226,6 +226,10 @@ class Jobs(Protocol):
         """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
+
+        Args:
+            id: of the job.
+            result: what came of it, as text.
         """
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002

@@ -60,7 +60,7 @@ def pending_response(found: Pending) -> Response:
     return Response(answer.model_dump_json(), 202, headers, formats.JSON)
 
 
-COMMON_STATUSES = (400, 401, 408, 413, 421, 429, 431, 500, 503)
+COMMON_STATUSES = (400, 401, 403, 408, 413, 421, 429, 431, 500, 503)
 """Error statuses of every route under /v1: access and limits before it, failures behind it."""
 
 RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
@@ -69,6 +69,7 @@ RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema"
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",
     401: "The server requires an API key, and none or an invalid one was sent.",
+    403: "A page of another site had a browser ask, and its origin is not listed.",
     404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
     406: "The Accept header excludes every media type of the answer.",
     409: "The job failed or was cancelled; submit it again to retry.",

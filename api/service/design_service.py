@@ -99,7 +99,7 @@ class DesignService:
         self._jobs, self._close_jobs = _open_jobs(store, settings)
         self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
         self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
-        size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.max_solver_memory
+        size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver")
         self._computers = ProcessPool(short, memory=memory, name="compute")
         self._short_lane = FairQueue(short)

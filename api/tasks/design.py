@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self, cast
 
 from darrm_opt.design.certificate import certify as prove_by_scaling
@@ -213,6 +214,16 @@ def solve_smallest(_: Any, report: Report) -> float:
     """Return γ(1) of three voters with m = 1, whose optimum is known, |2/3 − 1| = 1/3: shows that the solver works."""
     report(None)
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
+
+
+def is_database(path: str, report: Report) -> bool:
+    """Tell whether a file begins as SQLite's do; for a process that does not have it open, as closing it would drop its locks."""
+    report(None)
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
 
 
 def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -197,3 +197,24 @@ def composition_seconds(queries: int, problem: Problem | None) -> float:
     if problem is None:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
     return 0.005 * problem.K + 0.005 * min(queries, MAX_ACCOUNT_QUERIES)
+
+
+BASE_MEMORY = 130.0
+"""Memory of a solver process that has loaded its libraries [MiB]."""
+
+ENTRY_BYTES = 104
+"""Memory for one enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0."""
+
+
+def design_memory(request: DesignSpec, method: str = "auto") -> float:
+    """Return the expected memory of a design [MiB]; only enumeration takes much.
+
+    >>> from darrm_opt.problem import Problem
+    >>> spec = DesignSpec(Problem.from_allowance(K=101, m=3, epsilon=0.1))
+    >>> design_memory(spec), 900 < design_memory(spec, "enumerate") < 1200
+    (130.0, True)
+    """
+    if method != "enumerate":
+        return BASE_MEMORY
+    entries = request.problem.K // 2 + 1
+    return BASE_MEMORY + ENTRY_BYTES * constraint_count(request.problem) * entries / 2**20

@@ -47,7 +47,10 @@ def client_of(url: str = "memory", **more: Any) -> Iterator[TestClient]:
 
 
 def followed(
-    client: TestClient, id: str, until: tuple[str, ...] = ("done", "failed"), **headers: Any
+    client: TestClient,
+    id: str,  # noqa: A002
+    until: tuple[str, ...] = ("done", "failed"),
+    **headers: Any,
 ) -> dict[str, Any]:
     end = time.monotonic() + 300
     while True:

@@ -82,7 +82,8 @@ class AdmissionMiddleware:
         ):
             rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
         if rejection is not None:
-            await send_rejection(rejection, scope, send, receive if rejection.name == "body-too-large" else None)
+            sending = rejection.name == "body-too-large" and not _expects_leave(scope["headers"])
+            await send_rejection(rejection, scope, send, receive if sending else None)
             return
         self._in_flight += 1
         try:
@@ -120,10 +121,8 @@ class AdmissionMiddleware:
         settings = self._settings
         largest = f"The body of a request may have {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", largest, closing=True)
-        declared, asks_first = _declared_length(headers), any(name == b"expect" for name, _ in headers)
-        if declared > settings.max_body_bytes and asks_first:
-            return too_large._replace(name="body-too-large")
-        if declared > DRAIN_TIMES * settings.max_body_bytes:
+        declared, largest_read = _declared_length(headers), DRAIN_TIMES * settings.max_body_bytes
+        if declared > (settings.max_body_bytes if _expects_leave(headers) else largest_read):
             return too_large
         pieces: list[bytes] = []
         length, more = 0, True
@@ -174,6 +173,11 @@ def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
         if name == b"transfer-encoding":
             return True
     return False
+
+
+def _expects_leave(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a client sends its body only after it was told to."""
+    return any(name == b"expect" for name, _ in headers)
 
 
 def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:

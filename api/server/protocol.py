@@ -101,7 +101,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._rejection: Rejection | None = None
         self._health_only = False
         self._refusals = _REFUSALS
-        self.idle_since = self.loop.time()
+        self.idle_since, self.was_used = self.loop.time(), False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one."""
@@ -115,7 +115,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._request_timer = self.loop.call_later(seconds, self._nothing_came)
 
     def _make_room(self) -> bool:
-        """Close the idle connection that has waited longest of the address that has the most; return whether there is one."""
+        """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
         idle: dict[str, list[GuardedProtocol]] = {}
         for connection in self.connections:
             if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
@@ -123,7 +123,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not idle:
             return False
         greediest = max(idle.values(), key=len)
-        oldest = min(greediest, key=lambda connection: connection.idle_since)
+        oldest = min(greediest, key=lambda connection: (connection.was_used, connection.idle_since))
         self.connections.discard(oldest)
         oldest.transport.close()
         return True
@@ -184,7 +184,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_message = False
         self._head = 0
-        self.idle_since = self.loop.time()
+        self.idle_since, self.was_used = self.loop.time(), True
         self._cancel_request_timer()
         super().on_message_complete()
 

@@ -1,7 +1,8 @@
 # One way to do each chore, the same here and in .ci/run. `make` alone lists them.
 #
-# Everything runs in $(VENV), which the first verb that needs it creates from requirements-dev.lock
-# (versions and hashes pinned) and which is refreshed when the lock or pyproject.toml changes.
+# Everything runs in $(VENV), which the first verb that needs it creates from a lock (versions and hashes
+# pinned) and which is refreshed when the lock or pyproject.toml changes: `make run` and `make serve`
+# install requirements-run.lock, all others requirements-dev.lock, which has the same versions and the tools.
 # Several Pythons on the machine?   make test PYTHON=python3.12 VENV=.venv-3.12
 # Options for the tool behind a verb:   make test ARGS="-k corners"   make serve ARGS="--port 9000"
 
@@ -14,9 +15,10 @@ JOBS ?= logical
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNNABLE := $(VENV)/.runnable
 PYTEST := -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness totals plurality faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
@@ -26,10 +28,10 @@ help: ## list these verbs
 
 setup: $(READY) ## create or refresh the virtual environment (the other verbs do it themselves)
 
-run: $(READY) ## solve the paper's two settings, draw them into output/, serve them at 127.0.0.1:8000
+run: $(RUNNABLE) ## solve the paper's two settings, draw them into output/, serve them at 127.0.0.1:8000
 	$(BIN)/python -m api.cli.first_run $(ARGS)
 
-serve: $(READY) ## serve the HTTP API
+serve: $(RUNNABLE) ## serve the HTTP API
 	$(BIN)/darrm serve $(ARGS)
 
 test: $(READY) ## run all tests, and the examples in the docstrings
@@ -72,13 +74,14 @@ soundness: $(READY) ## hold certificates against exact arithmetic on random prob
 plurality: $(READY) ## hold plurality rules against enumeration in fractions on random problems (10,000: 10 minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.plurality --write docs/plurality_soundness.md $(ARGS)
 
-totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: hours)
+totals: $(READY) ## hold totals of several releases against every transcript in fractions (10,000: twenty minutes)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.totals --write docs/soundness.md $(ARGS)
 
 faults: $(READY) ## kill writers, servers, solvers, clients, label runs at random moments (an hour; docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_store $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_service $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
 
 attack: $(READY) ## let greedy clients attack a server, and time the short work of a polite one (docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.attack $(ARGS)
@@ -117,9 +120,10 @@ lock: ## pin all versions again; keeps what still fits, `ARGS=--upgrade` takes t
 	@command -v $(UV) >/dev/null || { echo 'make lock needs uv on the PATH: pip install uv' >&2; exit 1; }
 	$(LOCK) --all-extras -o requirements.lock
 	$(LOCK) --all-extras --group dev -c requirements.lock -o requirements-dev.lock
-	$(LOCK) --extra postgres --extra page -c requirements.lock -o requirements-service.lock
+	$(LOCK) $(addprefix --extra ,serve cli plot page) --group build -c requirements-dev.lock -o requirements-run.lock
+	$(LOCK) $(addprefix --extra ,serve postgres page plurality) -c requirements.lock -o requirements-service.lock
 
-# Universal: one file for Python 3.11-3.13 on every platform, by markers. No file of ours and no index
+# Universal: one file for Python 3.11-3.14 on every platform, by markers. No file of ours and no index
 # is named in it: the hashes alone say what may be installed.
 LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --no-config --quiet --universal \
 	--fork-strategy fewest --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links $(ARGS)
@@ -134,17 +138,29 @@ clean: ## remove what building and testing leave behind
 distclean: clean ## also remove the virtual environment and output/
 	rm -rf $(VENV) output
 
-$(READY): requirements-dev.lock pyproject.toml
-	@$(PYTHON) -c '$(SUPPORTED)' || { \
-		echo 'darrm-opt needs Python 3.11, 3.12 or 3.13, and "$(PYTHON)" is not one: make <verb> PYTHON=python3.11' >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-		echo '"$(PYTHON)" cannot create virtual environments. Debian, Ubuntu: apt-get install python3-venv' >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -c '$(SUPPORTED)' || { \
-		echo '$(VENV) holds a Python that is not supported: make distclean, then again' >&2; exit 1; }
-	@$(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip --default-pip >/dev/null
-	@echo 'Installing the locked versions into $(VENV); the first time this takes a minute or two.'
+$(READY): requirements-dev.lock pyproject.toml hatch_build.py darrm_opt/design/kernel/kernel.c
+	@$(CREATE)
+	@echo 'Installing the locked versions, with the tools, into $(VENV); the first time this takes a minute or two.'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q darrm_opt solver_cache darrm_client api # pip does this for all others: the first run is quick
+	@$(BIN)/python -m compileall -q darrm darrm_opt solver_cache darrm_client api # pip does this for all others: the first run is quick
+	@touch $(RUNNABLE) $@
+
+# What `make run` needs and no more. Byte code is made as modules are imported: most never are.
+$(RUNNABLE): requirements-run.lock pyproject.toml hatch_build.py darrm_opt/design/kernel/kernel.c
+	@$(CREATE)
+	@echo 'Installing what it runs, in locked versions, into $(VENV); the first time this takes half a minute.'
+	@$(PIP) install --quiet --no-compile --require-hashes -r requirements-run.lock
+	@$(PIP) install --quiet --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
+
+define CREATE
+$(PYTHON) -c '$(SUPPORTED)' || { \
+	echo 'darrm-opt needs Python 3.11, 3.12, 3.13 or 3.14, and "$(PYTHON)" is not one: make <verb> PYTHON=python3.11' >&2; exit 1; }; \
+$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	echo '"$(PYTHON)" cannot create virtual environments. Debian, Ubuntu: apt-get install python3-venv' >&2; exit 1; }; \
+test -x $(BIN)/python || $(PYTHON) -m venv --clear $(VENV) || exit 1; \
+$(BIN)/python -c '$(SUPPORTED)' || { \
+	echo '$(VENV) holds a Python that is not supported: make distclean, then again' >&2; exit 1; }; \
+$(BIN)/python -c 'import pip' 2>/dev/null || $(BIN)/python -m ensurepip --default-pip >/dev/null
+endef

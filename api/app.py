@@ -27,8 +27,8 @@ from solver_cache.store import open_store
 
 DESCRIPTION = """
 K voters each give a 0/1 answer, each (ε, Δ)-differentially private. Ask for the noise function γ with which their
-majority can be released privately at the smallest loss: with l ones, release the majority with probability γ(l), else
-a fair coin. Every γ comes with a certificate. Votes are never sent here: the release is made where the votes are.
+majority can be released privately at the smallest loss: with l ones, keep the majority with probability γ(l), else
+toss a fair coin. Every γ comes with a certificate. Votes are never sent here: the release is made where the votes are.
 
 Numbers carry their unit in brackets: [voters], [nats], [probability], [s]. Infinity is the text "inf". Errors are
 problem details (RFC 9457), media type `application/problem+json`, and name the field at fault.

@@ -61,7 +61,7 @@ class Settings(BaseSettings):
 
     max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] | None = Field(
         default=None,
-        description="Most memory of one solver process [MiB]; a whole number from 128 to 1048576; unless set, an equal share of "
+        description="Maximum memory of one solver process [MiB]; a whole number from 128 to 1048576; unless set, an equal share of "
         "the container's memory (or the machine's), at most 2048.",
     )
     prestart: bool = Field(
@@ -76,10 +76,12 @@ class Settings(BaseSettings):
 
     # ------------------------------------------------------------------------------------------- limits
 
-    max_voters: Count = Field(default=101, description="Most voters of a request [voters]; a whole number, at least 1.")
+    max_voters: Count = Field(
+        default=101, description="Maximum voters of a request [voters]; a whole number, at least 1."
+    )
     max_work_seconds: Seconds = Field(
         default=3600.0,
-        description="Most estimated time of one request [s], a number above 0; its job is stopped after twice that.",
+        description="Maximum estimated time of one request [s], a number above 0; its job is stopped after twice that.",
     )
     short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
         default=1.0,
@@ -87,22 +89,22 @@ class Settings(BaseSettings):
         "(everything but certificates and error curves is a job) to 60.",
     )
     max_batch: Count = Field(
-        default=1000, description="Most problems in one batch [problems]; a whole number, at least 1."
+        default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."
     )
     max_queued_jobs: Count = Field(
-        default=1000, description="Most jobs that wait in the queue [jobs]; a whole number, at least 1."
+        default=1000, description="Maximum jobs waiting in the queue [jobs]; a whole number, at least 1."
     )
     max_compute: Count = Field(
         default=64,
-        description="Most curves, certificates and accounts that each worker computes or has waiting, half of them for "
+        description="Maximum curves, certificates and accounts that each worker computes or queues, half of them for "
         "one client; a whole number, at least 1.",
     )
     max_body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
-        default=2**20, description="Largest request body [bytes]; a whole number from 1024 to 1073741824."
+        default=2**20, description="Maximum request body [bytes]; a whole number from 1024 to 1073741824."
     )
     max_head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
         default=2**17,
-        description="Largest request line and headers together [bytes]; a whole number from 1024 to 1048576.",
+        description="Maximum request line and headers together [bytes]; a whole number from 1024 to 1048576.",
     )
     head_seconds: Seconds = Field(
         default=10.0, description="Time for a client to send request line and headers [s]; above 0."
@@ -114,14 +116,14 @@ class Settings(BaseSettings):
         default=30, description="How long an idle connection stays open [s]; a whole number from 1 to 3600."
     )
     max_connections: Count = Field(
-        default=2000, description="Most open connections of each worker; a whole number, at least 1."
+        default=2000, description="Maximum open connections of each worker; a whole number, at least 1."
     )
     max_concurrent_requests: Count = Field(
-        default=1000, description="Most requests that each worker answers at once; a whole number, at least 1."
+        default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
     )
     max_streams: Count = Field(
         default=500,
-        description="Most event streams that each worker serves at once, half of them for one client; a whole number, at least 1.",
+        description="Maximum event streams that each worker serves at once, half of them for one client; a whole number, at least 1.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from darrm_client.connect import connect
 from darrm_client.errors import VerificationFailed, error_of
 from darrm_client.jobs import JobsClient
-from darrm_client.requests import as_list, budget_body, design, numbers, with_allowance
+from darrm_client.requests import as_list, budget_body, design, draw_body, numbers, with_allowance
 from darrm_client.transport import Deadline
 from darrm_client.verification import (
     VerifiedAnswer,
@@ -22,6 +22,7 @@ from darrm_client.verification import (
     verify_plurality,
     verify_profile,
     verify_tradeoff,
+    verify_ways,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
 from darrm_opt.design.objective import AnyObjective
@@ -156,7 +157,7 @@ class DarrmClient:
         results = member(told, "results")
         if not isinstance(results, list) or len(results) != len(asked):
             raise VerificationFailed("The answer does not have one result for each problem.")
-        return [self._settled(item, request, deadline) for item, request in zip(results, asked, strict=True)]
+        return [self._result_of_item(item, request, deadline) for item, request in zip(results, asked, strict=True)]
 
     def error_curve(
         self,
@@ -286,7 +287,7 @@ class DarrmClient:
         fresh: bool = False,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return every way of releasing a majority within one budget, as the REST interface has it.
+        """Return every mechanism within one budget, as the REST interface has it.
 
         It informs a choice: the totals in it are the other side's. Before using a γ from it, have `gamma` design one for
         what a single release may cost, or account for it (`darrm_opt.accounting`).
@@ -308,9 +309,8 @@ class DarrmClient:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
         body = budget_body(problem, queries, total) | {"objective": str(objective), "prior": prior, "fresh": fresh}
-        if (n, subsample_size, replacement, sampling) != (None, None, True, "independent"):
-            body |= {"n": n, "subsample_size": subsample_size, "replacement": replacement, "sampling": sampling}
-        return verify_comparison(self._ask("compare", body, timeout), problem)
+        body |= draw_body(n, subsample_size, replacement, sampling)
+        return verify_comparison(self._ask("compare", body, timeout), problem, body)
 
     def plan(
         self,
@@ -321,9 +321,14 @@ class DarrmClient:
         prior: str = "rectangular",
         fresh: bool = False,
         least_accuracy: float = 0.6,
+        n: int | None = None,
+        subsample_size: int | None = None,
+        replacement: bool = True,
+        sampling: str = "independent",
+        time_limit: float | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Return what to release within a budget, as the REST interface has it: advice, options, remedies.
+        """Return what to release within a budget, as the REST interface has it: advice, options, suggestions.
 
         Every γ in it was proved private, by this process, for the target that its option names; the totals over all queries
         are the other side's (`darrm_opt.planning.plan` is the same, here).
@@ -335,14 +340,20 @@ class DarrmClient:
             prior: how votes fall, as text.
             fresh: whether every voter draws new randomness for every query; False: trained once (`darrm_opt.problem.FRESH`).
             least_accuracy: below this an answer is of no use.
+            n: records in the dataset, where each voter is a model trained on a subsample of them; None where it is not said.
+            subsample_size: records drawn for one model, with ``n``.
+            replacement: whether a record can be drawn twice within a subsample.
+            sampling: without replacement, ``independent`` or ``disjoint``.
+            time_limit: about how long the other side searches [s]: then the plan is what was found; None for no limit of its own.
             timeout: for this call [s]; None for the client's.
 
         Raises:
             ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
         """
         body = budget_body(problem, queries, total) | {"prior": prior, "fresh": fresh, "least_accuracy": least_accuracy}
+        body |= draw_body(n, subsample_size, replacement, sampling) | {"time_limit": time_limit}
         told = self._ask("plan", body, timeout)
-        return verify_plan(told, problem, trained_once=not fresh and queries > 1)
+        return verify_plan(told, problem, body, trained_once=not fresh and queries > 1)
 
     def plurality(
         self,
@@ -374,6 +385,39 @@ class DarrmClient:
         body = as_record(problem) | {"prior": prior, "ties": ties, "price": price}
         return verify_plurality(self._ask("plurality", body, timeout), problem)
 
+    def plurality_ways(
+        self,
+        problem: PluralityProblem,
+        queries: int,
+        prior: str = "dirichlet(1)",
+        *,
+        ties: str = "excluded",
+        price: float = 0.0,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return every way of answering queries among classes within a total, as the REST interface has it.
+
+        Args:
+            problem: voters and classes; its target is the (ε, δ) of all answers together.
+            queries: answers wanted, ≥ 1.
+            prior: how votes fall, as text (`darrm_opt.plurality.parse_prior`).
+            ties: "excluded" or "any".
+            price: cost of a wrong label.
+            timeout: for this call [s]; None for the client's.
+
+        Returns:
+            The answer. Of its ``mechanism``, the best way, this process proved that ``queries`` answers are within the total;
+            ``samplers.mechanism_from_record(answer["mechanism"])`` releases by it. Shares, and the ε of other ways, are the service's word.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            AnswerNotFound: the client reads a table file, which has no such designs.
+        """
+        from darrm_opt.plurality.record import problem_record as as_record
+
+        body = as_record(problem) | {"queries": queries, "prior": prior, "ties": ties, "price": price}
+        return verify_ways(self._ask("plurality/ways", body, timeout), problem, queries)
+
     def estimate(
         self,
         problem: Problem,
@@ -404,7 +448,7 @@ class DarrmClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _settled(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
+    def _result_of_item(self, item: Any, request: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
         """Return one result of a batch, having waited for it if need be."""
         try:
             status, details = member(item, "status"), item.get("problem")

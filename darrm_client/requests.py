@@ -78,6 +78,16 @@ def budget_body(problem: Problem, queries: int, total: Privacy) -> dict[str, Any
     return {**voters, "queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
 
 
+DRAW = ("n", "subsample_size", "replacement", "sampling")
+"""How the voters' subsamples are drawn, as a request names it."""
+
+
+def draw_body(n: int | None, subsample_size: int | None, replacement: bool, sampling: str) -> dict[str, Any]:  # noqa: FBT001
+    """Return the draw as a request states it: nothing where nothing is said of it."""
+    told = dict(zip(DRAW, (n, subsample_size, replacement, sampling), strict=True))
+    return {} if told == dict(zip(DRAW, (None, None, True, "independent"), strict=True)) else told
+
+
 def as_list(values: Iterable[Any] | None) -> list[Any] | None:
     """Return what a request lists; None where that is left to the other side."""
     return None if values is None else list(values)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from darrm_client.errors import AnswerNotFound, ClientError
-from darrm_client.requests import with_allowance
+from darrm_client.requests import DRAW, with_allowance
 from darrm_client.transport import Deadline
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import DesignSpec
@@ -107,9 +107,9 @@ class TableBackend:
         self._store.close()
 
     def _gamma(self, body: dict[str, Any]) -> dict[str, Any]:
-        return self._kept(_request(body))
+        return self._look_up(_request(body))
 
-    def _kept(self, request: DesignSpec) -> dict[str, Any]:
+    def _look_up(self, request: DesignSpec) -> dict[str, Any]:
         """Return the answer to a request, or the nearest one that is valid for it, labelled."""
         solution = recall(request, self._store)
         if solution is not None:
@@ -134,7 +134,7 @@ class TableBackend:
     def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.curves import compute_error_curve
 
-        answer = self._kept(_request(body))
+        answer = self._look_up(_request(body))
         argument = {"solution": answer, "points": body["points"], "baselines": body["baselines"]}
         told = ("id", "cached", "nearest", "shape", "status", "warnings")
         return {**{name: answer[name] for name in told}, **compute_error_curve(argument, _nobody)}
@@ -154,7 +154,7 @@ class TableBackend:
             target_epsilon=None if over == "m" else values[0],
         )
         problems = [with_allowance(voters, value, body["delta"]) for value in values]
-        known = [self._kept(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
+        known = [self._look_up(DesignSpec(problem, body["objective"], body["shape"])) for problem in problems]
         goal = as_objective(body["objective"])
         solutions = [solution_from_record(answer) for answer in known]
         averaged = error_curves_over_m(solutions, body["baselines"])["curves"] if isinstance(goal, Objective) else None
@@ -174,7 +174,7 @@ class TableBackend:
         from darrm_opt.answers.curves import compute_profile
 
         request = _request(body)
-        answer = None if body["gamma"] is not None else self._kept(request)
+        answer = None if body["gamma"] is not None else self._look_up(request)
         numbered = problem_record(request.problem)
         gamma = body["gamma"] if answer is None else answer["gamma"]
         found = compute_profile(
@@ -186,13 +186,13 @@ class TableBackend:
             "gamma": gamma,
             **found,
             "nearest": None if answer is None else answer["nearest"],
-            "warnings": list(request.problem.warnings) if answer is None else answer["warnings"],
+            "warnings": list(request.problem.warnings(gamma)) if answer is None else answer["warnings"],
         }
 
     def _verify(self, body: dict[str, Any]) -> dict[str, Any]:
         problem = problem_from_record(body)
         proof = asdict(verify(problem, body["gamma"], arithmetic=body["arithmetic"]))
-        warnings = list(problem.warnings)
+        warnings = list(problem.warnings(body["gamma"]))
         return {"private": True, "problem": problem_record(problem), "certificate": proof, "warnings": warnings}
 
     def _compare(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +210,8 @@ class TableBackend:
 
         voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
         target = {"target_epsilon": body["total_epsilon"], "delta": body["total_delta"]}
-        return plan_releases({**body, "problem": {**voters, **target}}, _nobody)
+        draw = {name: body[name] for name in DRAW if name in body}
+        return plan_releases({**body, "problem": {**voters, **target}, "draw": draw}, _nobody)
 
     def _estimate(self, body: dict[str, Any]) -> dict[str, Any]:
         from darrm_opt.answers.running_time import BASIS, estimate_cost
@@ -229,7 +230,6 @@ class TableBackend:
             "kept": kept,
             "allowed": False,
             "basis": BASIS,
-            "warnings": list(request.problem.warnings),
         }
 
     @staticmethod

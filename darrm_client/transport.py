@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from darrm_client.errors import RETRIED, ClientError, DeadlineExceeded, ServiceUnreachable, VerificationFailed, error_of
 from darrm_opt._version import __version__
-from darrm_opt.errors import BackendUnavailable, DarrmError
+from darrm_opt.errors import DarrmError
+from darrm_opt.optional_packages import needed_by
 
 if TYPE_CHECKING:
     import ssl
@@ -118,11 +119,8 @@ class Transport:
         tls: ssl.SSLContext | None,
         proxy: str | None,
     ) -> None:
-        try:
+        with needed_by("A client that speaks HTTP"):
             import httpx
-        except ImportError as err:
-            told = 'The client speaks HTTP through httpx, which is not installed: pip install "darrm-opt[client]".'
-            raise BackendUnavailable(told) from err
 
         headers = {"User-Agent": f"darrm-opt/{__version__}", "Accept": "application/json"}
         if key is not None:

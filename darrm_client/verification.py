@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from darrm_client.errors import VerificationFailed
+from darrm_client.requests import DRAW
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution
 from darrm_opt.design_spec import DesignSpec
@@ -226,26 +227,58 @@ def verify_certificate(told: Any, problem: Problem) -> None:
         raise VerificationFailed("The answer is no proof of what was asked.")
 
 
-def verify_comparison(told: Any, problem: Problem) -> dict[str, Any]:
-    """Return a comparison whose γ are noise functions for as many voters; the totals are the other side's."""
+def verify_budget(told: Any, body: dict[str, Any]) -> None:
+    """Refuse an answer about other voters, another budget or another draw than were asked about, or voters fresh that are not.
+
+    Args:
+        told: a comparison or a plan.
+        body: the request, as `darrm_client.requests.budget_body` and `draw_body` state it.
+
+    Raises:
+        VerificationFailed: it is such an answer, or does not say what it is about.
+    """
+    voters = {name: body[name] for name in ("K", "epsilon", "Delta", "affected")}
+    draw = {name: body[name] for name in DRAW} if "n" in body else None
+    said = member(told, "draw")
+    about = {
+        "fresh": (body["fresh"], member(told, "fresh")),
+        "queries": (body["queries"], member(told, "queries")),
+        "voters": (voters, member(told, "voters")),
+        "draw": (draw, {name: member(said, name) for name in DRAW} if said is not None else None),
+    }
+    total = member(told, "total")
+    for name in ("epsilon", "delta"):
+        value = member(total, name)
+        close = isinstance(value, int | float) and math.isclose(value, body[f"total_{name}"], rel_tol=1e-9)
+        about[f"total {name}"] = (body[f"total_{name}"], body[f"total_{name}"] if close else value)
+    for name, (asked, answered) in about.items():
+        if type(asked) is not type(answered) or asked != answered:
+            raise VerificationFailed(f"The answer is for {name} = {answered!r}, and {asked!r} was asked.")
+
+
+def verify_comparison(told: Any, problem: Problem, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a comparison of what was asked, its γ noise functions for as many voters; the totals are the other side's."""
     for row in members(member(told, "rows"), list):
         if member(row, "gamma") is not None:
             parse_gamma(row["gamma"], problem.K)
+    verify_budget(told, body)
     return dict(told)
 
 
-def verify_plan(told: Any, problem: Problem, *, trained_once: bool) -> dict[str, Any]:
+def verify_plan(told: Any, problem: Problem, body: dict[str, Any], *, trained_once: bool) -> dict[str, Any]:
     """Return a plan, each γ in it private for the target that its option names.
 
     Args:
         told: the answer.
         problem: the voters that were asked about.
+        body: the request, as in `verify_budget`.
         trained_once: whether they answer many queries with the same randomness: then their own privacy does not count.
 
     Raises:
-        VerificationFailed: a γ in it is for other voters.
+        VerificationFailed: a γ in it is for other voters, or it answers another question.
         NotPrivate: a γ in it is not.
     """
+    verify_budget(told, body)
     voter = Privacy(math.inf) if trained_once else problem.voter
     for option in members(member(told, "options"), list):
         if member(option, "gamma") is not None:
@@ -272,6 +305,26 @@ def verify_plurality(told: Any, problem: PluralityProblem) -> dict[str, Any]:
         raise VerificationFailed(f"The answer has something else where a rule should be: {err}") from err
     if found != problem:
         raise VerificationFailed("The answer has a rule for another problem than the one that was asked.")
+    return dict(told)
+
+
+def verify_ways(told: Any, problem: PluralityProblem, queries: int) -> dict[str, Any]:
+    """Return the ways of answering queries, the mechanism of the best one proved to fit in the total.
+
+    Raises:
+        VerificationFailed: it is for other voters or classes, no mechanism, or so many answers of it are not within the total.
+        NotPrivate: it is a rule that is not private for its problem.
+    """
+    from darrm_opt.plurality.samplers import mechanism_from_record
+
+    try:
+        found = mechanism_from_record(member(told, "mechanism"))
+    except InvalidInput as err:
+        raise VerificationFailed(f"The answer has something else where a mechanism should be: {err}") from err
+    if (found.K, found.classes, found.affected) != (problem.K, problem.classes, problem.affected):
+        raise VerificationFailed("The answer has a mechanism for other voters or classes than those that were asked.")
+    if not found.fits(problem.target, queries):
+        raise VerificationFailed(f"{queries} answers of this mechanism are not proved to be within the total.")
     return dict(told)
 
 

@@ -195,7 +195,7 @@ def double_subsampling(K: int, m: int) -> NoiseFunction:
 
 
 def randomized_response(K: int, target: Privacy, majority: Privacy) -> NoiseFunction:
-    """Return γ_const: release the plain majority with one probability, else a fair coin.
+    """Return γ_const: keep the plain majority with one probability, whatever the votes, else toss a fair coin.
 
     Written with s(ε, δ) = (e^ε − 1 + 2δ)/(e^ε + 1), Lemma A.1 reads γ = s(mε, δ)/s(τε, λ). That is
     the constraint at the corner (x, y) of the plain majority's (τε, λ) region, which binds for

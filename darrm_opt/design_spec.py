@@ -58,7 +58,7 @@ class DesignSpec:
         if not isinstance(goal, ScenarioObjective):
             _check_fit(goal, problem.K)
         elif goal.digest:  # scenarios that will be drawn fit any K, and take long
-            goal.aim(problem.K)  # refuses scenarios at hand for another K
+            goal.linear_goal(problem.K)  # refuses scenarios at hand for another K
         object.__setattr__(self, "problem", problem)
         object.__setattr__(self, "objective", goal)
         object.__setattr__(self, "shape", shape)
@@ -96,7 +96,7 @@ class DesignSpec:
 @lru_cache(maxsize=1024)
 def _check_fit(goal: Objective, K: int) -> None:
     """Refuse a histogram for another K. Remembered: of many problems most differ in other things."""
-    goal.aim(K)
+    goal.linear_goal(K)
 
 
 def canonical_json(content: Any) -> str:

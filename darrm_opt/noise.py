@@ -1,7 +1,7 @@
 """Noise function γ: what this product designs.
 
-DaRRM (Algorithm 1 of the paper): with L ones among K votes, release the majority 1{L ≥ K/2} with
-probability γ(L), otherwise a fair coin. γ(l) = γ(K−l). For even K a tie is a fair coin whatever
+DaRRM (Algorithm 1 of the paper): with L ones among K votes, keep the majority 1{L ≥ K/2} with probability γ(L), otherwise
+toss a fair coin; so the released bit is the majority with probability (1 + γ(L))/2. γ(l) = γ(K−l). For even K a tie is a fair coin whatever
 γ(K/2) is, because the signed function below vanishes there.
 """
 
@@ -22,7 +22,9 @@ ArrayLike = Sequence[float] | NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class NoiseFunction:
-    """γ(0..K): the probability of releasing the true majority, for each number of ones.
+    """γ(0..K): the probability of keeping the majority instead of tossing a fair coin, for each number of ones.
+
+    The released bit equals the majority with probability (1 + γ(l))/2.
 
     Args:
         values: shape (K+1,), each a probability in [0, 1], exactly symmetric: γ(l) = γ(K−l).
@@ -100,13 +102,11 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
         raise InvalidInput("gamma", shown, "a flat list of K+1 numbers γ(0), …, γ(K)")
     if K is not None and array.size != K + 1:
         raise InvalidInput("gamma", array.tolist(), f"K+1 = {K + 1} numbers", f"Received {array.size}.")
-    outside = np.flatnonzero(~((array >= 0) & (array <= 1)))
-    if outside.size:
-        l = int(outside[0])
+    if not (array.min() >= 0 and array.max() <= 1):  # nor NaN
+        l = int(np.flatnonzero(~((array >= 0) & (array <= 1)))[0])
         raise InvalidInput(f"gamma[{l}]", float(array[l]), "a probability in [0, 1]")
-    uneven = np.flatnonzero(array != array[::-1])
-    if uneven.size:
-        l = int(uneven[0])
+    if array.tobytes() != array[::-1].tobytes() and (array != array[::-1]).any():
+        l = int(np.flatnonzero(array != array[::-1])[0])
         raise InvalidInput(
             f"gamma[{l}]",
             float(array[l]),

@@ -1,17 +1,42 @@
-"""Optional packages: imported on use, with a helpful error if missing."""
+"""Optional packages: imported on use, with an error that names the extra to install if one is missing.
+
+A package that is imported in one statement is imported under `needed_by`, and keeps its types; `require` returns a module by
+its name.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from darrm_opt.errors import BackendUnavailable
 
 EXTRAS = {
+    "attrs": ("attrs", "accounting"),
+    "cvxpy": ("cvxpy", "cvxpy"),
+    "distributed": ("distributed", "dask"),
     "dp_accounting": ("dp-accounting", "accounting"),
+    "fastapi": ("fastapi", "serve"),
+    "filelock": ("filelock", "store"),
     "flint": ("python-flint", "exact"),
+    "gurobipy": ("gurobipy", "gurobi"),
+    "httptools": ("httptools", "serve"),
+    "httpx": ("httpx", "client"),
     "matplotlib": ("matplotlib", "plot"),
+    "platformdirs": ("platformdirs", "store"),
+    "prometheus_client": ("prometheus-client", "serve"),
+    "psycopg": ("psycopg", "postgres"),
+    "pyarrow": ("pyarrow", "parquet"),
+    "pydantic": ("pydantic", "serve"),
+    "pydantic_settings": ("pydantic-settings", "serve"),
+    "rich": ("rich", "cli"),
+    "scipy": ("scipy", "plurality"),
     "sklearn": ("scikit-learn", "sklearn"),
+    "sqlalchemy": ("SQLAlchemy", "store"),
+    "structlog": ("structlog", "serve"),
+    "uvicorn": ("uvicorn", "serve"),
 }
 """By the name that is imported: the package, and the extra of darrm-opt that brings it."""
 
@@ -29,10 +54,40 @@ def require(module: str, wanted: str) -> Any:
     >>> require("sklearn.base", "an example").__name__
     'sklearn.base'
     """
-    try:
+    with needed_by(wanted):
         return importlib.import_module(module)
+
+
+@contextmanager
+def needed_by(wanted: str) -> Iterator[None]:
+    """Turn the failed import of an optional package into an error that says what to install.
+
+    Args:
+        wanted: the feature that imports it; the message begins with it.
+
+    Raises:
+        BackendUnavailable: an optional package is not installed.
+    """
+    try:
+        yield
     except ImportError as err:
-        package, extra = EXTRAS[module.partition(".")[0]]
-        raise BackendUnavailable(
-            f"{wanted} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
-        ) from err
+        missing = missing_package(err, wanted)
+        if missing is None:
+            raise
+        raise missing from err
+
+
+def missing_package(err: ImportError, wanted: str) -> BackendUnavailable | None:
+    """Return the error that says what to install, or None for what is no optional package.
+
+    Args:
+        err: a failed import.
+        wanted: the feature that needed it; the message begins with it.
+    """
+    found = EXTRAS.get((err.name or "").partition(".")[0])
+    if found is None:
+        return None
+    package, extra = found
+    return BackendUnavailable(
+        f"{wanted} needs the package {package}, which is not installed: pip install 'darrm-opt[{extra}]'."
+    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,6 +34,10 @@ from darrm_opt.errors import InvalidInput
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
+
+NEARLY_A_COIN = 0.2
+"""Largest γ(l) below which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of the
+cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`)."""
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -188,16 +193,20 @@ class Problem:
         """
         return _loosest(self)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences about what the user should reconsider; usually empty."""
-        if self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon):
-            said = (
-                f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}: the release is asked to fail less "
-                "often than a single voter, so the answer is almost all noise. Were the two swapped?"
-            )
-            return (said,)
-        return ()
+    def warnings(self, gamma: Iterable[float]) -> tuple[str, ...]:
+        """Return sentences about what the user should reconsider, judged by the γ that was found; usually none.
+
+        Args:
+            gamma: γ(0..K) [probability].
+        """
+        below = self.target.delta < self.voter.delta - 2 * float(DELTA_GRID) and math.isfinite(self.voter.epsilon)
+        if not below or max(gamma) >= NEARLY_A_COIN:
+            return ()
+        said = (
+            f"delta = {self.target.delta:g} is below Delta = {self.voter.delta:g}, and the release is hardly more than a fair "
+            f"coin: it is the majority with probability {(1 + max(gamma)) / 2:.3g} at most. Were the two swapped?"
+        )
+        return (said,)
 
 
 def a_problem(value: Any) -> Problem:
@@ -209,6 +218,8 @@ def a_problem(value: Any) -> Problem:
 
 def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) -> int:
     """Return ``value`` as an int ≥ ``least``; refuse booleans, floats and text. An array without axes is its number."""
+    if type(value) is int and value >= least:
+        return value
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(argument, value, accepted)
@@ -217,6 +228,8 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
     """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text."""
+    if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time
+        return value
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
         raise InvalidInput(argument, value, accepted)

@@ -137,7 +137,7 @@ def check_utility(stated: float, noise: NoiseFunction, spec: DesignSpec) -> floa
         ReproofFailed: the answer states another one.
     """
     K = spec.problem.K
-    utility = spec.objective.aim(K).utility(noise.values[K // 2 + 1 :])
+    utility = spec.objective.linear_goal(K).utility(noise.values[K // 2 + 1 :])
     if not math.isclose(utility, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         raise ReproofFailed("utility", f"its utility is {utility!r}, not {stated!r}")
     return utility

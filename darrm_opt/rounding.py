@@ -54,6 +54,27 @@ def float_above(value: Fraction) -> float:
     return ratio_above(value.numerator, value.denominator)
 
 
+def float_below(value: Fraction) -> float:
+    """Return the largest double that is at most ``value``."""
+    return ratio_below(value.numerator, value.denominator)
+
+
+def decimal_above(value: Fraction) -> float:
+    """Return a double that, as it is written, is at least ``value``: 3·0.1 is 0.3.
+
+    >>> decimal_above(3 * as_written(0.1))
+    0.3
+    """
+    nearest = value.numerator / value.denominator
+    return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def decimal_below(value: Fraction) -> float:
+    """Return a double that, as it is written, is at most ``value``, for ``value`` ≥ 0."""
+    nearest = value.numerator / value.denominator
+    return nearest if as_written(nearest) <= value else math.nextafter(nearest, 0.0)
+
+
 def multiple_up(count: int, value: float) -> float:
     """Return the least double ≥ ``count``·``value``, for finite ``value`` ≥ 0; ``inf`` beyond the range of doubles."""
     numerator, denominator = value.as_integer_ratio()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from darrm_opt.optional_packages import needed_by
 from solver_cache.errors import CacheError
 
 if TYPE_CHECKING:
@@ -29,13 +30,17 @@ def cache_url(environment: Mapping[str, str]) -> str:
     Args:
         environment: such as ``os.environ``; passed in, so that it is read once, at the edge.
 
+    Raises:
+        BackendUnavailable: the extra ``store`` is not installed, and the environment does not ask for ``memory`` or ``off``.
+
     >>> cache_url({"DARRM_CACHE_URL": "off"})
     'off'
     """
     chosen = environment.get(VARIABLE, "").strip()
     if chosen:
         return chosen
-    from platformdirs import user_cache_path
+    with needed_by("The store of answers"):
+        from platformdirs import user_cache_path
 
     return f"sqlite:///{user_cache_path('darrm-opt', appauthor=False) / 'cache.sqlite'}"
 
@@ -46,7 +51,8 @@ def parse_url(url: str) -> tuple[URL, bool]:
     Raises:
         CacheError: it names no database that is supported; without the password that may be in it.
     """
-    from sqlalchemy import make_url
+    with needed_by("The store of answers"):
+        from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:

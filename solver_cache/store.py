@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.optional_packages import needed_by
 from solver_cache.jobs import Jobs
 from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.memory.store import MemoryStore
@@ -179,11 +180,15 @@ def open_store(url: str) -> Store:
 
     Raises:
         CacheError: the place cannot be used. Found out now, before any work, and nothing is left behind half-made.
+        BackendUnavailable: a database without the extra ``store``, or PostgreSQL without ``postgres``.
     """
     if url == NoStore.url:
         return NoStore()
     if url == MemoryStore.url:
         return MemoryStore()
-    from solver_cache.database.store import DatabaseStore  # half a second: SQLAlchemy
+    with needed_by("The store of answers"):
+        from filelock import FileLock  # noqa: F401 — whether it is there
+
+        from solver_cache.database.store import DatabaseStore  # half a second: SQLAlchemy
 
     return DatabaseStore(url)

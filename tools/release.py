@@ -4,6 +4,9 @@
     sbom.cdx.json             what a user installs (`tools.sbom`)
     SHA256SUMS                of all of these
 
+The addresses in pyproject.toml and CITATION.cff are placeholders: ``--repository`` gives the real one, without which the
+archives name none.
+
 A rehearsal (``--rehearsal``) does the same for a version that has no heading in the changelog yet, from a tree with
 changes: those are not in it.
 """
@@ -25,8 +28,14 @@ from pathlib import Path
 from tools import sbom
 from tools.locked import ROOT
 
-PACKAGES = {"api", "darrm_client", "darrm_opt", "solver_cache"}
-"""What a wheel holds, beside its own metadata."""
+PACKAGES = {"darrm", "darrm_client", "darrm_opt", "solver_cache"}
+"""What a wheel holds, beside its own metadata; `api` is inside `darrm`."""
+
+PLACEHOLDER = "https://repository.invalid"
+"""The repository's address, as long as nobody says where it is published; `.invalid` is reserved and leads nowhere."""
+
+ADDRESSED = ("pyproject.toml", "CITATION.cff")
+"""Files that have the placeholder."""
 
 NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 """What a version looks like."""
@@ -69,12 +78,46 @@ def check_changelog(text: str, version: str) -> None:
         raise Refused(f"CHANGELOG.md still has lines under Unreleased: put them under [{version}]")
 
 
-def make(output: Path, *, rehearsal: bool) -> list[Path]:
+def check_citation(text: str, version: str) -> None:
+    """Refuse a CITATION.cff of another version.
+
+    Raises:
+        Refused: with what to write.
+    """
+    stated = re.search(r"^version: (.+)$", text, re.MULTILINE)
+    if stated is None or stated[1] != version:
+        raise Refused(f"CITATION.cff should say 'version: {version}'")
+
+
+def fill_addresses(source: Path, repository: str | None) -> None:
+    """Put the repository's address in place of the placeholder, or leave out every line that has it.
+
+    Args:
+        source: folder with the files `ADDRESSED`.
+        repository: the address, ``https://…``; None: none is published.
+
+    Raises:
+        Refused: it is no address of that kind.
+    """
+    if repository is not None and not re.fullmatch(r"https://[a-z0-9.-]+\.[a-z]+(/[\w.~-]+)*/?", repository):
+        raise Refused(f"--repository should be an address like https://host/owner/name, and is {repository!r}")
+    for name in ADDRESSED:
+        path = source / name
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if repository is None:
+            lines = [line for line in lines if PLACEHOLDER not in line]
+        else:
+            lines = [line.replace(PLACEHOLDER, repository.rstrip("/")) for line in lines]
+        path.write_text("".join(lines), encoding="utf-8")
+
+
+def make(output: Path, *, rehearsal: bool, repository: str | None = None) -> list[Path]:
     """Make a release of the commit that is checked out.
 
     Args:
         output: folder for the files; made, and empty so far.
         rehearsal: whether the changelog and uncommitted changes are let pass.
+        repository: address for the metadata; None: it names none.
 
     Returns:
         The files.
@@ -92,6 +135,8 @@ def make(output: Path, *, rehearsal: bool) -> list[Path]:
         source = Path(scratch) / "source"
         _take(commit, source)
         version = version_of(source)
+        check_citation((source / "CITATION.cff").read_text(encoding="utf-8"), version)
+        fill_addresses(source, repository)
         if not rehearsal:
             check_changelog((source / "CHANGELOG.md").read_text(encoding="utf-8"), version)
             if _git("tag", "--list", f"v{version}").strip():
@@ -166,13 +211,16 @@ def main() -> int:
     """Read the command line, make the release, and say what is there."""
     parser = argparse.ArgumentParser(prog="make release", description="Make a release in a local folder.")
     parser.add_argument("--output", type=Path, default=ROOT / "dist" / "release", help="an empty folder")
+    parser.add_argument("--repository", help="address of the repository, for the metadata: https://host/owner/name")
     parser.add_argument("--rehearsal", action="store_true", help="without the changelog's heading, and with changes")
     asked = parser.parse_args()
     try:
-        files = make(asked.output, rehearsal=asked.rehearsal)
+        files = make(asked.output, rehearsal=asked.rehearsal, repository=asked.repository)
     except Refused as why:
         sys.stderr.write(f"release: refused: {why}\n")
         return 1
+    if asked.repository is None:
+        sys.stderr.write("release: no --repository was given: the metadata names no address\n")
     for path in files:
         sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
     return 0

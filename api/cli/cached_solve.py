@@ -9,7 +9,7 @@ from api.cli.output import ExitCode, fail, option_of, say
 from api.cli.parameters import DesignOptions, ProblemOptions, number
 from darrm_opt import solve
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 if TYPE_CHECKING:
     from api.cli.parameters import DesignOptions
@@ -28,7 +28,7 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
 
     Raises:
         InvalidInput: an option is outside what is accepted.
-        BackendUnavailable: the solver cannot be used here.
+        BackendUnavailable: the solver cannot be used here, or a cache asked for by name without the extra ``store``.
         CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
     """
     how: dict[str, Any] = {
@@ -47,7 +47,7 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
 
     try:
         store = open_store(cache_url(os.environ))
-    except CacheError as err:
+    except (BackendUnavailable, CacheError) as err:
         if wanted:
             raise
         say(f"Warning: {err}")
@@ -91,7 +91,7 @@ def release_of(asked: ProblemOptions, design: DesignOptions, saved: str | None) 
         release = Release.of(solution)
     else:
         release = _saved(saved, asked)
-    for warning in release.problem.warnings:
+    for warning in release.problem.warnings(release.noise.values):
         say(f"Warning: {warning}")
     return release
 

@@ -64,9 +64,10 @@ def first_run(
         listening = listen(host, number(port)) if serving else None  # what cannot work is found before the work
         settings = None if listening is None else prepare(listening)
         for name, solution in solve_settings().items():
+            answer(f"{name}: {solution_text(solution)}")
             path = Path(output) / f"{name.lower()}.png"
             draw(solution, path)
-            answer(f"{name}: {solution_text(solution)}\nfigure       {path}\n")
+            answer(f"figure       {path}\n")
         if listening is None or settings is None:
             return
         url = url_of(listening)

@@ -75,6 +75,7 @@ def reported() -> Iterator[None]:
         sys.exit(1)
     except Exception as err:
         from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate
+        from darrm_opt.optional_packages import missing_package
 
         if isinstance(err, InvalidInput):
             fail(_of_input(err), ExitCode.BAD_INPUT)
@@ -84,6 +85,8 @@ def reported() -> Iterator[None]:
             fail(f"{err.filename}: {err.strerror}", ExitCode.UNAVAILABLE)
         if isinstance(err, DarrmError | OSError):
             fail(str(err), ExitCode.UNAVAILABLE)
+        if isinstance(err, ImportError) and (missing := missing_package(err, "This verb")) is not None:
+            fail(str(missing), ExitCode.UNAVAILABLE)
         raise
 
 

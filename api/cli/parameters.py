@@ -6,6 +6,8 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +37,41 @@ StoreUrl = Annotated[
 TableFormat = Annotated[
     str | None, Option("--format", "Its format.", "csv|parquet|jsonl|sqlite", otherwise="as the file's name ends")
 ]
+
+
+def objectives() -> str:
+    """Return the forms of an objective."""
+    from darrm_opt.design.objective import accepted_objectives
+
+    return accepted_objectives()
+
+
+def priors() -> str:
+    """Return the forms of a prior."""
+    from darrm_opt.design.objective import forms
+
+    return forms()
+
+
+def shapes() -> str:
+    """Return the names of the shapes of γ."""
+    from darrm_opt.design.solver import SHAPES
+
+    return "|".join(SHAPES)
+
+
+def methods() -> str:
+    """Return the names of the methods."""
+    from darrm_opt.design.solver import METHODS
+
+    return "|".join(METHODS)
+
+
+def backends() -> str:
+    """Return the names of the LP solvers."""
+    from darrm_opt.design.backends import BACKENDS
+
+    return "|".join(BACKENDS)
 
 
 @dataclass(frozen=True)
@@ -97,18 +134,17 @@ class DesignOptions:
         str,
         Option(
             "--objective",
-            "What is maximised: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K), "
-            "followed by tv or agreement if not its usual measure; expected_error or minimax.",
+            lambda: f"What is maximised: {objectives()}.",
             "TEXT",
             _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", "free|monotone", _DESIGN)] = "free"
+    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", shapes, _DESIGN)] = "free"
     method: Annotated[
         str,
-        Option("--method", "Add constraints as they are violated, or all at once.", "auto|cuts|enumerate", _DESIGN),
+        Option("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),
     ] = "auto"
-    backend: Annotated[str, Option("--backend", "The LP solver.", "highs|gurobi|cvxpy", _DESIGN)] = "highs"
+    backend: Annotated[str, Option("--backend", "The LP solver.", backends, _DESIGN)] = "highs"
     time_limit: Annotated[
         str | None,
         Option("--time-limit", "Stop then, with the best private γ so far and its gap.", "SECONDS", _DESIGN),
@@ -122,6 +158,19 @@ class DesignOptions:
             otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),
     ] = None
+
+
+@contextmanager
+def options_named(**options: str) -> Iterator[None]:
+    """Report an argument that the core refuses under the name of the option that gave it."""
+    from darrm_opt.errors import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as err:
+        if err.argument not in options:
+            raise
+        raise InvalidInput(options[err.argument], err.value, err.accepted, err.advice) from err
 
 
 def number(text: str | None) -> Any:

@@ -15,23 +15,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+Text = str | Callable[[], str]
+"""A text, or a function that returns it: a registry owns the names in it, and importing that takes long."""
+
 
 class Option(NamedTuple):
     """Option: ``--name VALUE``, or a flag: ``--name``, or ``--name/--no-name``.
 
     Args:
         flag: how it is typed.
-        help: what it is for.
-        metavar: what the value is; none for a flag.
+        description: what it is for.
+        values: what the value is; none for a flag.
         panel: heading under which the help shows it.
         otherwise: what the help shows as default, if not the default itself.
     """
 
     flag: str
-    help: str
-    metavar: str = ""
+    description: Text
+    values: Text = ""
     panel: str = "Options"
     otherwise: str = ""
+
+    @property
+    def help(self) -> str:
+        """What it is for."""
+        return self.description if isinstance(self.description, str) else self.description()
+
+    @property
+    def metavar(self) -> str:
+        """What the value is, as the help shows it."""
+        return self.values if isinstance(self.values, str) else self.values()
 
 
 class Argument(NamedTuple):
@@ -62,7 +75,7 @@ class Parameter(NamedTuple):
     @property
     def is_flag(self) -> bool:
         """Whether it takes no value."""
-        return isinstance(self.declared, Option) and not self.declared.metavar
+        return isinstance(self.declared, Option) and not self.declared.values
 
 
 class Command(NamedTuple):
@@ -111,7 +124,7 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     Raises:
         UsageError: an unknown option, a value that is missing or not wanted, too many or too few arguments.
 
-    >>> count = Parameter("K", Option("--K", "Voters.", metavar="COUNT"), None)
+    >>> count = Parameter("K", Option("--K", "Voters.", "COUNT"), None)
     >>> parse(["--K", "11"], [count])
     {'K': '11'}
     >>> parse(["--k", "11"], [count])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +19,11 @@ FIRST_LINE = 1.0
 """Seconds after which a log (stderr is no terminal) gets its first line; each next one at twice the time."""
 
 
+def has_moving_display() -> bool:
+    """Return whether stderr is a terminal and Rich (the extra ``cli``) is installed; without it a terminal gets a log's lines."""
+    return sys.stderr.isatty() and find_spec("rich") is not None
+
+
 class Display:
     """A `Watcher` of one solve: a moving line on a terminal, ever rarer lines in a log, nothing for a short solve.
 
@@ -26,7 +32,7 @@ class Display:
     """
 
     def __init__(self, *, long: bool = False) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._terminal = has_moving_display()
         self._after = PATIENCE if self._terminal else FIRST_LINE
         self._long = long
         self._status: Any = None

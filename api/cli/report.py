@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from api.cli.parameters import FRESH
+
 if TYPE_CHECKING:
     from darrm_opt import Certificate, Privacy, Problem, Solution
 
@@ -74,8 +76,12 @@ def solution_text(solution: Solution) -> str:
     ]
     if solution.status.value != "optimal":
         notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
-    rule = f"With l of {K} votes for 1, release the majority with probability γ(l), else a fair coin:"
-    table = columns(["l", "γ(l)"], [[name, f"{gamma[l]:.9f}"] for l, name in enumerate(names)])
+    rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
+    right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
+    table = columns(
+        ["l", "γ(l)", "Pr[bit = majority]"],
+        [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)],
+    )
     return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
 
 
@@ -102,6 +108,20 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
     if problem.voter.epsilon == math.inf:
         return ""
     return " (fresh in every answer)" if fresh else " (trained once)"
+
+
+def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
+    """Return the sentence on what a total assumes of its voters, after what it assumed; nothing where that makes no difference.
+
+    >>> from darrm_opt import Privacy, Problem
+    >>> print(assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 2, fresh=False).partition(". ")[0])
+    The voters were taken to have been trained once
+    >>> assumed_text(Problem(3, Privacy(0.1), Privacy(0.3)), 1, fresh=False)
+    ''
+    """
+    if problem.voter.epsilon == math.inf or queries <= 1:
+        return ""
+    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"
 
 
 def guarantee(privacy: Privacy) -> str:

@@ -10,7 +10,6 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,8 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.majority import checked_votes
+from darrm_opt.optional_packages import require
 from darrm_opt.plurality.votes import checked_classes
 
 Table = NDArray[Any]
@@ -199,12 +199,7 @@ def _parquet_columns(path: str, K: int, rows: int, classes: int | None) -> Itera
 
 
 def _parquet() -> Any:
-    try:
-        return import_module("pyarrow.parquet")
-    except ImportError as err:
-        raise BackendUnavailable(
-            'Parquet needs pyarrow: pip install "darrm-opt[parquet]", or use .csv or .npy.'
-        ) from err
+    return require("pyarrow.parquet", "A Parquet file (.csv and .npy do not)")
 
 
 def _reblocked(pieces: Iterable[Table], rows: int) -> Iterator[Table]:
@@ -238,7 +233,7 @@ class Labels:
         elif suffix == ".npy":
             file.write(bytes(_NPY_HEADER))
         else:
-            self._arrow = import_module("pyarrow")
+            self._arrow = require("pyarrow", "A Parquet file")
             self._schema = self._arrow.schema([("label", self._arrow.int16() if classes else self._arrow.uint8())])
             self._parquet = _parquet().ParquetWriter(file, self._schema)
 

@@ -4,7 +4,7 @@ import { label, swatch } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { guarantee, percent, plain } from "./numbers.js";
+import { assumed, guarantee, percent, plain } from "./numbers.js";
 
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const MIN_DELTA = 1e-9;
@@ -100,7 +100,7 @@ function refuse(form, error) {
   first?.focus();
 }
 
-function present({ rows, total, queries, draw, not_compared: left }) {
+function present({ rows, total, queries, fresh, voters, draw, not_compared: left }) {
   const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
   const drawn = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
   const cells = rows.map((row) => [
@@ -113,7 +113,7 @@ function present({ rows, total, queries, draw, not_compared: left }) {
   ]);
   const others = Object.entries(left).map(([name, why]) => make("li", {}, `${label(name)}: ${why}`));
   byId("compared").replaceChildren(
-    make("p", { class: "about" }, `${said}.${drawn}`),
+    make("p", { class: "about" }, `${said}.${drawn}${assumed({ fresh, queries, voters })}`),
     scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );

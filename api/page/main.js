@@ -1,6 +1,7 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
 import { ask, useKey } from "./ask.js";
+import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
 import { draw, plotly } from "./draw.js";
@@ -28,6 +29,7 @@ function start() {
   objective.prepare();
   compare.prepare(() => state, change);
   plan.prepare(compare.request);
+  classes.prepare(() => state, change);
   tradeoff.prepare();
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -61,6 +63,7 @@ function arrive(next) {
   fill(state);
   arrange();
   design();
+  classes.arrive(state);
 }
 
 /** Asks for another problem, and makes the URL say so. */
@@ -249,7 +252,7 @@ async function plots() {
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
   tradeoff.show(hidden(), measure);
   await draw(byId("gamma-figure"), {
-    title: "How often the majority is released: γ", x: "votes for 1", y: "γ, probability of the majority",
+    title: "Weight of the majority against a fair coin: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });

@@ -26,6 +26,12 @@ export function guarantee(epsilon, delta) {
   return delta === 0 ? `${plain(epsilon)}-DP` : `(${plain(epsilon)}, ${plain(delta, 3)})-DP`;
 }
 
+/** Returns the sentence on what a total assumes of private voters; nothing where that makes no difference. */
+export function assumed({ fresh, queries, voters }) {
+  if (voters.epsilon === "inf" || queries === 1) return "";
+  return ` The voters were taken to ${fresh ? "be fresh" : "have been trained once"}.`;
+}
+
 /** Returns "1 voter", "2 voters". */
 export function count(number, noun) {
   return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

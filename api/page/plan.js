@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { percent, plain } from "./numbers.js";
+import { assumed, percent, plain } from "./numbers.js";
 
 let offered = ""; // the voters on the page, as text
 let running = null; // controls the asking that is under way
@@ -53,23 +53,23 @@ async function workOut({ objective, n: _records, subsample_size: _drawn, ...vote
 }
 
 /** The optimum of a plan has a target of its own: it is not the design on the page. */
-function named(way) {
-  return way === "optimal" ? "optimal γ of one target" : label(way);
+function named(mechanism) {
+  return mechanism === "optimal" ? "optimal γ of one target" : label(mechanism);
 }
 
-function present({ advice, options, warnings, queries }) {
-  const said = `Each way of giving ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
+function present({ advice, options, warnings, queries, fresh, voters }) {
+  const said = `Each mechanism for ${queries} answer${queries === 1 ? "" : "s"}, the most accurate first`;
   const cells = options.map((option) => [
-    named(option.way),
+    named(option.mechanism),
     option.fits ? percent(option.accuracy, 1) : "does not fit",
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
     plain(option.spent?.epsilon),
   ]);
-  const reasons = options.flatMap((option) => [make("dt", {}, named(option.way)), make("dd", {}, option.why)]);
+  const reasons = options.flatMap((option) => [make("dt", {}, named(option.mechanism)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(
-    make("p", { class: "headline" }, advice),
+    make("p", { class: "headline" }, advice + assumed({ fresh, queries, voters })),
     ...(warnings.length ? [make("ul", { class: "warnings" }, ...warnings.map((text) => make("li", {}, text)))] : []),
-    scrolling(said, table(said, ["Way", "Right", "Answers", "Spends ε"], cells)),
-    make("details", {}, make("summary", {}, "Why, way by way"), make("dl", { class: "words" }, ...reasons)),
+    scrolling(said, table(said, ["Mechanism", "Right", "Answers", "Spends ε"], cells)),
+    make("details", {}, make("summary", {}, "Reasons, by mechanism"), make("dl", { class: "words" }, ...reasons)),
   );
 }

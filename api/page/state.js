@@ -7,8 +7,11 @@ const PROBLEM = {
   K: "", m: "", target_epsilon: "", epsilon: "", Delta: "0", delta: "", affected: "", objective: "rectangular", shape: "free",
 };
 
-/** How it is shown: which error, which curves are hidden, and the budget of the comparison. */
-const VIEW = { measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "", n: "", subsample_size: "" };
+/** How it is shown: which error, which curves are hidden, the budget of the comparison, and the votes among classes. */
+const VIEW = {
+  measure: "tv_error", hide: "", queries: "", total_epsilon: "", total_delta: "", n: "", subsample_size: "",
+  class_K: "", classes: "", class_affected: "", class_queries: "", class_epsilon: "", class_delta: "", class_prior: "", class_price: "",
+};
 
 const USUAL = { ...PROBLEM, ...VIEW };
 

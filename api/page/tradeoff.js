@@ -81,7 +81,7 @@ async function workOut() {
     if (signal === running?.signal) refuse(signal.aborted ? signal.reason : error);
   } finally {
     if (signal === running?.signal) running = null;
-    if (!running) button.textContent = "Work it out";
+    if (!running) button.textContent = "Compute";
   }
 }
 

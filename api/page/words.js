@@ -108,13 +108,13 @@ function origin({ cached, method, backend, statistics }) {
 export function aboutGamma({ problem, gamma }, curves, names) {
   const K = problem.K;
   const least = Math.floor(K / 2) + 1;
-  const at = (values, l) => percent(values[l], 1);
+  const at = (values, l) => percent((1 + values[l]) / 2, 1);
   const others = Object.entries(curves).filter(([name]) => name !== "optimal");
   const said = others.map(([name, curve]) => `${names(name)} ${at(curve.gamma, least)} and ${at(curve.gamma, K)}`);
   const beside = said.length ? ` For comparison: ${said.join("; ")}.` : "";
   return (
-    `The majority is released with probability γ, else a fair coin. The narrowest majority, ${least} of ${K}, is released with ` +
-    `probability ${at(gamma, least)} and a unanimous one with ${at(gamma, K)}.${beside}`
+    `With probability γ the majority is kept, else a fair coin is tossed, so the released bit is the majority with probability (1 + γ)/2: ` +
+    `${at(gamma, least)} for the narrowest majority, ${least} of ${K}, and ${at(gamma, K)} for a unanimous one.${beside}`
   );
 }
 

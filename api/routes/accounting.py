@@ -13,14 +13,14 @@ from api.routes.requests import Service, create_router, get_and_post, question_o
 from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, json_response, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
-    SUBSAMPLED_COMPARISON_SOLVES,
     comparison_account_seconds,
     composition_seconds,
     estimate_cost,
+    plan_account_seconds,
     plan_seconds,
 )
 from darrm_opt.noise import NoiseFunction
@@ -76,12 +76,12 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     router,
     "/compare",
     CompareRequest,
-    summary="Every way of releasing, at the same total privacy",
+    summary="Every mechanism, at the same total privacy",
     response_model=CompareAnswer,
     responses=JOB_RESPONSES,
 )
 async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
-    """Turn every way of releasing up as far as the total budget allows, and see how often each is wrong."""
+    """Calibrate every mechanism to the total budget, and see how often each is wrong."""
     require_json(request)
     check_voters(params.K, service.settings)
     params.check()
@@ -93,7 +93,6 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
         Privacy(params.total_epsilon, params.total_delta),
         params.draw(),
     )
-    solves = COMPARISON_SOLVES if params.n is None else SUBSAMPLED_COMPARISON_SOLVES
     argument = {
         "problem": problem_record(spec.problem),
         "queries": params.queries,
@@ -105,7 +104,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
         **params.draw(),
     }
     return await _respond(
-        request, service, "compare", argument, solves * estimate_cost(spec).seconds + accounts, params
+        request, service, "compare", argument, COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, params
     )
 
 
@@ -118,7 +117,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     responses=JOB_RESPONSES,
 )
 async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
-    """Weigh every way of answering so many queries within the total; say which is best, or that none is needed."""
+    """Compare every mechanism that answers so many queries within the total; say which is best, or that none is needed."""
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)
@@ -133,7 +132,14 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
         "draw": params.draw(),
         "time_limit": params.time_limit,
     }
-    seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit)
+    accounts = await service.run_in_thread(
+        partial(plan_account_seconds, fresh=params.fresh),
+        spec.problem,
+        params.queries,
+        Privacy(params.total_epsilon, params.total_delta),
+        params.draw(),
+    )
+    seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
     return await _respond(request, service, "plan", argument, seconds, params)
 
 

@@ -21,6 +21,7 @@ from api.schemas import (
     TradeoffAnswer,
     VerifyAnswer,
 )
+from api.schemas.plurality import PluralityWaysAnswer
 from api.service.design_service import DesignService, Pending
 from api.tasks.answers import AnswerTask
 from darrm_opt.design_spec import DesignSpec
@@ -54,6 +55,10 @@ def _plurality(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
     return PluralityAnswer.model_validate(result)
 
 
+def _plurality_ways(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return PluralityWaysAnswer.model_validate(result)
+
+
 def _composition(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
     asked = task.argument
     return ComposeAnswer.model_validate(
@@ -81,7 +86,7 @@ def _certificate(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
             "private": True,
             "problem": record,
             "certificate": result,
-            "warnings": list(problem_from_record(record).warnings),
+            "warnings": list(problem_from_record(record).warnings(task.argument["gamma"])),
         }
     )
 
@@ -120,4 +125,5 @@ _ANSWERS: dict[str, Callable[[AnswerTask, dict[str, Any]], BaseModel]] = {
     "compose": _composition,
     "verify": _certificate,
     "plurality": _plurality,
+    "plurality/ways": _plurality_ways,
 }

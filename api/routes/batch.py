@@ -18,7 +18,7 @@ from api.routes.responses import error_responses, negotiated_form, pending_answe
 from api.schemas import BatchAnswer, BatchItem, BatchRequest, DesignRequest, GammaAnswer, formats
 from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_work
+from api.service.work_limits import check_work
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.errors import DarrmError
 

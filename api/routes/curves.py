@@ -21,7 +21,7 @@ from api.schemas import (
     formats,
 )
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.answers import AnswerTask
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import estimate_cost, profile_seconds
@@ -131,7 +131,7 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     router,
     "/profile",
     ProfileRequest,
-    summary="How private one release really is",
+    summary="Privacy profile of one release",
     response_model=ProfileAnswer,
     responses={
         200: formats.table_content("The profile; as CSV or npz, the columns epsilon, delta, attained."),
@@ -152,7 +152,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     else:
         problem = params.problem()
         gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-        about |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings)}
+        about |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
     points = params.points if params.epsilons is None else len(params.epsilons)
     argument = {**about, "epsilons": params.epsilons, "points": params.points}
     seconds = profile_seconds(problem_from_record(about["problem"]), points)

@@ -37,7 +37,7 @@ from api.routes.responses import (
 from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer, VerifyRequest, formats
 from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import estimate_cost, verification_seconds
 from darrm_opt.noise import NoiseFunction
@@ -204,7 +204,6 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
             "kept": there,
             "allowed": there or within,
             "basis": found.basis,
-            "warnings": list(spec.problem.warnings),
         }
     )
 

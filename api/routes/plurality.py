@@ -7,11 +7,11 @@ from fastapi import Request, Response
 from api.routes.answers import find_answer
 from api.routes.requests import Service, create_router, get_and_post, question_of
 from api.routes.responses import JOB_RESPONSES, json_response, pending_response, require_json
-from api.schemas.plurality import PluralityAnswer, PluralityRequest
+from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
 from api.service.design_service import Pending
-from api.service.job_admission import check_voters
+from api.service.work_limits import check_voters
 from api.tasks.answers import AnswerTask
-from darrm_opt.answers.plurality import plurality_seconds
+from darrm_opt.answers.plurality import plurality_seconds, ways_seconds
 from darrm_opt.plurality.record import problem_record
 
 router = create_router("design")
@@ -39,4 +39,29 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
         "time_limit": service.settings.max_work_seconds,
     }
     found = await find_answer(request, service, AnswerTask("plurality", argument, seconds, question_of(params)))
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+
+
+@get_and_post(
+    router,
+    "/plurality/ways",
+    PluralityWaysRequest,
+    summary="Every way of answering queries among any number of classes within a total",
+    response_model=PluralityWaysAnswer,
+    responses=JOB_RESPONSES,
+)
+async def plurality_ways(params: PluralityWaysRequest, request: Request, service: Service) -> Response:
+    """Design all releases together in every way, and say what share of the answers is right, wrong, or no class."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    problem = await service.run_in_thread(params.total)
+    seconds = await service.run_in_thread(ways_seconds, problem, params.queries)
+    argument = {
+        "problem": problem_record(problem),
+        "queries": params.queries,
+        "prior": params.prior,
+        "ties": params.ties,
+        "price": params.price,
+    }
+    found = await find_answer(request, service, AnswerTask("plurality/ways", argument, seconds, question_of(params)))
     return pending_response(found) if isinstance(found, Pending) else json_response(found)

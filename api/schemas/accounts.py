@@ -26,7 +26,7 @@ from api.schemas.fields import (
     described,
 )
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
 MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""
@@ -155,7 +155,7 @@ class ComposeAnswer(AnswerModel):
 
     each: EachAnswer
     queries: int = Field(description="Number of releases [releases].")
-    fresh: bool = Field(description="Whether the voters were taken to be fresh; false where there are none.")
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh; false where there are none. {FRESH}")
     problem: ProblemAnswer | None = Field(description="The problem; null where only (ε, δ) of one release was given.")
     gamma: list[FiniteFloat] | None = Field(description="The γ that is released [probability]; null likewise.")
     accounts: dict[str, AccountAnswer] = Field(

@@ -25,11 +25,11 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
 
 class CompareRequest(RequestModel):
-    """Every way of releasing a majority, on one footing: same voters, same total privacy, same number of queries."""
+    """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -51,7 +51,7 @@ class CompareRequest(RequestModel):
     total_delta: Annotated[
         FiniteFloat,
         described(
-            "δ of all releases together [probability]; above 0, as ways like gnmax, and rounding, leak a little.",
+            "δ of all releases together [probability]; above 0, as mechanisms like gnmax, and rounding, leak a little.",
             minimum=0,
             exclusiveMaximum=1,
         ),
@@ -118,7 +118,7 @@ class CompareRequest(RequestModel):
         spec = design.spec()
         if self.prior is not None:
             try:
-                objective_of(self.prior, "prior").aim(self.K)
+                objective_of(self.prior, "prior").linear_goal(self.K)
             except InvalidInput as err:
                 raise FieldError("prior", err) from err
         from darrm_opt.bagging.bags import checked_bags
@@ -138,16 +138,16 @@ class VotersAnswer(AnswerModel):
     affected: int = Field(description="How many voters one record can influence [voters].")
 
 
-class WayAnswer(AnswerModel):
-    """One way of releasing, turned up as far as the budget allows."""
+class MechanismAnswer(AnswerModel):
+    """One mechanism, calibrated to the budget."""
 
     name: str = Field(
-        description="Which way: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
+        description="The mechanism: optimal_sequence (γ_opt of all releases at once), randomized_response, subsampling, "
         "double_subsampling, gnmax, permute_and_flip, exponential_mechanism, saa, dpbag, majority."
     )
     knob: str = Field(description="Name of its parameter.")
     value: FiniteFloat | int | None = Field(description="Where the knob stands; null where nothing fits the budget.")
-    gamma: list[FiniteFloat] | None = Field(description="The γ that the way amounts to [probability]; null likewise.")
+    gamma: list[FiniteFloat] | None = Field(description="The γ of the mechanism [probability]; null likewise.")
     epsilon: FiniteFloat | None = Field(description="Total ε that it spends at the total δ [nats]; null likewise.")
     utility: FiniteFloat | None = Field(
         default=None, description="Share of the noiseless utility kept, by the objective; null likewise."
@@ -172,17 +172,19 @@ class DrawAnswer(AnswerModel):
 
 
 class CompareAnswer(AnswerModel):
-    """Every way within one budget, the most useful first."""
+    """Every mechanism within one budget, the most useful first."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARE_EXAMPLE"]]})
 
     voters: VotersAnswer
-    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
     queries: int = Field(description="Number of releases [releases].")
     total: EachAnswer = Field(description="(ε, δ) of all releases together.")
-    objective: str = Field(description="What the way called optimal maximises.")
+    objective: str = Field(description="What γ_opt maximises.")
     draw: DrawAnswer | None = Field(
         default=None, description="The draw; null where a record reaches the affected voters for certain."
     )
-    rows: list[WayAnswer] = Field(description="One a way, the most useful first; those that do not fit last.")
+    rows: list[MechanismAnswer] = Field(
+        description="One for each mechanism, the most useful first; those that do not fit last."
+    )
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

@@ -236,7 +236,7 @@ class TradeoffAnswer(AnswerModel):
 
 
 class ProfileRequest(DesignRequest):
-    """How private one release really is: the least δ at each ε′, of γ_opt or of a γ that is given."""
+    """Privacy profile of one release: the least δ at each ε′, of γ_opt or of a γ that is given."""
 
     gamma: OptionalGamma = None
     epsilons: Annotated[

@@ -210,7 +210,7 @@ class GammaAnswer(AnswerModel):
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")
     gamma: list[FiniteFloat] = Field(
-        description="γ(0..K) [probability]: with l ones, release the majority with probability γ(l), else a fair coin."
+        description="γ(0..K) [probability]: with l ones, keep the majority with probability γ(l), else toss a fair coin; the released bit is the majority with probability (1 + γ(l))/2."
     )
     utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")
     upper_bound: FiniteFloat = Field(description="Proven bound on the utility of any private γ of that shape.")
@@ -244,7 +244,6 @@ class EstimateAnswer(AnswerModel):
     kept: bool = Field(description="Whether the answer is stored already.")
     allowed: bool = Field(description="Whether this server would solve it, within its limits.")
     basis: str = Field(description="Basis of the estimate.")
-    warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")
 
 
 class VerifyRequest(ProblemRequest):

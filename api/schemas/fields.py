@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from api.errors.accepted import MAX_GAMMA_LENGTH
 from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
-from darrm_opt.design.objective import FORMS
+from darrm_opt.design.objective import forms
 from darrm_opt.problem import FRESH
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ ObjectiveText = Annotated[
     str,
     Field(
         max_length=20_000,
-        description=f"What is maximised: {FORMS}, followed by tv or agreement if not the usual measure; or "
+        description=f"What is maximised: {forms()}, followed by tv or agreement if not the usual measure; or "
         "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101).",
         examples=["rectangular", "shared(2,5)", "uniform(lower=0.7) agreement"],
     ),

@@ -25,7 +25,8 @@ from api.schemas.fields import (
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import MAX_TARGET_EPSILON
+from darrm_opt.planning.options import MECHANISMS
+from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
 
 class PlanRequest(RequestModel):
@@ -109,7 +110,7 @@ class PlanRequest(RequestModel):
         if not isinstance(chosen, Objective):
             raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
         try:
-            chosen.aim(self.K)
+            chosen.linear_goal(self.K)
         except InvalidInput as err:
             raise FieldError("prior", err) from err
         return DesignRequest(
@@ -118,11 +119,11 @@ class PlanRequest(RequestModel):
 
 
 class OptionAnswer(AnswerModel):
-    """One way of releasing, as far as the total allows."""
+    """One mechanism, calibrated to the total."""
 
-    way: str = Field(
-        description="Which way: majority, fewer_voters, optimal (γ_opt of one target), optimal_sequence (γ_opt of all queries at "
-        "once), gnmax, permute_and_flip, exponential_mechanism, saa, subsampling, randomized_response."
+    mechanism: str = Field(
+        description=f"The mechanism, one of {', '.join(MECHANISMS)}; optimal: γ_opt of one target; optimal_sequence: one γ for "
+        "all queries at once."
     )
     fits: bool = Field(description="Whether any amount of it is within the total.")
     accuracy: FiniteFloat | None = Field(
@@ -141,10 +142,10 @@ class OptionAnswer(AnswerModel):
     why: str = Field(description="In words.")
 
 
-class RemedyAnswer(AnswerModel):
-    """A change with which an option would be of use; proved."""
+class SuggestionAnswer(AnswerModel):
+    """A change of the request that makes an option useful; proved."""
 
-    change: Literal["queries", "total"] = Field(description="What would be changed.")
+    change: Literal["queries", "total"] = Field(description="What to change.")
     queries: int | None = Field(description="How many would fit [releases]; null: without limit.")
     total: EachAnswer = Field(description="Within which total.")
     accuracy: FiniteFloat = Field(description="At least this [probability].")
@@ -152,12 +153,12 @@ class RemedyAnswer(AnswerModel):
 
 
 class PlanAnswer(AnswerModel):
-    """What to do, and every way that was weighed."""
+    """Plan: what to do, and every mechanism compared."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PLAN_EXAMPLE"]]})
 
     voters: VotersAnswer
-    fresh: bool = Field(description="Whether the voters were taken to be fresh.")
+    fresh: bool = Field(description=f"Whether the voters were taken to be fresh. {FRESH}")
     draw: DrawAnswer | None = Field(
         default=None, description="How the voters' subsamples are drawn; null where nothing was said of it."
     )
@@ -169,6 +170,8 @@ class PlanAnswer(AnswerModel):
         description="plain majority: this mechanism is not needed; none: no option is of use."
     )
     advice: str = Field(description="What to do and why, in words.")
-    options: list[OptionAnswer] = Field(description="One a way, the most accurate first; those that do not fit last.")
-    remedies: list[RemedyAnswer] = Field(description="Where no option is of use: what would make one.")
+    options: list[OptionAnswer] = Field(
+        description="One for each mechanism, the most accurate first; those that do not fit last."
+    )
+    suggestions: list[SuggestionAnswer] = Field(description="If no option is useful: changes that make one useful.")
     warnings: list[str] = Field(description="What the person who asked should reconsider; usually empty.")

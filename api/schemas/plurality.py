@@ -7,21 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.exceptions import FieldError
-from api.schemas.accounts import Queries, check_queries
+from api.schemas.accounts import EachAnswer, Queries, check_queries
 from api.schemas.fields import AnswerModel, RequestModel, Voters, described
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality import PluralityObjective, PluralityProblem, parse_prior, release_target
 from darrm_opt.problem import Privacy
 
 
-class PluralityRequest(RequestModel):
-    """Voters that are not private, classes and a target: which release of the plurality is the best?"""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}]
-        }
-    )
+class PluralityFields(RequestModel):
+    """Voters that are not private, classes, queries and a total, and what an answer is worth."""
 
     K: Voters
     classes: Annotated[int, described("Number of classes [classes].", minimum=2, maximum=1000)]
@@ -44,10 +38,9 @@ class PluralityRequest(RequestModel):
         Field(description="Votes without a single leader: left out, or any leader is right."),
     ] = "excluded"
     price: Annotated[FiniteFloat, described("Cost of a wrong label, in right ones [labels].", minimum=0)] = 0.0
-    abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
 
-    def problem(self) -> PluralityProblem:
-        """Return the problem of one release.
+    def total(self, *, abstention: bool = False) -> PluralityProblem:
+        """Return the problem with the total as its target.
 
         Raises:
             InvalidInput: a number is out of its range.
@@ -63,9 +56,51 @@ class PluralityRequest(RequestModel):
             total = Privacy(self.target_epsilon, self.delta)
         except InvalidInput as err:
             raise FieldError("target_epsilon" if err.argument == "epsilon" else "delta", err) from err
-        problem = PluralityProblem(self.K, self.classes, total, self.affected, abstention=self.abstention)
-        target = release_target(problem.target, self.queries)
+        return PluralityProblem(self.K, self.classes, total, self.affected, abstention=abstention)
+
+
+class PluralityRequest(PluralityFields):
+    """Voters that are not private, classes and a target: which release of the plurality is the best?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}]
+        }
+    )
+
+    abstention: Annotated[bool, Field(description="Whether no class may be released.")] = False
+
+    def problem(self) -> PluralityProblem:
+        """Return the problem of one release; errors as `total`."""
+        total = self.total(abstention=self.abstention)
+        target = release_target(total.target, self.queries)
         return PluralityProblem(self.K, self.classes, target, self.affected, abstention=self.abstention)
+
+
+class PluralityWaysRequest(PluralityFields):
+    """Queries and a total: which way of answering all of them is the best?"""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "K": 5,
+                    "classes": 3,
+                    "target_epsilon": 2.0,
+                    "delta": 1e-3,
+                    "queries": 2,
+                    "prior": "favoured(0.5,0.9)",
+                    "price": 1.0,
+                }
+            ]
+        }
+    )
+
+    def total(self, *, abstention: bool = False) -> PluralityProblem:
+        """Return the problem with the total as its target, whose ε is above 0; errors as `PluralityFields.total`."""
+        if not self.target_epsilon > 0:
+            raise InvalidInput("target_epsilon", self.target_epsilon, "a finite number of nats above 0")
+        return super().total(abstention=abstention)
 
 
 class PluralityProblemAnswer(AnswerModel):
@@ -94,3 +129,42 @@ class PluralityAnswer(AnswerModel):
     ways: dict[str, FiniteFloat] = Field(description="What each mechanism is worth at the same privacy of its label.")
     rates: dict[str, FiniteFloat] = Field(description="Its rate [nats a vote]; for gnmax 1/σ [1/votes].")
     rule: dict[str, Any] = Field(description="The rule as `darrm plurality --output` writes it: for `darrm label`.")
+
+
+class PluralityWay(AnswerModel):
+    """One way of answering all queries within the total."""
+
+    name: str = Field(description="optimal, permute_and_flip, exponential, laplace, gnmax or confident_gnmax.")
+    right: FiniteFloat = Field(description="Share of the queries answered by the plurality, in expectation.")
+    wrong: FiniteFloat = Field(description="Share answered by another class.")
+    abstained: FiniteFloat = Field(description="Share answered by ⊥, no class.")
+    worth: FiniteFloat = Field(description="right − price·wrong, a query.")
+    epsilon: FiniteFloat = Field(description="ε of all answers together at the total's δ, proved [nats].")
+    account: str = Field(description="How it was proved.")
+    parameters: dict[str, FiniteFloat] = Field(
+        description="What was chosen: sigma, check_sigma, threshold [votes] and cap [labels]; or the epsilon and delta of each "
+        "release, and its rate [nats a vote] where there is no table."
+    )
+    gap: FiniteFloat | None = Field(
+        description="Of the optimum: no table of the same (ε, δ) each is worth more than this above it; null of other ways."
+    )
+
+
+class PluralityWaysAnswer(AnswerModel):
+    """Every way of answering all queries within a total, the best first."""
+
+    K: int = Field(description="Number of voters [voters].")
+    classes: int = Field(description="Number of classes [classes].")
+    queries: int = Field(description="Answers wanted [releases].")
+    total: EachAnswer = Field(description="(ε, δ) of all answers together.")
+    affected: int = Field(description="How many votes one record can move [votes].")
+    prior: str = Field(description="How votes fall.")
+    ties: Literal["excluded", "any"] = Field(description="What a vote without a single leader counts as.")
+    price: FiniteFloat = Field(description="Cost of a wrong label [labels].")
+    samples: int | None = Field(
+        description="How many vote counts were drawn from the prior where there are too many to list: then shares are estimates."
+    )
+    ways: list[PluralityWay] = Field(description="In order of decreasing worth.")
+    mechanism: dict[str, Any] = Field(
+        description="The best way, as `darrm plurality --ways --output` writes it: for `darrm label`."
+    )

@@ -19,10 +19,11 @@ from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
 from api.service.fair_queue import FairQueue
 from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
-from api.service.job_admission import JobAdmission, JobRequest, check_design, check_voters, check_work
+from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_events import JobEvents, JobUpdate
 from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
 from api.service.repository import load_nearest
+from api.service.work_limits import check_design, check_voters, check_work
 from api.settings import Settings
 from api.tasks.answers import AnswerTask
 from api.tasks.design import DesignTask

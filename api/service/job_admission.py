@@ -1,4 +1,4 @@
-"""Job admission: limits on what one request may ask for, and on how many jobs wait, in all and for one client."""
+"""Job admission: limits on how many jobs wait, in all and for one client."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import NamedTuple
 
 from api.access.clients import Client
 from api.access.rate_limits import RateLimiter, shared_table
-from api.errors.exceptions import Overloaded, TooManyJobs, WorkLimitExceeded
+from api.errors.exceptions import Overloaded, TooManyJobs
 from api.service.job_events import RunInThread
 from api.settings import Settings
-from darrm_opt.answers.running_time import design_memory, estimate_cost
-from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import InvalidInput
 from solver_cache.errors import CacheError
 from solver_cache.jobs import Job, Jobs
 
@@ -37,49 +34,6 @@ DATABASE_RETENTION = 30 * 86400.0
 
 DEFAULT_JOB_RATE = 1.0
 """New jobs of an address or key in the long run, where the settings do not say [1/s]."""
-
-
-def check_voters(K: int, settings: Settings) -> None:
-    """Reject more voters than the operator allows.
-
-    Raises:
-        InvalidInput: naming K and the setting.
-    """
-    if settings.max_voters < K:
-        raise InvalidInput(
-            "K",
-            K,
-            f"at most {settings.max_voters} voters on this server",
-            "Solve it with the command line, or have the operator raise DARRM_MAX_VOTERS.",
-        )
-
-
-def check_work(seconds: float, settings: Settings, field: str = "") -> None:
-    """Reject more estimated solving time [s] than the operator allows for one request.
-
-    Raises:
-        WorkLimitExceeded: with the estimate.
-    """
-    if seconds > settings.max_work_seconds:
-        raise WorkLimitExceeded(
-            f"The expected solving time is {seconds:.3g} s, and one request may ask for {settings.max_work_seconds:g} s on "
-            "this server. Ask for less at a time, or have the operator raise DARRM_MAX_WORK_SECONDS.",
-            seconds,
-            field,
-        )
-
-
-def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
-    """Reject a design that is expected to take longer, or more memory, than the operator allows; raises as `check_work`."""
-    memory = design_memory(request, method)
-    if memory > settings.solver_memory:
-        raise WorkLimitExceeded(
-            f"Solving by {method} is expected to need {memory:.0f} MiB, and a solver process may take {settings.solver_memory} "
-            "MiB on this server. method = 'cuts' gives the same answer with less.",
-            estimate_cost(request, method).seconds,
-            "method",
-        )
-    check_work(estimate_cost(request, method).seconds, settings)
 
 
 class JobRequest(NamedTuple):

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from api.tasks.design import certify, compute_tradeoff, recheck
+from darrm_client.requests import DRAW, budget_body
 from darrm_client.verification import verify_comparison, verify_plan, verify_plurality
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
-from darrm_opt.answers.plurality import design_plurality
+from darrm_opt.answers.plurality import design_plurality, design_ways
 from darrm_opt.design.certificate import verify
 from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
 from darrm_opt.errors import DarrmError
 from darrm_opt.plurality.record import problem_from_record as plurality_problem
+from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record, solution_from_record
 from solver_cache.process_pool.task_loop import Report, Task
 
@@ -32,6 +34,7 @@ TASKS: dict[str, Task] = {
     "compose": compose_releases,
     "verify": certify,
     "plurality": design_plurality,
+    "plurality/ways": design_ways,
 }
 """What each kind of job computes, from plain data to plain data."""
 
@@ -96,12 +99,24 @@ def recheck_answer(argument: tuple[str, dict[str, Any], dict[str, Any]], report:
 
 
 def _recheck_comparison(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    verify_comparison(result, problem_from_record(asked["problem"]))
+    problem = problem_from_record(asked["problem"])
+    verify_comparison(result, problem, _body(problem, asked))
 
 
 def _recheck_plan(asked: dict[str, Any], result: dict[str, Any]) -> None:
     trained_once = not asked["fresh"] and asked["queries"] > 1
-    verify_plan(result, problem_from_record(asked["problem"]), trained_once=trained_once)
+    problem = problem_from_record(asked["problem"])
+    verify_plan(result, problem, _body(problem, {**asked, **asked["draw"]}), trained_once=trained_once)
+
+
+def _body(problem: Problem, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the question of a task as a client states it."""
+    names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
+    drawn = {name: asked[name] for name in DRAW} if asked["n"] is not None else {}
+    return budget_body(problem, asked["queries"], Privacy(asked["total_epsilon"], asked["total_delta"])) | {
+        **{name: asked[name] for name in names if name in asked},
+        **drawn,
+    }
 
 
 def _recheck_tradeoff(asked: dict[str, Any], result: dict[str, Any]) -> None:
@@ -123,7 +138,7 @@ def _recheck_plurality(asked: dict[str, Any], result: dict[str, Any]) -> None:
 
 
 def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
-    """A profile or an account is numbers alone: to check them is to compute them."""
+    """A profile, an account or the shares of right answers are numbers alone: to check them is to compute them."""
     canonical_json(result)  # none of them infinite
 
 
@@ -135,4 +150,5 @@ _RECHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "compose": _recheck_numbers,
     "verify": _recheck_certificate,
     "plurality": _recheck_plurality,
+    "plurality/ways": _recheck_numbers,
 }

@@ -151,7 +151,7 @@ class IncumbentWatcher:
         noise, certificate = prove_by_scaling(spec.problem, found)
         took = time.monotonic() - began
         self._next = progress.seconds + took / INCUMBENT_SHARE
-        utility = spec.objective.aim(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
+        utility = spec.objective.linear_goal(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
         if utility <= self._utility:
             return
         self._utility = utility

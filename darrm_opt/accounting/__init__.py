@@ -34,7 +34,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork, UnsoundBound
 from darrm_opt.accounting.freshness import FRESH, compose_models
-from darrm_opt.accounting.gaussian import amplify_by_subsampling, gaussian_delta, gaussian_epsilon
+from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
 from darrm_opt.accounting.pld.composition import (
     PldTotal,
@@ -48,6 +48,7 @@ from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.subsampling import amplify_by_subsampling
 from darrm_opt.accounting.total import (
     ReleaseTotal,
     exact_epsilon,

@@ -21,7 +21,7 @@ from darrm_opt.accounting.cheapest import cheapest
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, Privacy, Problem
-from darrm_opt.rounding import as_written
+from darrm_opt.rounding import as_written, decimal_above
 
 __all__ = ["FRESH", "check_fresh", "compose_models", "effective_voters", "models_account"]
 
@@ -82,7 +82,7 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
     accounts: dict[str, Callable[[], Privacy]] = {}
     if sum(count * as_written(model.delta) for model, count in models.items()) <= as_written(total_delta):
         epsilon = sum((count * as_written(model.epsilon) for model, count in models.items()), Fraction(0))
-        accounts["simple"] = lambda: Privacy(_at_least(epsilon), total_delta)
+        accounts["simple"] = lambda: Privacy(decimal_above(epsilon), total_delta)
     if len(models) == 1:
         ((model, count),) = models.items()
         accounts["optimal"] = lambda: optimal_composition(model.epsilon, model.delta, count, total_delta)
@@ -103,9 +103,3 @@ def models_account(problem: Problem, queries: int, total_delta: float, *, fresh:
     if effective_voters(problem, queries, fresh=fresh) is problem:
         return Privacy(math.inf, total_delta)
     return compose_models({problem.voter: problem.affected}, total_delta)
-
-
-def _at_least(value: Fraction) -> float:
-    """Return a double that, as it is written, is at least ``value``: 3·0.1 is 0.3."""
-    nearest = value.numerator / value.denominator
-    return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)

@@ -23,7 +23,7 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.accounting.release_profile import Release, Released
-from darrm_opt.optional_packages import require
+from darrm_opt.optional_packages import needed_by, require
 from darrm_opt.problem import whole_number
 from darrm_opt.rounding import up
 
@@ -67,7 +67,7 @@ def as_pld(
 
     queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
     pld: Pld = Release.of(released).effective(COMPOSED_QUERIES, fresh=fresh).profile.pld(discretisation, count=queries)
-    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "the conversion")
+    privacy_loss_distribution = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
     dense: Any = pld.mass.to_dense_pmf()
     guarded = type(dense)(
         dense._discretization,  # noqa: SLF001 - the library offers no other way to raise the infinite loss
@@ -107,7 +107,7 @@ def pld_accountant(discretisation: float = DISCRETISATION, neighbours: str = "AD
     Raises:
         BackendUnavailable: dp_accounting is not installed.
     """
-    relation = require("dp_accounting.privacy_accountant", "the conversion").NeighboringRelation[neighbours]
+    relation = require("dp_accounting.privacy_accountant", "The conversion").NeighboringRelation[neighbours]
     return _event_and_accountant()[1](relation, discretisation)
 
 
@@ -166,10 +166,11 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
 @cache
 def _event_and_accountant() -> tuple[Any, Any]:
     """Return the event class and the accountant class that accepts it, defined when the library is first used."""
-    import attrs
+    with needed_by("The conversion"):
+        import attrs
 
-    dp_event: Any = require("dp_accounting.dp_event", "the conversion")
-    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "the conversion")
+    dp_event: Any = require("dp_accounting.dp_event", "The conversion")
+    accountant: Any = require("dp_accounting.pld.pld_privacy_accountant", "The conversion")
 
     class DarrmDpEvent(dp_event.DpEvent):  # type: ignore[misc]  # the library has no types
         """One release of a γ, by its exact privacy profile."""

@@ -41,7 +41,7 @@ from darrm_opt.durable_file import replacing
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fork_identity import process_identity
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.rounding import as_written
+from darrm_opt.rounding import as_written, decimal_above, decimal_below
 from darrm_opt.search import largest_count
 
 Accounting = Literal["best", "simple"]
@@ -257,7 +257,7 @@ def _spent(events: Counter[Privacy], delta: float, accounting: Accounting) -> fl
     epsilon, plain = _sum(events)
     accounts: dict[str, Callable[[], Privacy]] = {}
     if plain <= as_written(delta):
-        accounts["simple"] = lambda: Privacy(_above(epsilon), delta)
+        accounts["simple"] = lambda: Privacy(decimal_above(epsilon), delta)
     if accounting == "best":
         accounts["general"] = lambda: kov_composition_at_delta(events, delta)
         accounts["optimal"] = lambda: optimal_composition_of_sequence(events, delta)
@@ -272,18 +272,9 @@ def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
     )
 
 
-def _above(value: Fraction) -> float:
-    nearest = value.numerator / value.denominator
-    return nearest if as_written(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
 def _left(whole: float, part: Fraction) -> float:
     """Return whole − part, rounded down, at least 0."""
-    exact = as_written(whole) - part
-    if exact <= 0:
-        return 0.0
-    nearest = exact.numerator / exact.denominator
-    return nearest if as_written(nearest) <= exact else math.nextafter(nearest, 0.0)
+    return decimal_below(max(Fraction(0), as_written(whole) - part))
 
 
 def _to_record(privacy: Privacy) -> dict[str, Any]:

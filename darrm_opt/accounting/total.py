@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -51,6 +52,9 @@ MAX_BITS_WORK = MAX_WORK / 10
 
 MIN_POINTS = 1001
 """Coarsest grid of `bits`: below it the recursion is refused."""
+
+GRID_PRECISION = 1e-6
+"""What a grid of `bits` with half as many points may add to ε, as a share of it, before a finer one is used."""
 
 MAX_ADVERSARY_WORK = MAX_BITS_WORK / 10
 """Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
@@ -135,6 +139,14 @@ def bits_total(counts: Counts, total_delta: float, most_points: int = POINTS) ->
             f"{updates:.3g} steps of the exact adaptive composition, each on {MIN_POINTS} points or more, take too long. "
             "The accounts profile and optimal handle longer sequences."
         )
+    before = math.inf
+    # a coarser grid is as sound: a finer one only lowers the total
+    for coarse in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
+        with suppress(DeltaTooSmall):
+            epsilon = compose_bits_any_order(parts, points=coarse).epsilon(total_delta)
+            if before - epsilon <= GRID_PRECISION * epsilon:
+                return Privacy(epsilon, total_delta)
+            before = epsilon
     return Privacy(compose_bits_any_order(parts, points=points).epsilon(total_delta), total_delta)
 
 
@@ -213,12 +225,14 @@ class ReleaseTotal:
         epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: no sound
             account can be below it. ``inf`` where an infinite loss is likelier than ``delta``; None where the releases are too many
             to tell, or where private voters were trained once (what they attain together is not known).
+        fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
     delta: float
     totals: dict[str, Privacy]
     refused: dict[str, NotApplicable]
     epsilon_at_least: float | None = None
+    fresh: bool = False
 
     @property
     def method(self) -> str:
@@ -303,7 +317,7 @@ def total_privacy_of_sequence(
         if count:
             counts[release] += count
     if not counts:
-        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0)
+        return ReleaseTotal(total_delta, dict.fromkeys(METHODS, Privacy(0.0, 0.0)), {}, 0.0, fresh)
     queries = sum(counts.values())
     shown: Counter[NoisyMajority] = Counter()
     for release, count in counts.items():
@@ -316,7 +330,7 @@ def total_privacy_of_sequence(
         accounts["models"] = partial(_models, voters, total_delta)
     totals, refused = evaluate(accounts)
     at_least = attained_by_adversary(shown, total_delta) if shown == counts else None
-    return ReleaseTotal(total_delta, totals, refused, at_least)
+    return ReleaseTotal(total_delta, totals, refused, at_least, fresh)
 
 
 def _models(voters: Iterable[tuple[int, Privacy, int]], total_delta: float) -> Privacy:

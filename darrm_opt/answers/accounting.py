@@ -99,7 +99,7 @@ def _refusal_to_dict(err: Exception) -> dict[str, Any]:
 
 
 def compare_mechanisms(argument: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Return every way of releasing for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
+    """Return every mechanism for ``voters`` within ``total_epsilon`` and ``total_delta`` over ``queries``."""
     from darrm_opt.comparison.compare import compare
     from darrm_opt.design.objective import Objective, as_objective
 
@@ -136,7 +136,7 @@ def compose_releases(argument: dict[str, Any], report: Report) -> dict[str, Any]
 
 
 def comparison_to_dict(found: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain data: the voters, the budget, and a row for each way."""
+    """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
     voters = problem_record(found.problem)
     return {
         "voters": {name: voters[name] for name in ("K", "epsilon", "Delta", "affected")},
@@ -210,15 +210,15 @@ def plan_to_dict(found: Plan) -> dict[str, Any]:
         "verdict": found.verdict,
         "advice": found.advice,
         "options": [_option_to_dict(option) for option in found.options],
-        "remedies": [
+        "suggestions": [
             {
-                "change": remedy.change,
-                "queries": remedy.queries,
-                "total": _privacy_to_dict(remedy.total),
-                "accuracy": remedy.accuracy,
-                "words": remedy.words,
+                "change": each.change,
+                "queries": each.queries,
+                "total": _privacy_to_dict(each.total),
+                "accuracy": each.accuracy,
+                "words": each.words,
             }
-            for remedy in found.suggestions
+            for each in found.suggestions
         ],
         "warnings": list(found.warnings),
     }
@@ -226,7 +226,7 @@ def plan_to_dict(found: Plan) -> dict[str, Any]:
 
 def _option_to_dict(option: Option) -> dict[str, Any]:
     return {
-        "way": option.mechanism,
+        "mechanism": option.mechanism,
         "fits": option.fits,
         "accuracy": option.accuracy,
         "queries": option.queries,

@@ -6,12 +6,20 @@ from typing import Any
 
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, design_releases, parse_prior
+from darrm_opt.plurality.designer import SAMPLED_NUMBERS
+from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS
 from darrm_opt.plurality.problem import has_table, partition_count
 from darrm_opt.plurality.record import plurality_record, problem_from_record
 
 CELLS_CUBED_SECONDS = 8e-10
 """Time of a solve [s] over the cube of its cells, where privacy is strict; K = 30, C = 6: two minutes."""
+
+COMPOSED_SOLVES = 8
+"""Solves of the optimum over several releases, beside the first."""
+
+NOISE_SECONDS, NUMBER_SECONDS = 6.0, 8e-5
+"""Time of the accounts of noise, and of the chances over that of one number of votes in the law [s]."""
 
 MEAN_VALUES = 4.5
 """About how many different counts a partition has, at most."""
@@ -21,8 +29,43 @@ def plurality_seconds(problem: PluralityProblem) -> float:
     """Return about how long a design takes [s], most of it in the program; sizes grow with what a record can move."""
     if not has_table(problem.K, problem.classes):
         return 0.0  # refused at once, with the reason
-    cells = partition_count(problem.K, problem.classes) * min(problem.classes, MEAN_VALUES)
+    return table_seconds(partition_count(problem.K, problem.classes), problem)
+
+
+def table_seconds(partitions: int, problem: PluralityProblem) -> float:
+    """Return about how long the optimum over so many partitions takes [s], were it made."""
+    cells = partitions * min(problem.classes, MEAN_VALUES)
     return 0.05 + CELLS_CUBED_SECONDS * cells**3 * problem.affected**2
+
+
+def ways_seconds(problem: PluralityProblem, queries: int) -> float:
+    """Return about how long `design_releases` takes [s]: tables, accounts of noise, and the chances of vote counts."""
+    tables = has_table(problem.K, problem.classes, MAX_RULE_PARTITIONS)
+    listed = has_table(problem.K, problem.classes)
+    numbers = partition_count(problem.K, problem.classes) * problem.classes if listed else SAMPLED_NUMBERS
+    solves = 1 if queries == 1 or problem.target.delta == 0 else 1 + COMPOSED_SOLVES
+    return NOISE_SECONDS + NUMBER_SECONDS * numbers + (solves * plurality_seconds(problem) if tables else 0.0)
+
+
+def design_ways(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return every way of answering ``queries`` within the target of a ``problem``, and the best one's mechanism."""
+    report(None)
+    problem = problem_from_record(argument["problem"])
+    objective = PluralityObjective(parse_prior(argument["prior"]), argument["ties"], argument["price"])
+    try:
+        found = design_releases(
+            problem.K,
+            problem.classes,
+            problem.target,
+            argument["queries"],
+            affected=problem.affected,
+            objective=objective,
+        )
+    except InvalidInput as err:  # a prior of other voters or classes
+        if err.argument not in ("counts", "chances"):
+            raise
+        raise InvalidInput("prior", argument["prior"], err.accepted, err.advice) from err
+    return {**found.as_dict(), "prior": argument["prior"], "mechanism": found.best.mechanism.record()}
 
 
 def design_plurality(argument: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -129,23 +129,46 @@ MAX_PLAN_QUERIES = 1000
 """Queries beyond which a plan takes no longer."""
 
 
-def plan_seconds(of_a_solve: float, queries: int, time_limit: float | None = None) -> float:
-    """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that."""
-    seconds = PLAN_SOLVES * of_a_solve + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES)
+SUBSAMPLED_PLAN_ACCOUNTS = 80
+"""Approximate number of accounts that a plan computes where voters are subsampled, each an average over affected voters."""
+
+
+def plan_seconds(
+    of_a_solve: float, queries: int, time_limit: float | None = None, account_seconds: float = 0.0
+) -> float:
+    """Return the expected time of a plan [s], from that of one solve; with a limit, little longer than that.
+
+    Args:
+        of_a_solve: time of one design [s].
+        queries: Q ≥ 1.
+        time_limit: of the plan [s]; None for none.
+        account_seconds: what the accounts of a draw take (`plan_account_seconds`) [s].
+    """
+    seconds = PLAN_SOLVES * of_a_solve + PLAN_QUERY_SECONDS * min(queries, MAX_PLAN_QUERIES) + account_seconds
     return seconds if time_limit is None else min(seconds, time_limit + of_a_solve)
 
 
-COMPARISON_SOLVES = 25
-"""Approximate number of γ that a comparison designs."""
+def plan_account_seconds(
+    problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool = False
+) -> float:
+    """Return the expected time of the accounts of a plan where voters are subsampled [s]; 0 where they are not, or are too many to compute."""
+    from darrm_opt.accounting.errors import TooMuchWork
 
-SUBSAMPLED_COMPARISON_SOLVES = 100
-"""The same where voters are subsampled, so that every account is an average over affected voters."""
+    try:
+        steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
+    except TooMuchWork:  # the plan leaves them out, too
+        return 0.0
+    return 0.0 if steps is None else SUBSAMPLED_PLAN_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
 
-COMPARISON_ACCOUNTS = 50
-"""Approximate number of accounts that a comparison computes."""
 
-ACCOUNT_RELEASE_SECONDS = 3e-4
-"""Time for one release in one account, where a record affects a fixed number of voters [s]."""
+COMPARISON_SOLVES = 100
+"""Approximate number of γ that a comparison designs: for the best target (without a draw) and for the whole sequence."""
+
+COMPARISON_ACCOUNTS, SUBSAMPLED_COMPARISON_ACCOUNTS = 75, 50
+"""Approximate number of accounts that a comparison computes; where voters are subsampled it looks for no best target."""
+
+ACCOUNT_SECONDS, ACCOUNT_RELEASE_SECONDS = 1e-2, 3e-4
+"""Time for one account, and for each release in it, where a record affects a fixed number of voters [s]."""
 
 SUBSAMPLED_RELEASE_SECONDS = 2e-4
 """Time for one release and one number of affected voters in one account, where voters are subsampled [s]."""
@@ -159,17 +182,25 @@ def comparison_account_seconds(
     Raises:
         TooMuchWork: it is refused anyway.
     """
+    steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
+    if steps is None:
+        return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS * queries)
+    return SUBSAMPLED_COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
+
+
+def _steps_of_draw(
+    problem: Problem, queries: int, total: Privacy, draw: Mapping[str, Any], *, fresh: bool
+) -> float | None:
+    """Return the size of one account where voters are subsampled, None where they are not; raises `TooMuchWork` for too large a one."""
     from darrm_opt.accounting.freshness import effective_voters
     from darrm_opt.bagging.bags import checked_bags
     from darrm_opt.comparison.compare import check_comparable, mixture_steps
 
     bags = checked_bags(problem, **draw)
+    voters = effective_voters(problem, queries, fresh=fresh)
     reach = None if bags is None else bags.affected_distribution(problem.K)
-    problem = effective_voters(problem, queries, fresh=fresh)
-    check_comparable(problem, queries, total, reach)
-    if reach is None:
-        return COMPARISON_ACCOUNTS * ACCOUNT_RELEASE_SECONDS * queries
-    return COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * mixture_steps(problem, queries, total, reach)
+    check_comparable(voters, queries, total, reach)
+    return None if reach is None else mixture_steps(voters, queries, total, reach)
 
 
 BALL_ROW_SECONDS = 1.1e-6

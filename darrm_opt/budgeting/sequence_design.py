@@ -66,7 +66,7 @@ class SequenceProgram:
     def __init__(self, problem: Problem, objective: AnyObjective) -> None:
         self._problem = problem
         self._constraint = PrivacyConstraint.of(problem)
-        self._goal = CanonicalGoal(objective.aim(problem.K), self._constraint.entries)
+        self._goal = CanonicalGoal(objective.linear_goal(problem.K), self._constraint.entries)
         self.lines = MAX_SLOW_LINES if problem.voter.delta > 0 and problem.K > MAX_FAST_VOTERS else MAX_LINES
         self._known: Counts = binding_family(self._constraint)
 
@@ -89,7 +89,7 @@ class SequenceProgram:
             program.add_rows(constraint, self._known)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
-            status, answer, _ = program.maximise(self._goal.weights, None)
+            status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
             noise, scale, broken = answer, 1.0, False
@@ -206,21 +206,24 @@ def design_sequence(
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
-        around, worst = _heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
+        around, worst = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
         search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, stop)
     return search.at_least(search.best(), seeds)
 
 
-def _heaviest_count(
+def heaviest_count(
     problem: Problem,
     queries: int,
     total: Privacy,
     distribution: AffectedDistribution,
-    seeds: Sequence[NoiseFunction],
+    seeds: Sequence[NoiseFunction] = (),
     *,
     fresh: bool,
 ) -> tuple[Privacy, Problem]:
-    """Return the budget of the count that contributes most, and the problem with that count: for estimates."""
+    """Return the budget of the count of affected voters that contributes most to a total, and the problem with that count.
+
+    No guarantee: a γ made for them is accounted for by the average over all counts.
+    """
     seed = max(seeds, key=lambda each: float(each.values.sum()), default=NoiseFunction(np.full(problem.K + 1, 0.1)))
     heavy = mixture_total(seed, problem, queries, distribution, fresh=fresh, total_delta=total.delta).heaviest(
         total.epsilon

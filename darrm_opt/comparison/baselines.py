@@ -1,18 +1,26 @@
-"""Baselines of a problem, each proved private for it, for comparison with γ_opt."""
+"""Baselines that γ_opt is compared with: the registries of those that a target decides and of those that a total calibrates.
+
+Comparisons, plans, curves, their schemas and their messages take the names from here.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.baselines import (
     double_subsampling,
+    exponential_mechanism,
+    permute_and_flip,
     plain_majority,
     plain_majority_sharp,
     randomized_response,
     subsampling,
+    subsampling_mixture,
 )
 from darrm_opt.design.certificate import certify
 from darrm_opt.noise import NoiseFunction
@@ -39,11 +47,89 @@ def _gnmax(problem: Problem) -> NoiseFunction | None:
     if not (problem.target.epsilon > 0 and problem.target.delta > 0):
         return None
     from darrm_opt.aggregators.gnmax import gnmax_sigma
-    from darrm_opt.aggregators.noisy_votes import GaussianNoise, noise_function
 
     chosen = gnmax_sigma(problem.target.epsilon, problem.target.delta, affected=problem.affected)
     return noise_function(problem.K, GaussianNoise.of_sigma(chosen.sigma))
 
+
+@dataclass(frozen=True)
+class CalibratedMechanism:
+    """Mechanism with one parameter, which a comparison or a plan calibrates to a total budget.
+
+    Attributes:
+        knob: name of the parameter. The larger it is, the more useful and the less private is γ.
+        make: from K and a value to γ.
+        start: the value that is tried first, from K.
+        most: the largest value, from K.
+        advice: what to do, for a plan.
+        words: what a value means, for a plan.
+    """
+
+    knob: str
+    make: Callable[[int, float], NoiseFunction]
+    start: Callable[[int], float]
+    most: Callable[[int], float]
+    advice: str
+    words: Callable[[float], str]
+
+
+def _share_of_one_voter(K: int) -> float:
+    return 1 / K
+
+
+CALIBRATED: dict[str, CalibratedMechanism] = {
+    "gnmax": CalibratedMechanism(
+        "1/sigma",
+        lambda K, inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)),
+        _share_of_one_voter,
+        lambda _: 4.0,
+        "Release the vote with Gaussian noise",
+        lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
+    ),
+    "permute_and_flip": CalibratedMechanism(
+        "rate",
+        permute_and_flip,
+        _share_of_one_voter,
+        lambda _: 8.0,
+        "Release the vote with Laplace noise on the difference",
+        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
+    ),
+    "exponential_mechanism": CalibratedMechanism(
+        "rate",
+        exponential_mechanism,
+        _share_of_one_voter,
+        lambda _: 16.0,
+        "Release the vote by the exponential mechanism",
+        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
+    ),
+    "saa": CalibratedMechanism(
+        "1/scale",
+        lambda K, inverse: noise_function(K, LaplaceNoise(1 / inverse)),
+        _share_of_one_voter,
+        lambda _: 8.0,
+        "Release the vote with Laplace noise",
+        lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
+    ),
+    "subsampling": CalibratedMechanism(
+        "voters",
+        subsampling_mixture,
+        lambda _: 1.0,
+        lambda K: K - 1.0 + K % 2,
+        "Release the majority of a few voters, drawn anew for each query",
+        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
+    ),
+    "randomized_response": CalibratedMechanism(
+        "gamma",
+        lambda K, share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
+        lambda _: 0.5,
+        lambda _: 1.0,
+        "Release the majority by randomised response",
+        lambda share: (
+            f"The majority is right with probability {(1 + share) / 2:.4g}, however clear the vote is (γ = {share:.4g})."
+        ),
+    ),
+}
+"""By the name of the mechanism, for `compare` and `plan`."""
 
 BASELINES: dict[str, Callable[[Problem], NoiseFunction | None]] = {
     "double_subsampling": lambda problem: _subsampled(double_subsampling, problem),
@@ -91,15 +177,18 @@ def reasons_left_out(problem: Problem, names: Sequence[str], shown: Container[st
     """
     makers = BASELINES | OTHER_BASELINES
     missing = [name for name in dict.fromkeys(names) if name not in shown]
-    return {name: _NO_MEANING[name] if makers[name](problem) is None else _NOT_PRIVATE for name in missing}
+    undefined = {name for name in missing if makers[name](problem) is None}
+    return {name: _UNDEFINED.get(name, _NOT_DEFINED) if name in undefined else _NOT_PRIVATE for name in missing}
 
 
 _NOT_PRIVATE = "It is not private for this problem."
 
-_NO_MEANING = dict.fromkeys(BASELINES, "It samples at least one voter, so it asks for m of at least 1.") | {
-    "gnmax": "Its noise is Gaussian, which asks for a target ε and a δ above 0.",
-    "majority": "",
-}
+_NOT_DEFINED = "It is not defined for this problem."
+
+_UNDEFINED = dict.fromkeys(
+    ("double_subsampling", "subsampling"), "It samples at least one voter, so it asks for m of at least 1."
+) | {"gnmax": "Its noise is Gaussian, which asks for a target ε and a δ above 0."}
+"""What a baseline asks for, where it is None for some problems."""
 
 
 def certify_unscaled(problem: Problem, noise: NoiseFunction) -> NoiseFunction | None:

@@ -25,7 +25,7 @@ equal.
 
 DPBag's own account is not in the table: it computes each record's loss from the private votes and is no (ε, δ) guarantee.
 
-Which comparisons of ways to release are within distribution, known before any of the work is done.
+Comparisons that would take much longer than a minute are refused before any of the work is done (`check_comparable`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -43,13 +44,13 @@ from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement, tv_error
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.baselines import double_subsampling, exponential_mechanism, permute_and_flip, subsampling_mixture
+from darrm_opt.baselines import double_subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
+from darrm_opt.comparison.baselines import CALIBRATED, CalibratedMechanism
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -78,13 +79,13 @@ NOT_COMPARED = {
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One way of releasing, at its best within the budget.
+    """One mechanism, at its best within the budget.
 
     Attributes:
-        name: which way.
+        name: of the mechanism.
         knob: name of its parameter.
         value: where the knob stands.
-        noise: the γ that the way amounts to; None where even its noisiest setting does not fit.
+        noise: its γ; None where even its noisiest setting does not fit.
         epsilon: total ε that it spends, at the total δ [nats]; None likewise.
         utility: share of the noiseless utility kept, by the objective.
         disagreement: Pr[release ≠ majority that was voted] over the prior [probability].
@@ -103,7 +104,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every way on one terms, the most useful first.
+    """Every mechanism on the same terms, the most useful first.
 
     Attributes:
         problem: the voters; its target plays no part.
@@ -111,7 +112,7 @@ class Comparison:
         total: (ε, δ) of all releases together.
         objective: what γ_opt maximises, and what utility means.
         prior: how votes fall, for the two errors.
-        rows: one a way, by utility; those that do not fit last.
+        rows: one for each mechanism, by utility; those that do not fit last.
         not_compared: what has no place here, and why.
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
         bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
@@ -167,7 +168,7 @@ def compare(
     Raises:
         InvalidInput: a number is outside its range.
         DeltaTooSmall: a total δ of 0, or so small that rounding alone exceeds it.
-        TooMuchWork: more releases than the exact account can do in about a minute.
+        TooMuchWork: more releases than the exact account can do in a minute or two.
 
     >>> from darrm_opt import Privacy, Problem
     >>> table = compare(Problem.from_allowance(K=5, m=1, epsilon=0.3), 5, Privacy(1.0, 1e-3), fresh=True)
@@ -186,7 +187,9 @@ def compare(
     distribution = None if bags is None else bags.affected_distribution(problem.K)
     counted = effective_voters(problem, queries, fresh=fresh)
     check_comparable(counted, queries, total, distribution)
-    terms = _SharedTerms(problem, counted, queries, total, distribution, fresh, chosen.aim(problem.K).utility, votes)
+    terms = _SharedTerms(
+        problem, counted, queries, total, distribution, fresh, chosen.linear_goal(problem.K).utility, votes
+    )
     rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
     seeds = [each.noise for each in rows if each.noise is not None]
     if distribution is None:  # a target of one release is no account of a draw
@@ -244,11 +247,10 @@ class _SharedTerms:
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
 
-    def calibrated(
-        self, name: str, knob: str, make: Callable[[float], NoiseFunction], start: float, most: float
-    ) -> ComparisonRow:
+    def calibrated(self, name: str, mechanism: CalibratedMechanism) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
-        budget, precision = self.total.epsilon, PRECISION
+        K, knob, budget, precision = self.problem.K, mechanism.knob, self.total.epsilon, PRECISION
+        make, start, most = partial(mechanism.make, K), mechanism.start(K), mechanism.most(K)
         if self.distribution is not None:
             scout = calibrate(_with_cost(make, self.about), budget, most, guess=start, precision=ESTIMATE_PRECISION)
             if scout is None:  # what exceeds the budget by an estimate from below does not fit
@@ -295,28 +297,16 @@ def _with_cost(
 def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[ComparisonRow]:
     """Return the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
     K = terms.problem.K
-
-    def laplace(inverse: float) -> NoiseFunction:
-        return noise_function(K, LaplaceNoise(1 / inverse))
-
-    saa = (worst or terms).calibrated("saa", "1/scale", laplace, 1 / K, 8.0)
+    rows = {
+        name: (worst if worst and name == "saa" else terms).calibrated(name, mechanism)
+        for name, mechanism in CALIBRATED.items()
+    }
     return [
-        terms.calibrated("randomized_response", "gamma", lambda share: _constant(K, share), 0.5, 1.0),
-        terms.calibrated("subsampling", "voters", lambda voters: subsampling_mixture(K, voters), 1.0, K - 1.0 + K % 2),
+        *rows.values(),
         terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        terms.calibrated(
-            "gnmax", "1/sigma", lambda inverse: noise_function(K, GaussianNoise.of_sigma(1 / inverse)), 1 / K, 4.0
-        ),
-        terms.calibrated("permute_and_flip", "rate", lambda rate: permute_and_flip(K, rate), 1 / K, 8.0),
-        terms.calibrated("exponential_mechanism", "rate", lambda rate: exponential_mechanism(K, rate), 1 / K, 16.0),
-        saa,
-        terms.calibrated("dpbag", "1/scale", laplace, 1 / K, 8.0) if worst else replace(saa, name="dpbag"),
-        terms.row("majority", "gamma", 1.0, _constant(K, 1.0)),
+        terms.calibrated("dpbag", CALIBRATED["saa"]) if worst else replace(rows["saa"], name="dpbag"),
+        terms.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1))),
     ]
-
-
-def _constant(K: int, share: float) -> NoiseFunction:
-    return NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K)
 
 
 def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
@@ -327,7 +317,8 @@ def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:
 
 
 MAX_MIXTURE_STEPS = 15_000
-"""Releases times numbers of affected voters, in one account: about a minute for the whole comparison."""
+"""Releases times numbers of affected voters, in one account: about a minute or two for the whole comparison. Without a draw that is what
+`MAX_QUERIES` releases take, the best target included."""
 
 PRIVATE_STEPS = 25
 """Voters for which a step takes as long again where they are private, as the region of what they show then has more sides."""
@@ -340,7 +331,7 @@ def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: 
 
 
 def check_comparable(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution | None) -> None:
-    """Raise `TooMuchWork` for a comparison that would take much longer than a minute, before any of it is done.
+    """Raise `TooMuchWork` for a comparison that would take much longer than a minute or two, before any of it is done.
 
     Raises:
         TooMuchWork: the comparison is too long; the message says what can be asked instead.
@@ -348,7 +339,7 @@ def check_comparable(problem: Problem, queries: int, total: Privacy, distributio
     if queries > MAX_QUERIES:
         raise TooMuchWork(
             f"{queries} releases are more than the {MAX_QUERIES} that are compared by the exact account of their bits. "
-            "Compare fewer queries, or account for one way by itself: darrm compose, /v1/compose."
+            "Compare fewer queries, or account for one mechanism by itself: darrm compose, /v1/compose."
         )
     if distribution is None or (steps := mixture_steps(problem, queries, total, distribution)) <= MAX_MIXTURE_STEPS:
         return

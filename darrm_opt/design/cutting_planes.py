@@ -36,6 +36,9 @@ CUT_SHARE = 1e-6
 CANDIDATES_PER_CUT = 100
 """How many violated multisets a search keeps for each cut, where cuts must keep their distance from each other."""
 
+KNOTS_SHARE = 0.25
+"""Share of the gap that knots may lose before there are more of them."""
+
 MAX_ROUNDS = 500
 """More rounds than any stage has been seen to need by a factor of ten."""
 
@@ -48,7 +51,7 @@ class CuttingPlanes:
         goal: what is maximised.
         program: the program, which grows; empty or with rows to start from.
         clock: deadlines of the solve.
-        on_round: called after every round.
+        on_round: called after every round, with a bound; None: nobody looks.
 
     Attributes:
         incumbent: best γ so far; None before any.
@@ -64,7 +67,7 @@ class CuttingPlanes:
         goal: CanonicalGoal,
         program: MasterProgram,
         clock: SolveClock,
-        on_round: Callable[[], None],
+        on_round: Callable[[], None] | None,
     ) -> None:
         self._constraint, self._goal, self.program = constraint, goal, program
         self._clock, self._on_round = clock, on_round
@@ -89,36 +92,64 @@ class CuttingPlanes:
     def run(self, stage: Stage) -> Status:
         """Run one stage: solve, separate, add, until its gap is reached, no cut is left, or time is up."""
         try:
-            if self.incumbent is not None and not stage.bounding:
-                self._search_incumbent(self.incumbent, stage)
-            for _ in range(MAX_ROUNDS):
-                status, answer, bound = self._maximise()
-                if status is not Status.OPTIMAL:
-                    return status
-                if bound < self.bound:
-                    self.bound, self.multipliers = bound, self.program.multipliers
-                if self.gap <= stage.gap:
-                    return Status.OPTIMAL
-                cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
-                self.rounds += 1
-                self._on_round()
-                if not len(cuts):
-                    return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
-                if self.gap <= stage.gap:
-                    return Status.OPTIMAL
-                self._add(cuts)
+            return self._run(stage)
         except TimeLimitReached:
             return Status.TIME_LIMIT
+
+    def _run(self, stage: Stage) -> Status:
+        if self.incumbent is not None and not stage.bounding:
+            self._search_incumbent(self.incumbent, stage)
+        for _ in range(MAX_ROUNDS):
+            status, answer, bound = self._maximise(stage)
+            if status is not Status.OPTIMAL:
+                return status
+            self._take(bound)
+            if self._arrived(stage):
+                return Status.OPTIMAL
+            cuts = self._search(answer, stage)[0] if stage.bounding else self._separate(answer, stage)
+            self.rounds += 1
+            if self._on_round is not None:
+                self._on_round()
+            if self._arrived(stage):
+                return Status.OPTIMAL
+            if not len(cuts):
+                if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
+                    continue
+                return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
+            self.program.drop_slack_rows()
+            self._add(cuts)
         return Status.SEARCH_LIMIT if stage.bounding else Status.ITERATION_LIMIT
 
-    def _maximise(self) -> tuple[Status, NoiseFunction, float]:
-        """Solve the program: how that ended, its answer, and a proven bound on the canonical value."""
-        remaining = self._clock.remaining
-        if remaining is not None and remaining <= 0:
-            return Status.TIME_LIMIT, self.noise, 1.0
-        with self._clock.measure("program"):
-            status, answer, bound = self.program.maximise(self._goal.weights, remaining)
-        return status, answer, bound + self._goal.offset
+    def _arrived(self, stage: Stage) -> bool:
+        """Whether the gap at which the stage ends is reached; a stage without one goes on until no cut is left."""
+        return stage.gap > 0 and self.gap <= stage.gap
+
+    def _take(self, bound: float | None) -> None:
+        """Keep a bound, with its multipliers, if it is the lowest; without one, the multipliers of the last program."""
+        if bound is None or bound < self.bound:
+            self.multipliers = self.program.multipliers
+            self.bound = self.bound if bound is None else bound
+
+    def _maximise(self, stage: Stage) -> tuple[Status, NoiseFunction, float | None]:
+        """Solve the program: how that ended, its answer, and a proven bound on the canonical value if anybody looks at it.
+
+        Where the solver sees γ at knots only, these are refined until what they lose is a small part of the gap.
+        """
+        while True:
+            remaining = self._clock.remaining
+            if remaining is not None and remaining <= 0:
+                return Status.TIME_LIMIT, self.noise, 1.0
+            with self._clock.measure("program"):
+                status, answer = self.program.maximise(self._goal.weights, remaining)
+                if stage.gap == 0 and self._on_round is None:
+                    return status, answer, None
+                bound = self.program.bound(self._goal.weights) + self._goal.offset
+                if self.program.knots is None or status is not Status.OPTIMAL:
+                    return status, answer, bound
+                gap = max(stage.gap, min(bound, self.bound) - self._goal.value(self.noise))
+                lost = bound - self._goal.value(answer)
+                if lost <= KNOTS_SHARE * gap or not self.program.refine(self._goal.weights, KNOTS_SHARE * gap / 2):
+                    return status, answer, bound
 
     def _separate(self, answer: NoiseFunction, stage: Stage) -> Counts:
         """Return cuts that take the program's answer away, improving the incumbent on the way.
@@ -134,7 +165,7 @@ class CuttingPlanes:
             complete = stage.complete and not len(cuts)
             better = self._improve(Incumbent(point, worst, self._constraint.limit, complete))
             arrived = point is answer or self._goal.value(answer) - self._goal.value(point) < CUT_TOLERANCE
-            if len(cuts) or arrived or self.gap <= stage.gap:
+            if len(cuts) or arrived or self._arrived(stage):
                 return cuts
 
     def _between(self, answer: NoiseFunction, stage: Stage) -> NoiseFunction:

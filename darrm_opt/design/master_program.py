@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
-from darrm_opt.design.backends import open_backend
+import numpy as np
+from numpy.typing import NDArray
+
+from darrm_opt.design.backends import WarmStart, open_backend
+from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import LinearGoal
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR
-from darrm_opt.design.program import Outcome, Status, dual_bound, in_increments
+from darrm_opt.design.program import Status, dual_bound, in_increments
+from darrm_opt.design.row_cache import cached_rows
+from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.noise import Array, NoiseFunction
 
 MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
+
+
+MAX_ROWS_PER_COLUMN = 2.5
+"""With more rows than this for each variable, the solver gives up those that do not bind."""
+
+MIN_DROP_K = 200
+"""Least number of voters for which that pays."""
+
+OFF_ENDS = 1e-9
+"""Distance from 0 and 1 at which a variable counts as off its ends."""
+
+MAX_SOLVED = 100
+"""Largest system of equations that is solved in place of a program."""
+
+NEAR_SHARE = 1e-3
+"""Slack, as a share of the limit, up to which a row stays with the solver."""
 
 
 class MasterProgram:
@@ -24,24 +47,34 @@ class MasterProgram:
         goal: what is maximised, with its own variables and rows.
         shape: "free" or "monotone".
         backend: name of the LP solver.
+        by_knots: whether the solver sees γ at some coordinates only (`knots`).
 
     Attributes:
         rows: number of rows.
         iterations: simplex iterations so far.
         multipliers: of the last solve, one a row, shape (rows,).
+        knots: coordinates that the solver sees; None: all.
     """
 
-    def __init__(self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str) -> None:
+    def __init__(
+        self, constraint: PrivacyConstraint, goal: LinearGoal, shape: str, backend: str, *, by_knots: bool = False
+    ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
         self._columns = goal.weights.size
-        self._program = open_backend(backend, self._columns)
+        self.knots: Knots | None = None
+        if by_knots:
+            weights = goal.weights[: constraint.entries]
+            self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
+        self._program = open_backend(backend, self._solver_columns)
         self._rows: list[Array] = []
         self._limits: list[Array] = []
         self._scales: list[Array] = []  # by how much larger the solver sees a row
         self._multisets: list[Counts] = []
-        self._known: set[bytes] = set()
+        self._place: dict[bytes, int] = {}  # of a multiset among those that are rows
+        self._active: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # rows that the solver has, in its order
         self.rows = self.iterations = 0
         self.multipliers: Array = np.empty(0)
+        self._answer: Array = np.empty(0)
         if self._monotone:
             self._append(self._widened(np.ones((1, constraint.entries))), np.ones(1))  # γ(K) ≤ 1
         self._append(self._shaped(goal.rows), goal.limits)
@@ -49,39 +82,140 @@ class MasterProgram:
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
-        self._known.update(row.tobytes() for row in multisets)
+        rows = cached_rows(self._constraint, multisets)
+        keys = [row.tobytes() for row in multisets]
+        new = [i for i, key in enumerate(keys) if key not in self._place]
+        back = [self._place[key] for key in keys if key in self._place]
+        if back:
+            self._activate(self._others + np.setdiff1d(back, self._active - self._others))
+            multisets = multisets[new]
+        for place, i in enumerate(new, self.rows - self._others):
+            self._place[keys[i]] = place
         self._multisets.append(multisets)
-        return self.add_rows(self._constraint, multisets)
+        self._add(rows[new] if back else rows, self._constraint.limit)
+        return rows
 
     def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
         """Add the rows of a further constraint on the same γ, which `bound_for` does not know; return them."""
-        rows = constraint.rows(multisets)
-        self._append(self._shaped(self._widened(rows)), np.full(len(rows), constraint.limit))
+        rows = cached_rows(constraint, multisets)
+        self._add(rows, constraint.limit)
         return rows
 
     @property
     def multisets(self) -> Counts:
         """The multisets that are rows."""
         corners = len(self._constraint.corners.labels)
-        return np.frombuffer(b"".join(sorted(self._known)), dtype=np.int64).reshape(-1, corners)
+        return np.frombuffer(b"".join(sorted(self._place)), dtype=np.int64).reshape(-1, corners)
+
+    def worst_row(self, noise: NoiseFunction, found: WorstCase) -> WorstCase:
+        """Return what a search found for γ, with the worst of this program's rows instead of a multiset that is less bad.
+
+        A search for cuts leaves out what it proves to lie near the limit, the rows that bind among it.
+        """
+        if self._monotone or not self._multisets:
+            return found
+        entries = self._constraint.entries
+        values = self._joined(self._rows)[self._others :, :entries] @ noise.values[noise.K // 2 + 1 :]
+        worst = int(values.argmax())
+        if values[worst] <= found.value:
+            return found
+        return replace(found, value=float(values[worst]), counts=self._joined(self._multisets)[worst])
 
     def unknown(self, multisets: Counts) -> Counts:
-        """Return the multisets that are no rows yet; a solver leaves known ones violated up to its tolerance."""
-        return multisets[[row.tobytes() not in self._known for row in multisets]]
+        """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
+        places = [self._place.get(row.tobytes()) for row in multisets]
+        if len(self._active) == self.rows:
+            return multisets[[place is None for place in places]]
+        active = set((self._active - self._others).tolist())
+        return multisets[[place not in active for place in places]]
 
-    def maximise(self, weights: Array, seconds: float | None) -> tuple[Status, NoiseFunction, float]:
-        """Return how the solve ended, its answer as a noise function, and a proven bound on weights·γ."""
-        weights = self._shaped(weights)
-        outcome = self._program.solve(weights, seconds)
+    def maximise(self, weights: Array, seconds: float | None) -> tuple[Status, NoiseFunction]:
+        """Return how the solve ended, and its answer as a noise function."""
+        outcome = self._program.solve(self._seen(self._shaped(weights)), seconds)
         self.iterations += outcome.iterations
-        rows, limits, scales = (
-            np.concatenate(self._rows or [np.empty((0, weights.size))]),
-            np.concatenate(self._limits or [np.empty(0)]),
-            np.concatenate(self._scales or [np.empty(0)]),
-        )
-        self.multipliers = outcome.multipliers * scales
-        bound = dual_bound(weights, rows, limits, self.multipliers, self._constraint.K)
-        return outcome.status, self._noise(outcome), bound
+        self.multipliers = np.zeros(self.rows)
+        self.multipliers[self._active] = outcome.multipliers * self._joined(self._scales)[self._active]
+        self._answer = self._all_coordinates(outcome.upper_half)
+        return outcome.status, self._noise(self._answer)
+
+    def bound(self, weights: Array) -> float:
+        """Return the proven bound on weights·γ that the multipliers of the last solve imply."""
+        used = np.flatnonzero(self.multipliers > 0)
+        rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
+        return dual_bound(self._shaped(weights), rows, limits, self.multipliers[used], self._constraint.K)
+
+    def refine(self, weights: Array, wanted: float) -> bool:
+        """Add knots where the last answer's bound loses most, until about ``wanted`` is left; return whether there were any to add.
+
+        Args:
+            weights: as in the last `maximise`.
+            wanted: loss that may stay.
+        """
+        if self.knots is None:
+            return False
+        entries = self._constraint.entries
+        used = np.flatnonzero((self.multipliers > 0) & (self.multipliers < np.inf))
+        costs = self._shaped(weights) - self.multipliers[used] @ self._joined(self._rows)[used]
+        knots = self.knots.refined(costs[:entries], self._answer[:entries], wanted)
+        if knots is None:
+            return False
+        self._continue_with(knots)
+        return True
+
+    def drop_slack_rows(self) -> None:
+        """Take rows that are far from binding at the last answer away from the solver, where it has many."""
+        if self._constraint.K < MIN_DROP_K or len(self._active) <= MAX_ROWS_PER_COLUMN * self._solver_columns:
+            return
+        far = ~self._near()[self._active]
+        self._program.drop(np.flatnonzero(far))
+        self._active = self._active[~far]
+
+    def _near(self) -> NDArray[np.bool_]:
+        """Return which rows are near to binding at the last answer, or stand for no multiset."""
+        rows, limits = self._joined(self._rows), self._joined(self._limits)
+        slack = limits - rows @ self._answer
+        near: NDArray[np.bool_] = (slack <= NEAR_SHARE * np.abs(limits)) | (self.multipliers > 0)
+        near[: self._others] = True
+        return near
+
+    def _continue_with(self, knots: Knots) -> None:
+        """Let the solver see more knots, with the rows that are near to binding at the last answer; old ones keep their state."""
+        before = {int(place): column for column, place in enumerate(self.knots.places)} if self.knots else {}
+        others = self._columns - self._constraint.entries
+        old = np.array([before.get(int(place), -1) for place in knots.places])
+        columns = np.concatenate([old, len(before) + np.arange(others)])
+        values = np.zeros(columns.size)
+        if not self._monotone:
+            values[: knots.many] = self._answer[knots.places]
+        kept = np.flatnonzero(self._near()[self._active])
+        self.knots, self._active = knots, self._active[kept]
+        rows, limits, scales = (self._joined(part)[self._active] for part in (self._rows, self._limits, self._scales))
+        start = WarmStart(columns, kept, values)
+        self._program = self._program.continued(self._seen(rows) * scales[:, np.newaxis], limits * scales, start)
+
+    def _activate(self, which: NDArray[np.int64]) -> None:
+        """Give the solver rows that it does not have."""
+        rows, limits, scales = (self._joined(part)[which] for part in (self._rows, self._limits, self._scales))
+        self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)
+        self._active = np.concatenate([self._active, which])
+
+    def multipliers_for(self, weights: Array) -> Array | None:
+        """Return the multipliers of other weights if the same rows and variables bind for them; None where that is not clear.
+
+        With T the rows that bind and F the variables off their ends, A[T, F]ᵀλ = w[F]. Whatever λ is, its bound is proved.
+        """
+        tight = np.flatnonzero(self.multipliers > 0)
+        free = np.flatnonzero((self._answer > OFF_ENDS) & (self._answer < 1 - OFF_ENDS))
+        if self.knots is not None or tight.size != free.size or tight.size > MAX_SOLVED:
+            return None
+        rows = self._joined(self._rows)[tight]
+        try:
+            solved = np.linalg.solve(rows[:, free].T, self._shaped(weights)[free])
+        except np.linalg.LinAlgError:
+            return None
+        multipliers = np.zeros(self.rows)
+        multipliers[tight] = solved
+        return multipliers
 
     def bound_for(
         self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exactly: bool = True
@@ -98,15 +232,13 @@ class MasterProgram:
             multipliers: as many as there were rows when they were found, shape (≤ rows,).
             exactly: whether to make the rows again.
         """
-        used = np.flatnonzero(np.nan_to_num(multipliers, nan=0.0, posinf=0.0) > 0)
+        used = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
         kept, own = multipliers[used], used >= self._others
-        rows = np.concatenate([*self._rows, np.empty((0, self._columns))])[used]
-        limits = np.concatenate([*self._limits, np.empty(0)])[used]
+        rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
         extra = 0.0
         if exactly and own.any():
-            labels = len(self._constraint.corners.labels)
-            multisets = np.concatenate([*self._multisets, np.empty((0, labels), dtype=np.int64)])
-            rows[own] = self._shaped(self._widened(loosest.rows(multisets[used[own] - self._others])))
+            multisets = self._joined(self._multisets)
+            rows[own] = self._shaped(self._widened(cached_rows(loosest, multisets[used[own] - self._others])))
             limits[own] = loosest.limit
         elif own.any():
             mine, theirs = self._constraint.corners, loosest.corners
@@ -115,8 +247,14 @@ class MasterProgram:
             extra = float(kept[own].sum()) * (max(0.0, loosest.limit - self._constraint.limit) + apart)
         return dual_bound(self._shaped(weights), rows, limits, kept, self._constraint.K) + extra * (1 + STEP_ERROR)
 
+    def close(self) -> None:
+        """Give back what the solver holds; the rows stay, and nothing more is solved."""
+        self._program.close()
+
     def _widened(self, rows: Array) -> Array:
         """Return rows of γ alone as rows of all variables."""
+        if rows.shape[1] == self._columns:
+            return rows
         return np.pad(rows, ((0, 0), (0, self._columns - rows.shape[1])))
 
     def _shaped(self, rows: Array) -> Array:
@@ -126,17 +264,48 @@ class MasterProgram:
         entries = self._constraint.entries
         return np.concatenate([in_increments(rows[..., :entries]), rows[..., entries:]], axis=-1)
 
+    @property
+    def _solver_columns(self) -> int:
+        """Number of the solver's variables."""
+        return self._columns if self.knots is None else self._columns - self._constraint.entries + self.knots.many
+
+    def _seen(self, rows: Array) -> Array:
+        """Return rows (or weights) of the program's variables as rows of the solver's."""
+        if self.knots is None:
+            return rows
+        entries = self._constraint.entries
+        return np.concatenate([self.knots.reduced(rows[..., :entries]), rows[..., entries:]], axis=-1)
+
+    def _all_coordinates(self, values: Array) -> Array:
+        """Return the solver's variables as the program's."""
+        if self.knots is None:
+            return values
+        many = self.knots.many
+        return np.concatenate([self.knots.expanded(values[:many]), values[many:]])
+
+    def _add(self, rows: Array, limit: float) -> None:
+        """Add rows of γ alone."""
+        self._append(self._shaped(self._widened(rows)), np.full(len(rows), limit))
+
     def _append(self, rows: Array, limits: Array) -> None:
         if limits.size:
             scales = _scales(rows)
-            self._program.add(rows * scales[:, np.newaxis], limits * scales)
+            self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)
+            self._active = np.concatenate([self._active, np.arange(self.rows, self.rows + limits.size)])
             self._rows.append(rows)
             self._limits.append(limits)
             self._scales.append(scales)
             self.rows += limits.size
 
-    def _noise(self, outcome: Outcome) -> NoiseFunction:
-        upper = np.clip(np.nan_to_num(outcome.upper_half[: self._constraint.entries], nan=0.0), 0.0, 1.0)
+    def _joined(self, parts: list[Any]) -> Any:
+        """Return what was added in parts as one array, and keep it so."""
+        if len(parts) > 1:
+            parts[:] = [np.concatenate(parts)]
+        return parts[0] if parts else np.empty((0, self._columns) if parts is self._rows else 0)
+
+    def _noise(self, values: Array) -> NoiseFunction:
+        upper = values[: self._constraint.entries]
+        upper = np.minimum(np.maximum(np.where(np.isnan(upper), 0.0, upper), 0.0), 1.0)
         if self._monotone:
             upper = np.minimum(np.cumsum(upper), 1.0)
         return NoiseFunction.from_upper_half(upper, self._constraint.K)

@@ -25,6 +25,7 @@ The last column is the measure where none is named. All pairs have a meaning, wi
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ _VOTERS = "a whole number of voters, at least 1"
 
 
 @dataclass(frozen=True)
-class _Family:
+class ObjectiveFamily:
     """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
@@ -55,20 +56,21 @@ class _Family:
     description: str
 
 
-_FAMILIES: dict[str, _Family] = {
-    "rectangular": _Family(
+FAMILIES: dict[str, ObjectiveFamily] = {
+    "rectangular": ObjectiveFamily(
         IndependentVoters, ("lower", "tau"), (0.5, 50), "tv", "Voters independent, on the paper's grid of [lower, 1)."
     ),
-    "uniform": _Family(IndependentVoters, ("lower",), (0.5,), "tv", "Voters independent, uniform on [lower, 1)."),
-    "shared": _Family(SharedBeta, ("a", "b"), (), "agreement", "All voters share one p ~ Beta(a, b)."),
-    "histogram": _Family(lambda *counts: Histogram(counts), (), (), "agreement", "Counts of past or public votes."),
+    "uniform": ObjectiveFamily(
+        IndependentVoters, ("lower",), (0.5,), "tv", "Voters independent, uniform on [lower, 1)."
+    ),
+    "shared": ObjectiveFamily(SharedBeta, ("a", "b"), (), "agreement", "All voters share one p ~ Beta(a, b)."),
+    "histogram": ObjectiveFamily(
+        lambda *counts: Histogram(counts), (), (), "agreement", "Counts of past or public votes."
+    ),
 }
 
-OBJECTIVES: dict[str, str] = {name: kind.description for name, kind in _FAMILIES.items()}
-"""Objectives with weights by name, each with a sentence for the reader who chooses."""
 
-
-def _form(name: str, kind: _Family) -> str:
+def _form(name: str, kind: ObjectiveFamily) -> str:
     if kind.defaults:
         inside = ", ".join(f"{key}={value:g}" for key, value in zip(kind.parameters, kind.defaults, strict=True))
     else:
@@ -76,10 +78,15 @@ def _form(name: str, kind: _Family) -> str:
     return f"{name}({inside})"
 
 
-_EACH = [_form(name, kind) for name, kind in _FAMILIES.items()]
+def forms() -> str:
+    """Return how each objective with weights is written, for messages."""
+    *others, last = (_form(name, kind) for name, kind in FAMILIES.items())
+    return f"{', '.join(others)} or {last}"
 
-FORMS = f"{', '.join(_EACH[:-1])} or {_EACH[-1]}"
-"""How each is written, for messages."""
+
+def accepted_objectives() -> str:
+    """Return how every objective is written, for messages."""
+    return f"{forms()}, followed by tv or agreement if not the usual measure; expected_error or minimax"
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Objective:
     """What the design maximises, before K is known.
 
     Args:
-        name: one of `OBJECTIVES`.
+        name: one of `FAMILIES`.
         parameters: as in the text form: (lower, tau), (lower,), (a, b) or the counts.
         measure: ``tv`` or ``agreement``.
 
@@ -151,13 +158,9 @@ class Objective:
         >>> shared(1, 1).weights(3).tolist()
         [0.5, 0.5]
         """
-        K = whole_number(K, "K", _VOTERS)
-        mass = self.prior.gap(K) if self.measure == "tv" else self.prior.folded(K)
-        weights: Array = mass / mass.sum()
-        weights.setflags(write=False)
-        return weights
+        return _weights(self, whole_number(K, "K", _VOTERS))
 
-    def aim(self, K: int) -> LinearGoal:
+    def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal of the design for K voters: Σ w_l·γ(l)."""
         return weighted(self.weights(K))
 
@@ -170,6 +173,15 @@ class Objective:
             written = ",".join(map(_text, self.parameters))
         text = f"{self.name}({written})" if written else self.name
         return text if self.measure == kind.measure == "tv" else f"{text} {self.measure}"
+
+
+@functools.lru_cache(maxsize=64)
+def _weights(objective: Objective, K: int) -> Array:
+    """Return `Objective.weights`, remembered: of many problems most differ in other things."""
+    mass = objective.prior.gap(K) if objective.measure == "tv" else objective.prior.folded(K)
+    weights: Array = mass / mass.sum()
+    weights.setflags(write=False)
+    return weights
 
 
 AnyObjective = Objective | ScenarioObjective
@@ -251,8 +263,16 @@ def parse_objective(text: str) -> Objective:
     True
     """
     given: Any = text
-    if not isinstance(given, str) or not (match := _FORM.fullmatch(given)):
-        raise InvalidInput("objective", text, _ACCEPTED)
+    if not isinstance(given, str):
+        raise InvalidInput("objective", text, accepted_objectives())
+    return _parsed(given)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Objective:
+    """Return `parse_objective`, remembered."""
+    if not (match := _FORM.fullmatch(text)):
+        raise InvalidInput("objective", text, accepted_objectives())
     name, inside, measure = match["name"], match["inside"], match["measure"]
     kind = _family_of(name)
     values: list[float] = []
@@ -264,26 +284,30 @@ def parse_objective(text: str) -> Objective:
         elif (key := key.strip()) in kind.parameters[len(values) :] and key not in named:
             named[key] = _number(number, text)
         else:
-            raise InvalidInput("objective", text, _ACCEPTED, f"'{part.strip()}' is not a parameter of {name} there.")
+            raise InvalidInput(
+                "objective", text, accepted_objectives(), f"'{part.strip()}' is not a parameter of {name} there."
+            )
     for position in range(len(values), len(kind.parameters)):
         parameter = kind.parameters[position]
         if parameter not in named and not kind.defaults:
-            raise InvalidInput("objective", text, _ACCEPTED, f"The parameter {parameter} of {name} is missing.")
+            raise InvalidInput(
+                "objective", text, accepted_objectives(), f"The parameter {parameter} of {name} is missing."
+            )
         values.append(named[parameter] if parameter in named else kind.defaults[position])
     return Objective(name, tuple(values), cast("Measure", measure or kind.measure))
 
 
-def _family_of(name: Any) -> _Family:
-    if name not in _FAMILIES:
-        raise InvalidInput("objective", name, _ACCEPTED)
-    return _FAMILIES[name]
+def _family_of(name: Any) -> ObjectiveFamily:
+    if name not in FAMILIES:
+        raise InvalidInput("objective", name, accepted_objectives())
+    return FAMILIES[name]
 
 
 def _number(text: str, whole: str) -> float:
     try:
         return int(text) if _DIGITS.fullmatch(text) else float(text)
     except ValueError as err:
-        raise InvalidInput("objective", whole, _ACCEPTED, f"'{text.strip()}' is not a number.") from err
+        raise InvalidInput("objective", whole, accepted_objectives(), f"'{text.strip()}' is not a number.") from err
 
 
 def _text(value: float) -> str:
@@ -293,4 +317,3 @@ def _text(value: float) -> str:
 
 _FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*")
 _DIGITS = re.compile(r"\s*\d+\s*")
-_ACCEPTED = f"{FORMS}, followed by tv or agreement if not the usual measure; expected_error or minimax"

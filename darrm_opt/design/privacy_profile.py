@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import stored_layers
 from darrm_opt.design.schedule import binding_family
@@ -52,7 +53,7 @@ class PrivacyProfile:
 def privacy_profile(
     gamma: ArrayLike | NoiseFunction, problem: Problem, epsilons: Sequence[float] | Array
 ) -> PrivacyProfile:
-    """Return how private one release with ``gamma`` really is: the least δ at each ε.
+    """Return the privacy profile of one release with ``gamma``: the least δ at each ε.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
@@ -101,7 +102,9 @@ class ProfileSearch:
     def __init__(self, noise: NoiseFunction, problem: Problem) -> None:
         self._noise, self._base = noise, PrivacyConstraint.of(problem)
         corners = self._base.corners
-        self._layers = stored_layers(noise.signed, corners.x, corners.y, self._base.affected)
+        # the compiled search makes a layer again in less time than it takes to read one
+        layers = stored_layers if kernel() is None else None
+        self._layers = layers and layers(noise.signed, corners.x, corners.y, self._base.affected)
         likely = self._base.pair(noise.signed, binding_family(self._base))
         self._pairs = np.concatenate([np.zeros((1, 2)), np.stack(likely, axis=1)])  # the first is equal datasets
 

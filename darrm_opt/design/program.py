@@ -104,7 +104,7 @@ def dual_bound(weights: Array, rows: Array, limits: Array, multipliers: Array, K
 
     Source: weak duality, with the box's multipliers eliminated.
     """
-    nonnegative = np.maximum(np.nan_to_num(multipliers, nan=0.0, posinf=0.0), 0.0)
+    nonnegative = np.where((multipliers > 0) & (multipliers < np.inf), multipliers, 0.0)  # NaN is neither
     # suffix sums of weights (and of rows) add up to one rounding an entry: inside the slack below
     reduced = weights - rows.T @ nonnegative
     bound = float(limits @ nonnegative + np.maximum(reduced, 0.0).sum())

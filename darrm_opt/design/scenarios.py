@@ -51,7 +51,7 @@ class ScenarioObjective:
         """Always the tv error."""
         return "tv"
 
-    def aim(self, K: int) -> LinearGoal:
+    def linear_goal(self, K: int) -> LinearGoal:
         """Return the goal for K voters.
 
         Raises:

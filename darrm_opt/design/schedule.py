@@ -7,6 +7,7 @@ the tolerance.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,20 +93,25 @@ def _spread_stage(problem: Problem, tolerance: float, **choices: Any) -> Stage:
 
 
 def binding_family(constraint: PrivacyConstraint) -> Counts:
-    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250: almost always those that bind."""
-    r = constraint.affected
-    counts = np.zeros((r + 1, len(constraint.corners.labels)), dtype=np.int64)
+    """Return multisets {x^i, (Δ,0)^(r−i), stationary rest}, at most about 250: almost always those that bind; read-only."""
+    return _binding_family(constraint.K, constraint.affected, constraint.corners.Delta > 0)
+
+
+@functools.lru_cache(maxsize=32)
+def _binding_family(K: int, r: int, off_their_ends: bool) -> Counts:  # noqa: FBT001 — a key of the cache
+    counts = np.zeros((r + 1, 8 if off_their_ends else 4), dtype=np.int64)
     counts[:, XY] = np.arange(r + 1)
-    counts[:, DOWN if constraint.corners.Delta > 0 else ZERO] += r - counts[:, XY]
-    stationary = constraint.K - r
+    counts[:, DOWN if off_their_ends else ZERO] += r - counts[:, XY]
+    stationary = K - r
     counts[:, ONE] += stationary // 2
     counts[:, ZERO] += stationary - stationary // 2
     if r >= LARGE_K:
         counts = counts[np.linspace(0, r, 250).astype(int)]
-    if constraint.corners.Delta == 0 or stationary:
-        return counts
-    # with Δ > 0 a vote split in the middle binds too: each half at its end or off it
-    middle = np.zeros((3, counts.shape[1]), dtype=np.int64)
-    middle[:, DOWN] = (r + 1) // 2
-    middle[np.arange(3), [ONE, UP_TO_ONE, DOWN_FROM_ONE]] = r // 2
-    return np.concatenate([counts, middle])
+    if off_their_ends and not stationary:
+        # with Δ > 0 a vote split in the middle binds too: each half at its end or off it
+        middle = np.zeros((3, counts.shape[1]), dtype=np.int64)
+        middle[:, DOWN] = (r + 1) // 2
+        middle[np.arange(3), [ONE, UP_TO_ONE, DOWN_FROM_ONE]] = r // 2
+        counts = np.concatenate([counts, middle])
+    counts.setflags(write=False)
+    return counts

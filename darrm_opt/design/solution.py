@@ -98,4 +98,4 @@ class Solution:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what the user should reconsider; usually empty."""
-        return self.problem.warnings
+        return self.problem.warnings(self.gamma)

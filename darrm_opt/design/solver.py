@@ -58,8 +58,14 @@ METHODS: dict[Method, str] = {
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
+START_TOLERANCE = 1e-5
+"""Gap at which the monotone γ is good enough to start from."""
+
 OPTIMAL_GAP = 1e-6
 """Largest gap that is called optimal whatever the tolerance is: small problems are solved until no cut is left."""
+
+GOOD_BOUND = 1e-10
+"""Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
 
 ROWS_BETWEEN_CHECKS = 50
 """Rows made before the clock is looked at."""
@@ -191,15 +197,17 @@ class Solver:
         if parent is None:
             self.constraint = PrivacyConstraint.of(problem)
             check_time_limit(problem, self.clock)
-            self.goal = CanonicalGoal(objective.aim(problem.K), self.constraint.entries)
+            self.goal = CanonicalGoal(objective.linear_goal(problem.K), self.constraint.entries)
             self.fallback: tuple[NoiseFunction, Certificate] | None = None
         else:
             self.constraint, self.goal, self.fallback = parent.constraint, parent.goal, parent.fallback
         self._stages = schedule(problem, shape, tolerance)
         self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first, and counts
         self._monotone_tried = shape == "monotone"
-        self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend)
-        self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, self._report)
+        by_knots = problem.K >= LARGE_K
+        self.program = MasterProgram(self.constraint, self.goal.goal, shape, backend, by_knots=by_knots)
+        watched = None if watcher is None else self._report
+        self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, watched)
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
         """Start, run the stages as far as time and LP solver allow, prove the best γ, and bound what any could reach.
@@ -222,8 +230,9 @@ class Solver:
         with self.clock.measure("certify"):
             noise, certificate, status = self._best(status)
         with self.clock.measure("program"):
-            upper_bound = self._upper_bound(status)
-        utility = self.goal.utility(noise)
+            utility = self.goal.utility(noise)
+            upper_bound = self._upper_bound(status, utility)
+            self.program.close()
         if status is Status.OPTIMAL and upper_bound - utility > max(self._tolerance, OPTIMAL_GAP):
             status = Status.ROUNDING_LIMIT
         self.clock.seconds["total"] = self.clock.elapsed
@@ -299,12 +308,15 @@ class Solver:
     def _solve_monotone(self, seconds: float | None, watcher: Watcher | None) -> tuple[Solver, Solution]:
         """Look for the best monotone γ."""
         self._monotone_tried = True
+        # where free cuts follow, the monotone γ is a start, and need not be the best to the last digit
+        last = not self._expensive or all(stage.bounding for stage in self._stages)
+        tolerance = self._tolerance if last else max(self._tolerance, START_TOLERANCE)
         inner = Solver(
             self._problem,
             self._objective,
             "monotone",
             self._backend,
-            self._tolerance,
+            tolerance,
             seconds,
             None if watcher is None else lambda at: watcher(replace(at, upper_bound=1.0)),  # a free γ may do better
             parent=self,
@@ -350,23 +362,40 @@ class Solver:
             noise = self.loop.noise
             worst = worst_case(noise, self.constraint, deadline=deadline)
             incumbent = self.loop.incumbent = Incumbent(noise, worst, self.constraint.limit, complete=True)
-        return repair(incumbent.searched, incumbent.worst, self.constraint, deadline)
+        worst = self.program.worst_row(incumbent.searched, incumbent.worst)
+        return repair(incumbent.searched, worst, self.constraint, deadline, search_again=False)
 
-    def _upper_bound(self, status: Status) -> float:
+    def _upper_bound(self, status: Status, utility: float) -> float:
         """Return a proven upper bound on the utility of every γ that is private for the problem in its loosest reading.
 
-        It is the lower of two: by the multipliers of one more, warm, solve for the utility itself, where the loop came to
-        an end; and by those of the loop's own bound.
+        The multipliers are those for the utility itself, where the loop came to an end: from what binds for the canonical
+        goal or, where that is not good enough, from one more, warm, solve. Else, or where those are poor, they are the
+        loop's own, if their bound is lower.
         """
         loosest, exactly = PrivacyConstraint.loosest(self._problem), self._problem.K < LARGE_K
         goal, program, bound = self.goal.goal, self.program, 1.0
         if status in {Status.OPTIMAL, Status.SEARCH_LIMIT}:
-            program.maximise(goal.weights, self.clock.remaining)
-            bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
-        if self.loop.multipliers.size:
+            multipliers = program.multipliers_for(goal.weights)
+            if multipliers is not None:
+                bound = program.bound_for(loosest, goal.weights, multipliers, exactly=exactly) + goal.offset
+            if bound - utility > GOOD_BOUND:
+                bound = min(bound, self._solved_bound(loosest, utility, exactly=exactly))
+        if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
             canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)
             bound = min(bound, self.goal.utility_bound(canonical + self.goal.offset))
         return min(1.0, bound)
+
+    def _solved_bound(self, loosest: PrivacyConstraint, utility: float, *, exactly: bool) -> float:
+        """Return the bound by the multipliers of the program for the utility itself, its knots refined down to the tolerance."""
+        goal, program = self.goal.goal, self.program
+        program.drop_slack_rows()
+        while True:
+            status, _ = program.maximise(goal.weights, self.clock.remaining)
+            bound = program.bound_for(loosest, goal.weights, program.multipliers, exactly=exactly) + goal.offset
+            if status is not Status.OPTIMAL or bound - utility <= self._tolerance:
+                return bound
+            if not program.refine(goal.weights, 0.1 * self._tolerance):
+                return bound
 
     def _report(self) -> None:
         """Tell the watcher where the solve stands after a round."""

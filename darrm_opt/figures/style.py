@@ -117,7 +117,7 @@ def draw_gamma(axes: Axes, curves: Mapping[str, NoiseFunction]) -> None:
         draw_line(axes, np.arange(values.size, dtype=np.float64), values, name, marked=True)
     axes.set(
         xlabel=r"votes for 1, $l$",
-        ylabel=r"$\gamma(l)$: probability of releasing the majority",
+        ylabel=r"$\gamma(l)$  (the bit is the majority with $(1+\gamma)/2$)",
         ylim=(-0.03, 1.04),
     )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -6,10 +6,13 @@ classifier           `PrivateMajorityClassifier`: split, train, vote, release wi
 plurality            `PrivatePluralityClassifier`: the same for any number of classes
 """
 
-from darrm_opt.learning.classifier import PrivateMajorityClassifier
-from darrm_opt.learning.logistic_regression import PrivateLogisticRegression
-from darrm_opt.learning.plurality import PrivatePluralityClassifier
-from darrm_opt.learning.release_plan import VotingPlan, voting_plan
+from darrm_opt.optional_packages import needed_by
+
+with needed_by("darrm_opt.learning"):
+    from darrm_opt.learning.classifier import PrivateMajorityClassifier
+    from darrm_opt.learning.logistic_regression import PrivateLogisticRegression
+    from darrm_opt.learning.plurality import PrivatePluralityClassifier
+    from darrm_opt.learning.release_plan import VotingPlan, voting_plan
 
 __all__ = [
     "PrivateLogisticRegression",

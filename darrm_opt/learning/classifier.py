@@ -115,18 +115,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             InvalidInput: a parameter is outside its range; more than two classes.
             BudgetSpent: the plan is the plain majority, and the ledger allows no more fits.
         """
-        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
-        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
-        if K % overlap:
-            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
-        self.classes_ = two_classes(y, self.classes)
-        numbers = np.searchsorted(self.classes_, y)
-        if len(X) < K // overlap:
-            raise InvalidInput(
-                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
-            )
+        X, numbers, K, overlap = self._training_data(X, y)
         self.plan_: VotingPlan = voting_plan(
             K,
             voter=self.voter_privacy,
@@ -147,9 +136,8 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
-        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.uint8) for voter in self.voters_])
-        bits = self._released(votes)
-        predicted: NDArray[Any] = self.classes_.take(bits)
+        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
+        predicted: NDArray[Any] = self.classes_.take(self._released(votes))
         return predicted
 
     @property
@@ -176,15 +164,35 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             epsilon = total.epsilon
         return Privacy(min(epsilon, total.epsilon), total.delta)
 
-    def _released(self, votes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        solution = self.plan_.solution
+    def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
+        """Return checked records, the numbers of their classes, K and the overlap; sets ``classes_``."""
+        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
+        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
+        if K % overlap:
+            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
+        X, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        self.classes_ = self._public_classes(y)
+        if len(X) < K // overlap:
+            raise InvalidInput(
+                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
+            )
+        return X, np.searchsorted(self.classes_, y), K, overlap
+
+    def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the classes of the labels."""
+        return two_classes(y, self.classes)
+
+    def _released(self, votes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the numbers of the classes released for votes, shape (rows, voters), and charge them."""
+        solution, bits = self.plan_.solution, votes.astype(np.uint8)
         if solution is None:
-            return _plain(votes)
+            return _plain(bits)
         if isinstance(self._budget, Path):
-            return PrivateMajority(solution, ReleaseLog(self._budget)).release_many(votes)
+            return PrivateMajority(solution, ReleaseLog(self._budget)).release_many(bits)
         mechanism = PrivateMajority(solution)
-        self._budget.charge(len(votes))
-        return mechanism.release_many(votes)
+        self._budget.charge(len(bits))
+        return mechanism.release_many(bits)
 
     def _account(self) -> InMemory | Path:
         queries, solution = self.plan_.queries, self.plan_.solution

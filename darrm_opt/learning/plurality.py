@@ -8,13 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.learning.classifier import InMemory, PrivateMajorityClassifier
 from darrm_opt.plurality import PluralityLog, PluralityPlan, PrivatePlurality, plurality_plan
-from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.problem import Privacy
 
 
 class PrivatePluralityClassifier(PrivateMajorityClassifier):
@@ -86,22 +85,7 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
         Raises:
             InvalidInput: a parameter is outside its range, fewer than two classes, or a label that is no class.
         """
-        K = whole_number(self.n_voters, "n_voters", "a whole number of voters, at least 1")
-        overlap = whole_number(self.overlap, "overlap", f"a divisor of n_voters = {K}")
-        if K % overlap:
-            raise InvalidInput("overlap", overlap, f"a divisor of n_voters = {K}")
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(self.classes_) < 2:
-            raise InvalidInput("y", f"{len(self.classes_)} class", "labels of at least two classes")
-        if not np.isin(y, self.classes_).all():
-            raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(self.classes_)}")
-        if len(X) < K // overlap:
-            raise InvalidInput(
-                "n_voters", K, f"at most {overlap * len(X)}", f"n_samples = {len(X)}: a part would be empty."
-            )
-        numbers = np.searchsorted(self.classes_, y)
+        X, numbers, K, overlap = self._training_data(X, y)
         self.plan_: PluralityPlan = plurality_plan(  # type: ignore[assignment]  # another plan than the majority's
             K,
             len(self.classes_),
@@ -114,24 +98,6 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
         self._budget = self._account()
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return a private class for each row, and charge each.
-
-        Raises:
-            BudgetSpent: fewer predictions are left than rows; none was made.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
-        votes = np.column_stack([np.asarray(voter.predict(X), dtype=np.int64) for voter in self.voters_])
-        if isinstance(self._budget, Path):
-            labels = PrivatePlurality(self.plan_.mechanism, PluralityLog(self._budget)).release_many(votes)
-        else:
-            release = PrivatePlurality(self.plan_.mechanism)
-            self._budget.charge(len(votes))
-            labels = release.release_many(votes)
-        predicted: NDArray[Any] = self.classes_.take(labels)
-        return predicted
-
     @property
     def queries_left_(self) -> float:
         """Predictions that are left."""
@@ -142,6 +108,21 @@ class PrivatePluralityClassifier(PrivateMajorityClassifier):
     def privacy_spent_(self) -> Privacy:
         """(ε, δ) of all predictions: the total once the first is made."""
         return Privacy(0.0) if self.queries_left_ == self.plan_.queries else self.plan_.total
+
+    def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise InvalidInput("y", f"{len(classes)} class", "labels of at least two classes")
+        if not np.isin(y, classes).all():
+            raise InvalidInput("y", "a label that is none of the classes", f"labels among {list(classes)}")
+        return classes
+
+    def _released(self, votes: NDArray[np.int64]) -> NDArray[Any]:
+        if isinstance(self._budget, Path):
+            return PrivatePlurality(self.plan_.mechanism, PluralityLog(self._budget)).release_many(votes)
+        release = PrivatePlurality(self.plan_.mechanism)
+        self._budget.charge(len(votes))
+        return release.release_many(votes)
 
     def _account(self) -> InMemory | Path:
         plan = self.plan_

@@ -125,12 +125,7 @@ class ReleaseLog:
             "account": quota.account,
             "limit": quota.queries,
         }
-        try:
-            create(path, header)
-        except FileExistsError as err:
-            raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
-        except OSError as err:
-            raise BudgetUnreadable(f"the ledger {path} cannot be written: {err.strerror}") from err
+        create_log(path, header)
         return cls(path)
 
     @property
@@ -225,7 +220,7 @@ class ReleaseLog:
             if bits.shape != (count,):
                 raise InvalidInput("draw", bits.shape, f"a draw of shape ({count},)")
             named = {} if release_id is None else {"id": release_id, "bits": self._written(bits)}
-            file.append({"count": count, **named})
+            file.append({"count": count, **self._counted(bits), **named})
             return bits
 
     @property
@@ -240,6 +235,10 @@ class ReleaseLog:
             return None
         place, count = self._places[release_id]
         return self._stored(file.at(place)["bits"], count)
+
+    def _counted(self, bits: Bits) -> Record:  # noqa: ARG002 — of bits nothing more is counted than how many there are
+        """Return what is written of every release beside its count."""
+        return {}
 
     def _written(self, bits: Bits) -> str:
         """Return released bits as text."""
@@ -309,3 +308,18 @@ def _read(text: str, count: int) -> Bits:
     except (binascii.Error, ValueError) as err:
         raise ReleaseLogDamaged("the bits of a release cannot be read") from err
     return np.unpackbits(packed, count=count)
+
+
+def create_log(path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+    """Create a log, durably.
+
+    Raises:
+        InvalidInput: the file exists.
+        BudgetUnreadable: it cannot be written.
+    """
+    try:
+        create(path, header)
+    except FileExistsError as err:
+        raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
+    except OSError as err:
+        raise BudgetUnreadable(f"the log {path} cannot be written: {err.strerror}") from err

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from darrm_opt import baselines
 from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.errors import DeltaTooSmall
-from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
+from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import cheapest_total
-from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
-from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.budgeting.best_target import best_target
 from darrm_opt.budgeting.calibration import calibrate
-from darrm_opt.budgeting.sequence_design import design_sequence
-from darrm_opt.comparison.baselines import certify_unscaled
+from darrm_opt.budgeting.sequence_design import MAX_SHARE, design_sequence, heaviest_count
+from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
 from darrm_opt.comparison.compare import check_comparable
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.solver import solve
 from darrm_opt.errors import NotPrivate
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.options import Mechanism, Option
@@ -31,8 +27,8 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 POINTS = 2001
 """Grid points of the accounts during calibration: coarse, hence fast, and sound."""
 
-PRECISION = 5e-3
-"""Share of the budget that a calibration may leave unused."""
+PRECISION, PURE_PRECISION = 5e-3, 1e-7
+"""Share of the budget that a calibration may leave unused; at a total δ of 0, where a proof is yes or no and no long account, of the knob."""
 
 MAX_QUERIES = 500
 """Most queries for which every mechanism is compared: each account takes seconds, and γ_opt gains on the others with every query."""
@@ -41,12 +37,26 @@ NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
 TIME_IS_UP = "Not computed: the time limit was reached first."
 
+MAX_DELTA = 0.5
+"""Largest δ of one release that is tried if chance decides how many voters a record affects."""
+
+MAX_COUNTS = 3
+"""Numbers of affected voters for which γ_opt is designed if chance decides the number."""
+
+COIN = 1e-6
+"""Share of a γ that is given up where it has no proof for a record that affects all voters, however unlikely such a record is."""
+
 MARGINS = (1e-9, 1e-6, 1e-3, 1e-1)
 """Shares by which the target of a γ is raised above the ε of its profile until `verify` proves it."""
 
 
-def optimal(request: PlanRequest) -> Option:
-    """Return γ_opt of the best target of one release such that Q releases fit."""
+def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option:
+    """Return γ_opt of the best target of one release such that Q releases fit.
+
+    Where chance decides how many voters one record affects, other γ that fit, the ``seeds``, tell which number matters.
+    """
+    if request.affected_distribution is not None and request.total.delta > 0:
+        return _optimal_of_draw(request, request.affected_distribution, seeds)
     asked = request.released
     found = best_target(
         asked.K,
@@ -86,9 +96,62 @@ def optimal(request: PlanRequest) -> Option:
     )
 
 
+def _optimal_of_draw(
+    request: PlanRequest, distribution: AffectedDistribution, seeds: Sequence[NoiseFunction]
+) -> Option:
+    """Return γ_opt for one affected voter, or for the number that adds most to the total, which depends on γ: a few are tried.
+
+    The best target of that number gives the shape; its ε and its δ are then scaled until the average over all numbers fits.
+    """
+    asked, queries, total = request.released, request.queries, request.total
+    check_comparable(asked, queries, total, distribution)
+    one = Privacy(total.epsilon, min(MAX_DELTA, total.delta / max(total.delta, distribution.chances[1])))
+    found = {1: _optimal_of_count(request, one, with_affected(asked, 1))}
+    while len(found) < MAX_COUNTS and not request.stop():
+        around, typical = heaviest_count(asked, queries, total, distribution, seeds, fresh=request.fresh)
+        if typical.affected in found:
+            break
+        found[typical.affected] = option = _optimal_of_count(request, around, typical)
+        seeds = () if option.noise is None else (option.noise,)
+    return max(found.values(), key=lambda option: option.accuracy or 0.0)
+
+
+def _optimal_of_count(request: PlanRequest, around: Privacy, voters: Problem) -> Option:
+    """Return γ_opt for voters of whom a record affects a fixed number, made for the budget ``around`` and accounted for by the draw."""
+    queries = request.queries
+    shape = best_target(
+        voters.K,
+        voters.voter,
+        queries,
+        around,
+        voters.affected,
+        request.objective,
+        fresh=request.fresh,
+        stop=request.stop,
+    ).target
+
+    def scaled(share: float) -> Privacy:
+        return Privacy(min(share * shape.epsilon, MAX_TARGET_EPSILON), min(share * shape.delta, MAX_DELTA))
+
+    def made(share: float) -> tuple[NoiseFunction, float]:
+        noise = solve(Problem(voters.K, voters.voter, scaled(share), voters.affected), request.objective).noise
+        return noise, cost(noise, request)[0]
+
+    budget = request.total.epsilon
+    end = calibrate(made, budget, MAX_SHARE, guess=1.0, precision=PRECISION, stop=request.stop)
+    if end is None:
+        return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
+    each = scaled(end.value)
+    why = (
+        f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP for a record that affects {voters.affected} of the "
+        f"voters; their total is the average over the draw. {request.composing()}"
+    )
+    return _option("optimal", request, end.result, end.cost, "bits", why)
+
+
 def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option:
     """Return a γ made for all Q releases at once, at least as accurate as the ``seeds`` that fit."""
-    if request.queries == 1:
+    if request.queries == 1 and request.affected_distribution is None:
         return Option.unfit("optimal_sequence", request, "One release is no sequence: see optimal.")
     if request.total.delta == 0:
         why = "At a total δ of 0 the releases' ε add up, and the best split is an equal one: see optimal."
@@ -109,87 +172,14 @@ def optimal_sequence(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) 
     return _option("optimal_sequence", request, found.noise, found.total.epsilon, "bits", why)
 
 
-def gnmax(request: PlanRequest) -> Option:
-    """Return the winner of two counts with Gaussian noise."""
-    return _calibrated(
-        "gnmax",
-        request,
-        lambda inverse: noise_function(request.K, GaussianNoise.of_sigma(1 / inverse)),
-        4.0,
-        lambda inverse: f"Gaussian noise of σ = {1 / inverse:.4g} votes on each count.",
-    )
-
-
-def saa(request: PlanRequest) -> Option:
-    """Return the winner of two counts with Laplace noise."""
-    return _calibrated(
-        "saa",
-        request,
-        lambda inverse: noise_function(request.K, LaplaceNoise(1 / inverse)),
-        8.0,
-        lambda inverse: f"Laplace noise of scale {1 / inverse:.4g} votes on each count.",
-    )
-
-
-def randomized_response(request: PlanRequest) -> Option:
-    """Return randomised response: the majority with one probability, whatever the votes."""
-    K = request.K
-    return _calibrated(
-        "randomized_response",
-        request,
-        lambda share: NoiseFunction.from_upper_half(np.full((K + 1) // 2, share), K),
-        1.0,
-        lambda share: f"The majority with probability {share:.4g}, else a fair coin, however clear the vote is.",
-    )
-
-
-def subsampling(request: PlanRequest) -> Option:
-    """Return the majority of a few voters drawn anew for each query, how many by a coin."""
-    K = request.K
-    return _calibrated(
-        "subsampling",
-        request,
-        lambda voters: subsampling_mixture(K, voters),
-        K - 1.0 + K % 2,
-        lambda voters: f"The majority of {voters:.4g} voters on average, drawn anew for each query.",
-    )
-
-
-def permute_and_flip(request: PlanRequest) -> Option:
-    """Return permute-and-flip: Laplace noise on the difference of the counts."""
-    return _calibrated(
-        "permute_and_flip",
-        request,
-        lambda rate: baselines.permute_and_flip(request.K, rate),
-        8.0,
-        lambda rate: f"Laplace (or geometric) noise of scale {1 / rate:.4g} votes on the difference of the counts.",
-    )
-
-
-def exponential_mechanism(request: PlanRequest) -> Option:
-    """Return the exponential mechanism."""
-    return _calibrated(
-        "exponential_mechanism",
-        request,
-        lambda rate: baselines.exponential_mechanism(request.K, rate),
-        16.0,
-        lambda rate: f"Either answer with probability proportional to e^({rate:.4g}·votes).",
-    )
-
-
-def _calibrated(
-    name: Mechanism,
-    request: PlanRequest,
-    make: Callable[[float], NoiseFunction],
-    most: float,
-    words: Callable[[float], str],
-) -> Option:
+def calibrated(name: Mechanism, request: PlanRequest) -> Option:
     """Return a mechanism with one parameter, calibrated to the total."""
     if request.total.delta == 0:
-        return _calibrated_without_delta(name, request, make, most, words)
+        return _calibrated_without_delta(name, request)
+    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
 
     def made(value: float) -> tuple[NoiseFunction, float]:
-        noise = make(value)
+        noise = mechanism.make(request.K, value)
         return noise, cost(noise, request)[0]
 
     budget = request.total.epsilon
@@ -198,37 +188,31 @@ def _calibrated(
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     epsilon, account = cost(end.result, request)
-    return _option(name, request, end.result, epsilon, account, f"{words(end.value)} {request.composing()}")
+    return _option(name, request, end.result, epsilon, account, f"{mechanism.words(end.value)} {request.composing()}")
 
 
-def _calibrated_without_delta(
-    name: Mechanism,
-    request: PlanRequest,
-    make: Callable[[float], NoiseFunction],
-    most: float,
-    words: Callable[[float], str],
-) -> Option:
+def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     """Return a mechanism with one parameter at a total δ of 0, calibrated so that each release is proved private for an equal share.
 
     There the releases' ε add up, and no account does better: a pair with the largest loss may be shown every time.
     """
     asked, total, queries = request.released, request.total, request.queries
+    mechanism, most = CALIBRATED[name], CALIBRATED[name].most(request.K)
     # a target is put on a decimal grid: it must not come to lie above
     share = total.epsilon / queries * (1 if queries == 1 else 1 - 2 * 10.0 ** (1 - GRID_DIGITS))
     problem = Problem(asked.K, asked.voter, Privacy(share), asked.affected)
 
     def made(value: float) -> tuple[NoiseFunction, float]:
-        noise = make(value)
+        noise = mechanism.make(request.K, value)
         proved = certify_unscaled(problem, noise)
         return (noise, math.inf) if proved is None else (proved, 0.0)
 
-    end = calibrate(made, total.epsilon, most, guess=min(most, 1 / request.K), precision=PRECISION, stop=request.stop)
+    guess = min(most, 1 / request.K)
+    end = calibrate(made, total.epsilon, most, guess=guess, precision=PURE_PRECISION, stop=request.stop)
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
-    why = (
-        f"{words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {request.composing()}"
-    )
+    why = f"{mechanism.words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {request.composing()}"
     accuracy = request.accuracy(end.result)
     return Option(name, True, accuracy, queries, spent, "simple", end.result, problem, None, request.K, why)  # noqa: FBT003
 
@@ -257,6 +241,11 @@ def _option(
     if not epsilon <= request.total.epsilon:
         return Option.unfit(name, request, "It costs more than the total.")
     problem = provable_problem(noise, request)
+    if (
+        problem is None and request.bags is not None
+    ):  # it costs no more, and even a record that affects all is not certain
+        noise = NoiseFunction((1 - COIN) * noise.values, request.K)
+        problem = provable_problem(noise, request)
     if problem is None:
         return Option.unfit(name, request, "No target is proved for its γ.")
     spent = Privacy(epsilon, request.total.delta)

@@ -6,36 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from darrm_opt.accounting.release_profile import Release
+from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.solution import Solution
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy, Problem
 
-Mechanism = Literal[
-    "majority",
-    "fewer_voters",
-    "optimal",
-    "optimal_sequence",
-    "gnmax",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-]
+Mechanism = str
+"""Name of a mechanism, one of `MECHANISMS`."""
 
-MECHANISMS: tuple[Mechanism, ...] = (
-    "majority",
-    "fewer_voters",
-    "optimal",
-    "optimal_sequence",
-    "gnmax",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-)
+MECHANISMS: tuple[Mechanism, ...] = ("majority", "fewer_voters", "optimal", "optimal_sequence", *CALIBRATED)
 """The mechanisms that the planner compares; the simpler first."""
 
 

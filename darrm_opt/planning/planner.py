@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.bagging.guarantee import Sampling
 from darrm_opt.budgeting.calibration import never_stop
+from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.objective import Objective
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning import noisy_majorities as noisy
@@ -146,49 +148,37 @@ def _evaluate(
 
 
 def _order(mechanism: Mechanism) -> int:
-    """Return the place of a mechanism: the quick ones first, and last the one that starts from the others."""
-    return ("optimal", "optimal_sequence").index(mechanism) + 1 if mechanism in ("optimal", "optimal_sequence") else 0
+    """Return the place of a mechanism: the quick ones first, and last those that start from the others."""
+    return [*_SEEDED].index(mechanism) + 1 if mechanism in _SEEDED else 0
 
 
 def _option(mechanism: Mechanism, request: PlanRequest, known: list[Option]) -> Option:
     if request.stop():
         return Option.unfit(mechanism, request, noisy.TIME_IS_UP)
-    if mechanism in _SLOW and request.queries > noisy.MAX_QUERIES:
+    if mechanism not in _QUICK and request.queries > noisy.MAX_QUERIES:
         return Option.unfit(
             mechanism, request, f"Not computed for more than {noisy.MAX_QUERIES:,} queries: see optimal."
         )
     seeds = [each.noise for each in known if each.noise is not None]
     try:
-        return (
-            noisy.optimal_sequence(request, seeds)
-            if mechanism == "optimal_sequence"
-            else _EVALUATORS[mechanism](request)
-        )
+        if mechanism in _SEEDED:
+            return _SEEDED[mechanism](request, seeds)
+        return _EVALUATORS.get(mechanism, partial(noisy.calibrated, mechanism))(request)
     except TooMuchWork as err:
         return Option.unfit(mechanism, request, f"Not computed: {err}")
 
 
-_EVALUATORS = {
+_EVALUATORS: dict[Mechanism, Callable[[PlanRequest], Option]] = {
     "majority": plain.majority,
     "fewer_voters": plain.fewer_voters,
-    "optimal": noisy.optimal,
-    "gnmax": noisy.gnmax,
-    "permute_and_flip": noisy.permute_and_flip,
-    "exponential_mechanism": noisy.exponential_mechanism,
-    "saa": noisy.saa,
-    "subsampling": noisy.subsampling,
-    "randomized_response": noisy.randomized_response,
 }
+"""Mechanisms that are not calibrated by one parameter (`noisy.calibrated`)."""
 
-_SLOW = {
-    "optimal_sequence",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "subsampling",
-    "randomized_response",
-}
-"""Mechanisms that are compared for up to `noisy.MAX_QUERIES` queries only."""
+_SEEDED = {"optimal": noisy.optimal, "optimal_sequence": noisy.optimal_sequence}
+"""Mechanisms that start from the others, evaluated after them in this order."""
+
+_QUICK = {"majority", "fewer_voters", "optimal", "gnmax"}
+"""Mechanisms that are compared for any number of queries, the others for up to `noisy.MAX_QUERIES` only."""
 
 
 def _check_mechanisms(mechanisms: Iterable[str]) -> tuple[Mechanism, ...]:
@@ -210,13 +200,8 @@ def _advice(best: Option, request: PlanRequest) -> str:
         "optimal": "Release γ_opt of one target",
         "optimal_sequence": "Release the γ made for all queries together",
         "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
-        "gnmax": "Release the vote with Gaussian noise",
-        "permute_and_flip": "Release the vote with Laplace noise on the difference",
-        "exponential_mechanism": "Release the vote by the exponential mechanism",
-        "saa": "Release the vote with Laplace noise",
-        "subsampling": "Release the majority of a few voters, drawn anew for each query",
-        "randomized_response": "Release the majority with one probability, else a coin",
         "majority": "Release the plain majority",
+        **{name: mechanism.advice for name, mechanism in CALIBRATED.items()},
     }[best.mechanism]
     return f"{named}. {shown} {best.why}"
 

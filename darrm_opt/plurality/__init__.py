@@ -10,19 +10,19 @@ mechanisms      permute-and-flip, exponential, Laplace, GNMax, Confident-GNMax, 
 comparison      all of them on one footing
 record          rules as plain data
 accounting      what labels and checks cost over many releases
-samplers        `RuleMechanism`, `NoisyMaximum`: counts in, a class or ⊥ out, exactly
-log             the budget of a mechanism on a file
+samplers        `RuleMechanism`, `NoisyMaximum`, `SelectionMechanism`: counts in, a class or ⊥ out, exactly
+release_log     the budget of a mechanism on a file
 votes           votes, checked and counted
-sequence        many releases from one total
+plan            many releases from one total
 designer        every way of answering many queries within a total, with right, wrong and abstained shares
-release         `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
+private_plurality  `PrivatePlurality`: votes in, a class or ⊥ out, within a budget
 """
 
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule, verify_rule
 from darrm_opt.plurality.comparison import MechanismComparison, compare_mechanisms
 from darrm_opt.plurality.designer import ReleaseDesign, ReleaseWay, design_releases
 from darrm_opt.plurality.mechanisms import MECHANISMS, CalibratedMechanism, calibrate_mechanism
-from darrm_opt.plurality.plan import PluralityPlan, noise_for, plurality_plan, release_target
+from darrm_opt.plurality.plan import PluralityPlan, noise_for, plurality_plan, release_target, selection_for
 from darrm_opt.plurality.priors import (
     Dirichlet,
     Favoured,
@@ -36,7 +36,7 @@ from darrm_opt.plurality.private_plurality import PrivatePlurality
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem, partition_count
 from darrm_opt.plurality.release_log import PluralityLog
 from darrm_opt.plurality.rule import PluralityRule
-from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, SelectionMechanism, VoteMechanism
 from darrm_opt.plurality.solver import PluralitySolution, solve_plurality
 from darrm_opt.plurality.votes import count_votes
 
@@ -62,6 +62,7 @@ __all__ = [
     "ReleaseDesign",
     "ReleaseWay",
     "RuleMechanism",
+    "SelectionMechanism",
     "VoteMechanism",
     "calibrate_mechanism",
     "certify_rule",
@@ -73,6 +74,7 @@ __all__ = [
     "partition_count",
     "plurality_plan",
     "release_target",
+    "selection_for",
     "solve_plurality",
     "verify_rule",
 ]

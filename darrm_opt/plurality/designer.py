@@ -5,7 +5,8 @@ Q queries come, and each is answered by a class or by ⊥. A *way* is a mechanis
     gnmax              the largest noisy count, Q labels
     confident_gnmax    Q checks, and a label only where a check passes and fewer than ``cap`` labels were released
     optimal            the linear program's rule, one table for each release
-    permute_and_flip, exponential, laplace    as tables, for the label alone
+    permute_and_flip, exponential, laplace    as tables, for the label alone; the first two without one where there are too many
+                                              partitions for tables
 
 All are held to the same neighbours, the same transcript (classes and ⊥, nothing else) and the same total, and all are
 judged by Pr[right] − price·Pr[wrong] over the same law of votes. Which parameters are proposed is a search on a grid; what they
@@ -28,17 +29,19 @@ from numpy.typing import NDArray
 from darrm_opt.budgeting import epsilon_each
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.accounting.calibration import calibrate_noise
 from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
 from darrm_opt.plurality.accounting.lattice_cells import LatticeNoise
 from darrm_opt.plurality.mechanisms import MECHANISMS, calibrate_confident, calibrate_mechanism
-from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target
-from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior
-from darrm_opt.plurality.problem import PluralityProblem, has_table, histograms
-from darrm_opt.plurality.rule import PluralityRule
-from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.plan import MAX_RULE_PARTITIONS, release_target, selection_for
+from darrm_opt.plurality.priors import PastVotes, PluralityObjective, PluralityPrior, sample_counts
+from darrm_opt.plurality.problem import PluralityProblem, has_table
+from darrm_opt.plurality.rule import PluralityRule, edge_laws
+from darrm_opt.plurality.samplers import SELECTIONS, NoisyMaximum, RuleMechanism, VoteMechanism
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.rounding import multiple_up
 
 CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Labels at most, as shares of the queries."""
@@ -55,11 +58,22 @@ SIGMA_PRECISION = 2e-3
 SCALE_PRECISION = 0.01
 """Relative distance of a table's ε from the largest one of which Q fit."""
 
+TABLE_PRECISION = 1e-6
+"""Relative distance of a table's rate from the largest one that is private."""
+
 MAX_SCALE = 4.0
 """Largest ε of a table that is tried, over the one that optimal composition allows."""
 
-BLOCK = 2000
-"""Vote counts whose chances are computed at a time."""
+BLOCK = 5000
+"""Numbers of votes whose chances are computed at a time."""
+
+MAX_NODES, MAX_NODES_SMOOTH = 24, 8
+"""Most nodes of the integral over ties, for σ below and from `SMOOTH_SIGMA` on: more change nothing that a double shows."""
+
+SMOOTH_SIGMA = 4.0
+
+SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
+"""Most and fewest vote counts that are drawn from a prior where they cannot be listed, and numbers of votes in all of them."""
 
 CountTable = NDArray[np.intp]
 
@@ -76,8 +90,10 @@ class ReleaseWay:
         worth: right − price·wrong, a query.
         epsilon: proved ε of all answers together at the total's δ, at most the total's [nats].
         account: how it was proved.
-        parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap, or the (ε, δ) of each release.
-        mechanism: what releases; None where a cap below Q has to be kept by the caller.
+        parameters: what was chosen: sigma, check_sigma, threshold [votes] and cap; or the (ε, δ) of each release, and its rate
+            [nats a vote] where there is no table.
+        gap: of the optimum, by how much another table of the same (ε, δ) each could be worth more, at most; None of the others.
+        mechanism: what releases, its cap included.
     """
 
     name: str
@@ -88,12 +104,13 @@ class ReleaseWay:
     epsilon: float
     account: str
     parameters: dict[str, float]
-    mechanism: VoteMechanism | None
+    mechanism: VoteMechanism
+    gap: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the way as plain data; of the mechanism, whether there is one."""
-        named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters")
-        return {each: getattr(self, each) for each in named} | {"releasable": self.mechanism is not None}
+        """Return the way as plain data, without its mechanism."""
+        named = ("name", "right", "wrong", "abstained", "worth", "epsilon", "account", "parameters", "gap")
+        return {each: getattr(self, each) for each in named}
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,8 @@ class ReleaseDesign:
         affected: votes that one record can move.
         objective: law of votes, ties and price.
         ways: in order of decreasing worth.
+        samples: how many vote counts stand for the prior where there are too many to list them: then shares are estimates,
+            with a standard error below 1/√samples. None: the whole law, or past votes.
     """
 
     K: int
@@ -117,6 +136,7 @@ class ReleaseDesign:
     affected: int
     objective: PluralityObjective
     ways: tuple[ReleaseWay, ...]
+    samples: int | None = None
 
     @property
     def best(self) -> ReleaseWay:
@@ -136,6 +156,7 @@ class ReleaseDesign:
             else str(self.objective.prior),
             "ties": self.objective.ties,
             "price": self.objective.price,
+            "samples": self.samples,
             "ways": [way.as_dict() for way in self.ways],
         }
 
@@ -157,8 +178,8 @@ def design_releases(
         total: (ε, δ) of all answers together; ε > 0 and finite.
         queries: Q ≥ 1.
         affected: votes that one record can move.
-        objective: the law of votes and the price of a wrong label, as for `solve_plurality`. For many voters and classes the law
-            has to be `PastVotes`. The parameters depend on it: votes it is made of must be public, or not protected.
+        objective: the law of votes and the price of a wrong label, as for `solve_plurality`. The parameters depend on it: past
+            votes must be public, or not protected.
 
     Returns:
         Tables only up to `MAX_RULE_PARTITIONS` partitions, noise only where δ > 0. With price 0 nothing abstains.
@@ -168,7 +189,7 @@ def design_releases(
         what is drawn. Shares are expectations under the law, and no guarantee.
 
     Raises:
-        InvalidInput: a number is outside its range; no way applies.
+        InvalidInput: a number is outside its range.
 
     >>> design = design_releases(11, 3, Privacy(2.0, 1e-5), 2, objective="favoured(0.5,0.9)")
     >>> design.best.name, design.best.epsilon <= 2.0
@@ -182,10 +203,10 @@ def design_releases(
     ways: list[ReleaseWay] = []
     if has_table(K, classes, MAX_RULE_PARTITIONS):
         ways += _table_ways(problem, queries, law)
+    else:
+        ways += _selection_ways(problem, queries, law)
     if total.delta > 0:
         ways += _noise_ways(problem, queries, law)
-    if not ways:
-        raise InvalidInput("delta", total.delta, "δ above 0 where there are too many partitions for a rule")
     ordered = sorted(ways, key=lambda way: -way.worth)
     first = {way.name: way for way in reversed(ordered)}  # of two of one name the better one
     return ReleaseDesign(
@@ -196,6 +217,7 @@ def design_releases(
         problem.affected,
         law.objective,
         tuple(way for way in ordered if first[way.name] is way),
+        law.samples,
     )
 
 
@@ -216,21 +238,23 @@ def leader_chances(counts: CountTable, sigma: float) -> Array:
     noise, step = LatticeNoise(sigma, 0.0), max(1, math.floor(sigma / 4))
     reach = math.ceil(9 * sigma / step)
     x = np.arange(-reach, reach + 1) * step
-    nodes, shares = np.polynomial.legendre.leggauss(counts.shape[1] // 2 + 1)  # the integrand has degree C − 1
-    s, ds = (nodes + 1) / 2, shares / 2
+    exact = counts.shape[1] // 2 + 1  # the integrand has degree C − 1
+    s, ds = _unit_nodes(min(exact, MAX_NODES if sigma < SMOOTH_SIGMA else MAX_NODES_SMOOTH))
     behind = counts[:, :1] - counts
-    gaps, places = np.unique(behind, return_inverse=True)
-    places = places.reshape(behind.shape)
-    shifted = x[None, :] + gaps[:, None]
-    factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
-    chances = np.empty(len(counts))
-    for start in range(0, len(counts), BLOCK):
-        rows = slice(start, start + BLOCK)
-        product = factors[places[rows, 1]]
-        for column in range(2, counts.shape[1]):
-            product = product * factors[places[rows, column]]
-        chances[rows] = step * ((product @ ds) @ noise.at(x))
     leaders = np.count_nonzero(behind == 0, axis=1)
+    behind = np.minimum(behind, reach * step + noise.end + 1)  # from there on F = 1
+    chances = np.empty(len(counts))
+    rows_at_a_time = max(1, BLOCK // counts.shape[1])
+    for start in range(0, len(counts), rows_at_a_time):
+        rows = slice(start, start + rows_at_a_time)
+        gaps, places = np.unique(behind[rows], return_inverse=True)
+        places = places.reshape(behind[rows].shape)
+        shifted = x[None, :] + gaps[:, None]
+        factors = noise.below(shifted)[:, :, None] + s * noise.at(shifted)[:, :, None]
+        product = factors[places[:, 1]]
+        for column in range(2, counts.shape[1]):
+            product = product * factors[places[:, column]]
+        chances[rows] = step * ((product @ ds) @ noise.at(x))
     return np.asarray(np.minimum(chances * leaders, 1.0))
 
 
@@ -240,11 +264,37 @@ def pass_chances(largest: CountTable, threshold: float, sigma: float) -> Array:
     return np.asarray(LatticeNoise(sigma, 0.0).at_least(needed))
 
 
+def selection_chances(counts: CountTable, name: str, rate: float) -> Array:
+    """Return Pr[one of the leaders is released] by permute-and-flip or the exponential mechanism, shape (N,).
+
+    Args:
+        counts: decreasing vote counts, shape (N, C).
+        name: one of `SELECTIONS`.
+        rate: t [nats a vote].
+    """
+    behind = counts[:, :1] - counts
+    leaders = np.count_nonzero(behind == 0, axis=1)
+    raised = np.exp(-rate * behind)
+    if name == "exponential":
+        return np.asarray(leaders / raised.sum(axis=1))
+    s, ds = _unit_nodes(counts.shape[1] // 2 + 1)
+    product = np.ones((len(counts), s.size))
+    for column in range(1, counts.shape[1]):
+        product *= 1 - raised[:, column, None] * s
+    return np.asarray(np.minimum(leaders * (product @ ds), 1.0))
+
+
+def _unit_nodes(nodes: int) -> tuple[Array, Array]:
+    """Return Gauss–Legendre nodes and weights on [0, 1]."""
+    at, shares = np.polynomial.legendre.leggauss(nodes)
+    return (at + 1) / 2, shares / 2
+
+
 class _VoteLaw:
     """Vote counts with their masses: all that can occur, and those that are judged (ties may be left out)."""
 
     def __init__(self, objective: PluralityObjective, problem: PluralityProblem) -> None:
-        self.objective = objective
+        self.objective, self.samples = objective, None
         K, classes = problem.K, problem.classes
         prior = objective.prior
         if isinstance(prior, PastVotes):
@@ -255,7 +305,8 @@ class _VoteLaw:
             cells = PluralityProblem(K, classes, problem.target).histograms
             self.counts, masses = np.array(cells.partitions, dtype=np.intp), prior.masses(cells)
         else:
-            raise InvalidInput("prior", str(prior), "past votes, where there are too many partitions for a table")
+            self.samples = min(SAMPLES, max(MIN_SAMPLES, SAMPLED_NUMBERS // classes))
+            self.counts, masses = sample_counts(prior, K, classes, self.samples), np.ones(self.samples)
         self.masses = masses / masses.sum()
         strict = self.counts[:, 0] > self.counts[:, 1]
         judged = np.where(strict, self.masses, 0.0) if objective.ties == "excluded" else self.masses
@@ -269,13 +320,14 @@ class _VoteLaw:
         shares: tuple[float, float],
         cost: tuple[float, str],
         parameters: dict[str, float],
-        mechanism: VoteMechanism | None,
+        mechanism: VoteMechanism,
+        gap: float | None = None,
     ) -> ReleaseWay:
         """Return a way with these shares of right answers and of answers."""
         right, answered = shares
         wrong = max(answered - right, 0.0)
         worth = right - self.objective.price * wrong
-        return ReleaseWay(name, right, wrong, 1.0 - right - wrong, worth, *cost, parameters, mechanism)
+        return ReleaseWay(name, right, wrong, max(1.0 - right - wrong, 0.0), worth, *cost, parameters, mechanism, gap)
 
     def worth(self, shares: tuple[float, float]) -> float:
         """Return right − price·wrong."""
@@ -301,12 +353,27 @@ class _VoteLaw:
 
 def _released_labels(queries: int, chance: float, cap: int) -> float:
     """Return E[min(N, cap)], N ~ Binomial(queries, chance)."""
-    from scipy.special import bdtr, bdtrc
+    with needed_by("A vote among several classes"):
+        from scipy.special import bdtr, bdtrc
 
     if cap >= queries:
         return queries * chance
     # Σ_{j ≤ cap} j·Pr[N = j] = Q·p·Pr[Binomial(Q − 1, p) ≤ cap − 1]
     return float(queries * chance * bdtr(cap - 1, queries - 1, chance) + cap * bdtrc(cap, queries, chance))
+
+
+def _selection_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
+    """Yield permute-and-flip and the exponential mechanism, without tables."""
+    K, classes, total, affected = problem.K, problem.classes, problem.target, problem.affected
+    for name in SELECTIONS:
+        mechanism = selection_for(name, total, queries, K=K, classes=classes, affected=affected)
+        if total.delta > 0:
+            epsilon, account = mechanism.epsilon(queries, total.delta), "optimal composition, or of a bounded range"
+        else:
+            epsilon, account = multiple_up(queries, mechanism.each.epsilon), "simple composition"
+        right = float(law.judged @ selection_chances(law.counts, name, mechanism.rate))
+        parameters = {"rate": mechanism.rate, "epsilon": mechanism.each.epsilon, "delta": 0.0}
+        yield law.way(name, (right, 1.0), (epsilon, account), parameters, mechanism)
 
 
 def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Iterator[ReleaseWay]:
@@ -346,16 +413,16 @@ def _noise_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         for each in thresholds
     }
     threshold = max(shares, key=lambda each: law.worth(shares[each]))
-    kept = {"sigma": found.label_sigma, "check_sigma": check_sigma, "threshold": threshold}
+    noises = {"threshold": threshold, "check_sigma": check_sigma}
     mechanism = NoisyMaximum(
-        K, classes, kept["sigma"], threshold=threshold, check_sigma=kept["check_sigma"], affected=affected
+        K, classes, found.label_sigma, **noises, affected=affected, cap=cap if cap < queries else None
     )
     yield law.way(
         "confident_gnmax",
         shares[threshold],
         (found.cost.epsilon, found.cost.labels_recursion.method),
-        {**kept, "cap": cap},
-        mechanism if cap == queries else None,
+        {"sigma": found.label_sigma, "check_sigma": check_sigma, "threshold": threshold, "cap": cap},
+        mechanism,
     )
 
 
@@ -367,13 +434,17 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
     abstention = law.objective.price > 0
     total, K, classes, affected = problem.target, problem.K, problem.classes, problem.affected
 
+    gaps: dict[PluralityRule, float] = {}
+
     def optimal(target: Privacy) -> PluralityRule:
-        return solve_plurality(
-            PluralityProblem(K, classes, target, affected, abstention=abstention), law.objective
-        ).rule
+        found = solve_plurality(PluralityProblem(K, classes, target, affected, abstention=abstention), law.objective)
+        gaps[found.rule] = found.gap
+        return found.rule
 
     def calibrated(name: str) -> Callable[[Privacy], PluralityRule]:
-        return lambda target: calibrate_mechanism(PluralityProblem(K, classes, target, affected), name).rule
+        return lambda target: (
+            calibrate_mechanism(PluralityProblem(K, classes, target, affected), name, precision=TABLE_PRECISION).rule
+        )
 
     makers: dict[str, Callable[[Privacy], PluralityRule]] = {"optimal": optimal}
     makers |= {name: calibrated(name) for name in MECHANISMS}
@@ -392,7 +463,8 @@ def _table_ways(problem: PluralityProblem, queries: int, law: _VoteLaw) -> Itera
         for rule, target, epsilon, account in found:
             parameters = {"epsilon": target.epsilon, "delta": target.delta}
             mechanism = RuleMechanism(PluralityProblem(K, classes, target, affected, abstention=rule.abstention), rule)
-            yield law.way(name, law.rule_shares(rule), (epsilon, account), parameters, mechanism)
+            gap = gaps[rule] if name == "optimal" else None
+            yield law.way(name, law.rule_shares(rule), (epsilon, account), parameters, mechanism, gap)
 
 
 def _composed_table(
@@ -419,14 +491,3 @@ def _composed_table(
         else:
             high = scale
     return found
-
-
-def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
-    """Return the laws of a rule's answers on both sides of every edge, shape (edges, outputs) each, for `table_divergence`.
-
-    Classes with the same counts on both sides have the same ratio, so that they count as one outcome.
-    """
-    cells = histograms(rule.K, rule.classes, affected, rule.abstention)
-    chances = rule.nearest
-    p, q = (np.minimum(chances[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
-    return p, q

@@ -19,14 +19,17 @@ from fractions import Fraction
 import highspy
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from darrm_opt.errors import SolveFailed
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.certificate import EXPONENT_BITS, exp_bounds
 from darrm_opt.plurality.problem import Histograms, Index
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ratio_below
+
+with needed_by("The linear program of several classes"):
+    from scipy import sparse
 
 TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.certificate import PluralityCertificate, certify_rule
 from darrm_opt.plurality.problem import ABSTENTION, Histograms, PluralityProblem
 from darrm_opt.plurality.rule import PluralityRule
@@ -81,7 +82,8 @@ def laplace_table(cells: Histograms, rate: float) -> Array:
 
 def gnmax_table(cells: Histograms, rate: float) -> Array:
     """Return the probabilities of the largest count with Gaussian noise of deviation 1/rate, shape (cells,)."""
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     if rate == 0:
         return exponential_table(cells, 0.0)
@@ -120,12 +122,13 @@ class CalibratedMechanism:
     certificate: PluralityCertificate
 
 
-def calibrate_mechanism(problem: PluralityProblem, name: str) -> CalibratedMechanism:
+def calibrate_mechanism(problem: PluralityProblem, name: str, *, precision: float = 1e-10) -> CalibratedMechanism:
     """Return a mechanism at the largest rate at which its label, and nothing more, is private for the problem.
 
     Args:
         problem: without abstention; every edge of it is looked at.
         name: one of `MECHANISMS`.
+        precision: relative distance of the rate from the largest one.
 
     Guarantees:
         The rule is certified as it is stored, whatever the bisection found.
@@ -140,7 +143,7 @@ def calibrate_mechanism(problem: PluralityProblem, name: str) -> CalibratedMecha
             "abstention", problem.abstention, "a problem without abstention", "These mechanisms always release a class."
         )
     cells, table = problem.histograms, MECHANISMS[name]
-    rate = _largest_rate(problem, lambda rate: table(cells, rate))
+    rate = _largest_rate(problem, lambda rate: table(cells, rate), precision)
     return _certified(problem, name, rate, table(cells, rate))
 
 
@@ -155,7 +158,8 @@ def confident_table(cells: Histograms, rate: float, threshold: float, check_shar
         threshold: T [votes].
         check_share: σ₂/σ₁.
     """
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     passes = ndtr((cells.values[cells.starts] - threshold) * rate * check_share)[cells.owners]
     return np.where(cells.values == ABSTENTION, 1 - passes, gnmax_table(cells, rate) * passes)

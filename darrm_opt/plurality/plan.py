@@ -13,15 +13,25 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
 from darrm_opt.plurality.problem import PluralityProblem, has_table
-from darrm_opt.plurality.samplers import NoisyMaximum, RuleMechanism, VoteMechanism
+from darrm_opt.plurality.samplers import (
+    MAX_SELECTION_RATE,
+    NoisyMaximum,
+    RuleMechanism,
+    SelectionMechanism,
+    VoteMechanism,
+)
 from darrm_opt.plurality.solver import as_objective, solve_plurality
 from darrm_opt.problem import Privacy, whole_number
+from darrm_opt.search import largest_fitting
 
 STEP = 1.002
 """Factor by which σ is raised until the account of the discrete noise fits."""
 
 MAX_STEPS = 400
 """Steps after which the search gives up; one or two are usual."""
+
+RATE_PRECISION = 1e-3
+"""Relative distance of a selection mechanism's rate from the largest one that fits."""
 
 MAX_RULE_PARTITIONS = 600
 """Partitions up to which an optimal rule is made where a choice of mechanisms is asked for: seconds."""
@@ -120,6 +130,45 @@ def release_target(total: Privacy, queries: int) -> Privacy:
         return total
     delta = total.delta / (2 * queries)
     return Privacy(epsilon_each(total, delta, queries), delta)
+
+
+def selection_for(
+    name: str, total: Privacy, queries: int, *, K: int, classes: int, affected: int = 1
+) -> SelectionMechanism:
+    """Return permute-and-flip or the exponential mechanism at about the largest rate of which Q releases fit in a total.
+
+    Args:
+        name: one of `SELECTIONS`.
+        total: (ε, δ) of all releases, ε > 0 and finite.
+        queries: Q ≥ 1.
+        K: voters.
+        classes: C ≥ 2.
+        affected: votes that one record can move.
+
+    Guarantees:
+        ``selection_for(...).epsilon(queries, total.delta) <= total.epsilon`` where δ > 0; else Q times ``each`` is within it.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    >>> round(selection_for("permute_and_flip", Privacy(2.0, 1e-5), 1, K=250, classes=10).rate, 4)
+    1.0
+    """
+    queries = whole_number(queries, "queries", "a whole number of releases, at least 1")
+
+    def at(rate: float) -> SelectionMechanism:
+        return SelectionMechanism(name, K, classes, min(rate, MAX_SELECTION_RATE), affected=affected)
+
+    def fits(rate: float) -> bool:
+        return at(rate).epsilon(queries, total.delta) <= total.epsilon
+
+    start = epsilon_each(total, 0.0, queries) / (2 * affected)
+    if total.delta == 0 or queries == 1:
+        return at(start)
+    start *= 1 - 2.0**-40  # ε of the total is rounded up
+    if name == "permute_and_flip" or start >= MAX_SELECTION_RATE:
+        return at(start)
+    return at(largest_fitting(fits, start, 3 * start, RATE_PRECISION))
 
 
 def noise_for(

@@ -25,7 +25,7 @@ import numpy as np
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.plurality.problem import Histograms, Partition
-from darrm_opt.plurality.votes import count_votes
+from darrm_opt.plurality.votes import VoteTable, count_votes
 from darrm_opt.problem import real_number, whole_number
 
 Ties = Literal["excluded", "any"]
@@ -68,10 +68,14 @@ class Favoured:
         Raises:
             InvalidInput: a chance is below 1/C.
         """
-        low = min(self.chances)
-        if low < (1 - 1e-12) / cells.classes:
-            raise InvalidInput("chances", low, f"at least 1/{cells.classes}", "Below it another class is favoured.")
+        self.check_classes(cells.classes)
         return _favoured_masses(cells, self._log_moment)
+
+    def check_classes(self, classes: int) -> None:
+        """Raise `InvalidInput` unless every chance is at least 1/C."""
+        low = min(self.chances)
+        if low < (1 - 1e-12) / classes:
+            raise InvalidInput("chances", low, f"at least 1/{classes}", "Below it another class is favoured.")
 
     def _log_moment(self, votes: int, K: int, classes: int) -> float:
         logs = [_log_power(a, votes) + _log_power((1 - a) / (classes - 1), K - votes) for a in self.chances]
@@ -249,6 +253,36 @@ class PluralityObjective:
             silent = np.append(cells.starts[1:], cells.values.size) - 1
             table[silent] = masses * self.price
         return table, -self.price * float(masses.sum())
+
+
+def sample_counts(prior: PluralityPrior, K: int, classes: int, size: int) -> VoteTable:
+    """Return vote counts drawn from a prior, decreasing, shape (size, C): for sizes at which they cannot all be listed.
+
+    Args:
+        prior: `Favoured`, `FavouredBeta` or `Dirichlet`.
+        K: voters.
+        classes: C.
+        size: draws ≥ 1, always the same ones.
+
+    Raises:
+        InvalidInput: another prior, or a chance below 1/C.
+    """
+    rng = np.random.default_rng(0)
+    if isinstance(prior, Dirichlet):
+        chances = rng.dirichlet(np.full(classes, prior.alpha), size)
+    elif isinstance(prior, (Favoured, FavouredBeta)):
+        if isinstance(prior, Favoured):
+            prior.check_classes(classes)
+            first = np.resize(prior.chances, size)
+        else:
+            first = rng.beta(prior.alpha, prior.beta, size)
+        others = (1 - first) / (classes - 1)
+        chances = np.column_stack([first, np.broadcast_to(others[:, None], (size, classes - 1))])
+    else:
+        raise InvalidInput("prior", str(prior), "favoured, beta, dirichlet or past votes")
+    chances /= chances.sum(axis=1, keepdims=True)
+    drawn: VoteTable = np.sort(rng.multinomial(K, chances), axis=1)[:, ::-1].astype(np.int64)
+    return drawn
 
 
 def parse_prior(text: str) -> PluralityPrior:

@@ -27,6 +27,7 @@ class PrivatePlurality:
         mechanism: a `PluralitySolution`, a `RuleMechanism`, or a `NoisyMaximum`.
         budget: what is charged before a class leaves. A `PluralityLog` (a file; resumable by release ids), for a rule also a
             `PrivacyBudget` (in memory; each release is an event of the problem's target), or None: the caller keeps the account.
+            A mechanism with a cap needs a log, which counts its labels.
         source: source of chance; None for the operating system, which privacy requires.
 
     Guarantees:
@@ -68,6 +69,8 @@ class PrivatePlurality:
                 raise InvalidInput("budget", "a PrivacyBudget", "a PluralityLog or None for a noisy maximum")
         elif budget is not None:
             raise InvalidInput("budget", budget, "a PluralityLog, a PrivacyBudget, or None")
+        elif mechanism.cap is not None:
+            raise InvalidInput("budget", budget, "a PluralityLog, which counts the labels up to the cap")
         self._mechanism = mechanism
         self._budget = budget
         self._source = SystemRandomness() if source is None else source
@@ -111,12 +114,20 @@ class PrivatePlurality:
         """
         counts = count_votes(votes, self._mechanism.K, self._mechanism.classes)
         if isinstance(self._budget, PluralityLog):
-            return self._budget.once_labels(len(counts), lambda: self._draw(counts), release_id)
+            return self._budget.once_labels(len(counts), lambda before: self._draw(counts, before), release_id)
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a PluralityLog knows releases by name.")
         if isinstance(self._budget, PrivacyBudget) and isinstance(self._mechanism, RuleMechanism):
             self._budget.charge(self._mechanism.problem.target, len(counts))
         return self._draw(counts)
 
-    def _draw(self, counts: VoteTable) -> Labels:
-        return np.array([self._mechanism.draw(tuple(row), self._source) for row in counts.tolist()], dtype=np.int16)
+    def _draw(self, counts: VoteTable, before: int = 0) -> Labels:
+        """Return an answer for each row of counts, where ``before`` classes were released already."""
+        cap, labels = self._mechanism.cap, np.full(len(counts), ABSTENTION, dtype=np.int16)
+        released = before
+        for place, row in enumerate(counts.tolist()):
+            if cap is not None and released >= cap:
+                break  # the answers say that the cap is reached: from here on nothing depends on the votes
+            labels[place] = self._mechanism.draw(tuple(row), self._source)
+            released += int(labels[place] != ABSTENTION)
+        return labels

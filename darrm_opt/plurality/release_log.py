@@ -1,7 +1,8 @@
 """Durable log of plurality releases: the budget of one mechanism on a file, charged once and never free.
 
 The file, its protocol and its promises are those of `darrm_opt.mechanism.release_log.ReleaseLog`; what is stored of a
-mechanism is its record, and of a release its classes, two bytes each.
+mechanism is its record, and of a release how many of its answers are classes and not ⊥; where it has an id, the answers
+themselves, two bytes each.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from darrm_opt.accounting.errors import BudgetUnreadable
 from darrm_opt.budgeting.quota import Quota
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism.errors import ReleaseLogDamaged
-from darrm_opt.mechanism.journal import create
-from darrm_opt.mechanism.release_log import ReleaseLog
+from darrm_opt.mechanism.release_log import ReleaseLog, create_log
+from darrm_opt.plurality.problem import ABSTENTION
 from darrm_opt.plurality.samplers import VoteMechanism, mechanism_from_record
 from darrm_opt.problem import Privacy, whole_number
 
 Labels = NDArray[np.int16]
 
-FORMAT = 1
-"""Version of the file."""
+FORMAT = 2
+"""Version of the file; 1 did not count the classes among the answers, so that it could keep no cap."""
 
 KIND = "darrm plurality log"
 """What the first line says it is."""
@@ -44,13 +45,18 @@ class PluralityLog(ReleaseLog):
 
     Guarantees:
         As `ReleaseLog`: however many processes use the file, and however they end, no more releases leave than are
-        charged, no more are charged than the budget allows, and releases under one id are charged once.
+        charged, no more are charged than the budget allows, and releases under one id are charged once. Where the mechanism has
+        a cap, no more classes leave than that.
 
     Raises:
-        LedgerUnreadable: no such file, or not a log of this format.
+        BudgetUnreadable: no such file, or not a log of this format.
         ReleaseLogDamaged: its lines are not as they were written.
         NotPrivate: its rule is not private for its problem.
     """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._labels = 0
+        super().__init__(path)
 
     @classmethod
     def begin(
@@ -71,7 +77,7 @@ class PluralityLog(ReleaseLog):
 
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
-            LedgerUnreadable: the file cannot be written.
+            BudgetUnreadable: the file cannot be written.
         """
         if (budget is None) == (queries is None):
             raise InvalidInput("budget", budget, "exactly one of budget and queries")
@@ -88,12 +94,7 @@ class PluralityLog(ReleaseLog):
             "account": account,
             "limit": limit,
         }
-        try:
-            create(path, header)
-        except FileExistsError as err:
-            raise InvalidInput("ledger", str(path), "a file that does not exist yet", "Open it instead.") from err
-        except OSError as err:
-            raise BudgetUnreadable(f"the log {path} cannot be written: {err.strerror}") from err
+        create_log(path, header)
         return cls(path)
 
     @property
@@ -101,9 +102,34 @@ class PluralityLog(ReleaseLog):
         """What releases, proved when the log was opened."""
         return self._mechanism
 
-    def once_labels(self, count: int, draw: Callable[[], Labels], release_id: str | None = None) -> Labels:
-        """Release ``count`` classes, or return those that were released under this id; as `ReleaseLog.once`."""
-        return cast("Labels", self.once(count, cast("Any", draw), release_id))
+    @property
+    def labels(self) -> int:
+        """Classes released so far, by any process: answers that are not ⊥."""
+        with self._journal.locked():
+            return self._labels
+
+    def once_labels(self, count: int, draw: Callable[[int], Labels], release_id: str | None = None) -> Labels:
+        """Release ``count`` answers, or return those that were released under this id; as `ReleaseLog.once`.
+
+        Args:
+            count: how many answers.
+            draw: draws them, given how many classes were released before; called at most once, while nobody else may write.
+            release_id: as for `ReleaseLog.once`.
+        """
+        return cast("Labels", self.once(count, cast("Any", lambda: draw(self._labels)), release_id))
+
+    def _counted(self, bits: Any) -> dict[str, Any]:
+        return {"labels": int(np.count_nonzero(bits != ABSTENTION))}
+
+    def _seen(self, record: dict[str, Any], place: int) -> None:
+        first = not self._header
+        super()._seen(record, place)
+        if first:
+            return
+        labels = record.get("labels")
+        if type(labels) is not int or not 0 <= labels <= record["count"]:
+            raise ReleaseLogDamaged(f"the log {self._journal.path} holds a release that does not count its classes")
+        self._labels += labels
 
     def _written(self, bits: Any) -> str:
         return base64.b64encode(bits.astype("<i2").tobytes()).decode("ascii")

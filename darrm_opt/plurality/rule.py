@@ -42,8 +42,8 @@ class PluralityRule:
         InvalidInput: another number of cells, a value outside [0, 1], or a partition whose values sum to more than 1.
 
     >>> uniform = PluralityRule(2, 2, [0.0, 0.0, 0.0])
-    >>> [float(p) for p in uniform.probabilities((2, 0))]
-    [0.5, 0.5]
+    >>> tuple(float(p) for p in uniform.probabilities((2, 0)))
+    (0.5, 0.5)
     """
 
     def __init__(self, K: int, classes: int, values: Any, *, abstention: bool = False) -> None:
@@ -190,3 +190,14 @@ class PluralityRule:
 
     def __hash__(self) -> int:
         return hash((self.K, self.classes, self.abstention, self.values.tobytes()))
+
+
+def edge_laws(rule: PluralityRule, affected: int) -> tuple[Array, Array]:
+    """Return the laws of a rule's answers on both sides of every edge, shape (edges, outputs) each, for `table_divergence`.
+
+    Classes with the same counts on both sides have the same ratio, so that they count as one outcome.
+    """
+    cells = histograms(rule.K, rule.classes, affected, rule.abstention)
+    chances = rule.nearest
+    p, q = (np.minimum(chances[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
+    return p, q

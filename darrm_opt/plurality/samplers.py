@@ -3,27 +3,35 @@
 - `RuleMechanism`: a certified table; each output has exactly the probability that `PluralityRule` states;
 - `NoisyMaximum`: GNMax with the discrete Gaussian on every count (for any number of classes, with no table), or
   Confident-GNMax, which first checks whether the largest count plus noise reaches a threshold. Its account is that of the
-  discrete noise itself (`darrm_opt.plurality.accounting`).
+  discrete noise itself (`darrm_opt.plurality.accounting`);
+- `SelectionMechanism`: permute-and-flip and the exponential mechanism, with no table either. Their coins have chances e^−x for
+  rational x, and are tossed without computing them.
 
-Source of the discrete Gaussian: Canonne, Kamath, Steinke 2020 (`discrete_gaussian`).
+Source of the discrete Gaussian: Canonne, Kamath, Steinke 2020 (`discrete_gaussian`), and of the coin (`exponential_chance`).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.certificate import PluralityCertificate, verify_rule
 from darrm_opt.plurality.problem import ABSTENTION, PluralityProblem
+from darrm_opt.plurality.record import KIND as RULE_KIND
 from darrm_opt.plurality.record import rule_from_record, rule_record
-from darrm_opt.plurality.rule import PluralityRule
+from darrm_opt.plurality.rule import PluralityRule, edge_laws
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.randomness.samplers import discrete_gaussian
+from darrm_opt.randomness.samplers import discrete_gaussian, exponential_chance, shuffled
 from darrm_opt.randomness.source import RandomSource
+from darrm_opt.rounding import float_above
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
 
 MAX_RELEASES = 10**7
 """Most releases that a budget is found to allow."""
@@ -33,6 +41,21 @@ MAX_NOISY_CLASSES = 2**15
 
 PRECISION = 0.01
 """The number of noisy maxima that fit is found to this share of itself, from below."""
+
+MAX_SELECTION_RATE = 1000.0
+"""Largest rate of a selection mechanism: a class that is one vote behind never comes out there."""
+
+SELECTIONS = ("permute_and_flip", "exponential")
+"""Names of selection mechanisms."""
+
+NOISE_KIND, SELECTION_KIND = "darrm noisy maximum", "darrm selection mechanism"
+"""What their records say they are."""
+
+MECHANISM_KINDS = (RULE_KIND, NOISE_KIND, SELECTION_KIND)
+"""What the record of any mechanism says it is."""
+
+NOISE_FORMAT = 2
+"""Version of the record of a noisy maximum; 1 had no cap."""
 
 _SIGMA = "a standard deviation, a finite number of votes, at least 1"
 
@@ -44,15 +67,25 @@ class VoteMechanism(ABC):
         K: voters.
         classes: C.
         affected: votes that one record can move.
+        cap: most classes that leave over all releases; after them every answer is ⊥, whatever the votes. None: no cap.
     """
 
     K: int
     classes: int
     affected: int
+    cap: int | None = None
 
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION`, for vote counts."""
+
+    @abstractmethod
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, proved, rounded up [nats]."""
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return self.epsilon(releases, budget.delta) <= budget.epsilon
 
     @abstractmethod
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
@@ -84,6 +117,7 @@ class RuleMechanism(VoteMechanism):
     def __init__(self, problem: PluralityProblem, rule: PluralityRule) -> None:
         self.certificate: PluralityCertificate = verify_rule(problem, rule)
         self.problem, self.rule = problem, rule
+        self._divergence: PowerDivergence | None = None
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
@@ -96,9 +130,36 @@ class RuleMechanism(VoteMechanism):
             chosen += left >= 0
         return ABSTENTION if chosen == self.classes else int(chosen)
 
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, by optimal composition of (ε, δ)-DP, or of the laws of all neighbours.
+
+        The second account is for tables with δ = 0 and a total with δ > 0.
+        """
+        from darrm_opt.accounting.composition.optimal import optimal_composition
+        from darrm_opt.accounting.errors import DeltaTooSmall
+        from darrm_opt.plurality.accounting.composition import composed_epsilon, table_divergence
+
+        target = self.problem.target
+        try:
+            found = optimal_composition(target.epsilon, target.delta, releases, delta).epsilon
+        except DeltaTooSmall:
+            return math.inf
+        if target.delta or not delta:
+            return found
+        self._divergence = self._divergence or table_divergence(*edge_laws(self.rule, self.affected))
+        return min(found, composed_epsilon([(self._divergence, releases)], delta).epsilon)
+
+    def fits(self, budget: Privacy, releases: int) -> bool:
+        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        return PrivacyBudget(budget).fits(self.problem.target, releases) or super().fits(budget, releases)
+
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit by optimal composition of (ε, δ)-DP releases."""
-        return min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES), "optimal"
+        """Return how many releases fit, by optimal composition of (ε, δ)-DP, or by the laws of all neighbours up to `PRECISION`."""
+        fitting = min(PrivacyBudget(budget).affordable(self.problem.target), MAX_RELEASES)
+        if self.problem.target.delta or not budget.delta or fitting <= 1:
+            return fitting, "optimal"
+        found = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
+        return (fitting, "optimal") if fitting >= found else (found, "laws")
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
@@ -115,6 +176,8 @@ class NoisyMaximum(VoteMechanism):
         threshold: ⊥ is released unless the largest count + N(0, check_sigma²) is at least this [votes]; None: no check.
         check_sigma: σ₁ ≥ 1 of the check's noise [votes]; needed with a threshold, and only then.
         affected: votes that one record can move, 1..K.
+        cap: most labels over all releases, ≥ 1, with a threshold only; None: as many as there are releases. `PluralityLog`
+            counts them.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -129,15 +192,9 @@ class NoisyMaximum(VoteMechanism):
         threshold: float | None = None,
         check_sigma: float | None = None,
         affected: int = 1,
+        cap: int | None = None,
     ) -> None:
-        self.K = whole_number(K, "K", "a whole number of voters, at least 1")
-        accepted = f"a whole number of classes, 2 to {MAX_NOISY_CLASSES:,}"
-        self.classes = whole_number(classes, "classes", accepted, least=2)
-        if self.classes > MAX_NOISY_CLASSES:
-            raise InvalidInput("classes", classes, accepted)
-        self.affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
-        if self.affected > self.K:
-            raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
+        self.K, self.classes, self.affected = _shape(K, classes, affected)
         self.sigma = _sigma(sigma, "sigma")
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, and none without")
@@ -148,6 +205,10 @@ class NoisyMaximum(VoteMechanism):
             if not math.isfinite(self.threshold):
                 raise InvalidInput("threshold", threshold, accepted)
             self.check_sigma = _sigma(check_sigma, "check_sigma")
+        if cap is not None:
+            self.cap = whole_number(cap, "cap", "a whole number of labels, at least 1")
+            if threshold is None:
+                raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
@@ -161,38 +222,114 @@ class NoisyMaximum(VoteMechanism):
         return leaders[source.below(len(leaders))]
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, each with its check if there is one, rounded up [nats]."""
+        """Return ε of so many releases together at δ, rounded up [nats]: each is a check if there is one, and a label up to the cap."""
         from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
 
-        made = [VoteReleases("label", self.sigma, releases, "discrete")]
+        labels = releases if self.cap is None else min(releases, self.cap)
+        made = [VoteReleases("label", self.sigma, labels, "discrete")]
         if self.check_sigma is not None:
             made.append(VoteReleases("check", self.check_sigma, releases, "discrete"))
         return vote_cost(made, delta, classes=self.classes, affected=self.affected).epsilon
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
-        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check and its label."""
+        """Return how many releases fit, up to `PRECISION`; with a threshold each is charged its check, and up to the cap its label."""
         if budget.delta == 0:
             return 0, "vote-cost"
-        fitting, too_many, tried = 0, MAX_RELEASES + 1, 1
-        while too_many - fitting > max(1.0, PRECISION * fitting):
-            epsilon = self.epsilon(tried, budget.delta)
-            fits = epsilon <= budget.epsilon
-            fitting, too_many = (tried, too_many) if fits else (fitting, tried)
-            # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
-            aim = tried * min(budget.epsilon / epsilon, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
-            tried = min(max(math.floor(aim), fitting + 1), too_many - 1)
-        return fitting, "vote-cost"
+        return _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon), "vote-cost"
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data."""
         return {
-            "kind": "darrm noisy maximum",
-            "format": 1,
+            "kind": NOISE_KIND,
+            "format": NOISE_FORMAT,
             "K": self.K,
             "classes": self.classes,
             "sigma": self.sigma,
             "threshold": self.threshold,
             "check_sigma": self.check_sigma,
+            "affected": self.affected,
+            "cap": self.cap,
+        }
+
+
+class SelectionMechanism(VoteMechanism):
+    """Permute-and-flip or the exponential mechanism at a rate, for any number of voters and classes, sampled exactly.
+
+    With d_c the votes by which class c is behind the leader, both toss coins that succeed with probability e^(−rate·d_c):
+    permute-and-flip for one class after the other in a random order, the exponential mechanism for a class drawn anew each
+    time; the first success is released.
+
+    Args:
+        name: one of `SELECTIONS`.
+        K: voters, ≥ 1.
+        classes: C, 2 to `MAX_NOISY_CLASSES`.
+        rate: t > 0 [nats a vote], up to `MAX_SELECTION_RATE`; taken at its exact value.
+        affected: votes that one record can move, 1..K.
+
+    Guarantees:
+        One release is 2·rate·affected-DP; `epsilon` proves totals of many.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: McKenna, Sheldon 2020; McSherry, Talwar 2007. Both are private without δ whatever the counts.
+    """
+
+    def __init__(self, name: str, K: int, classes: int, rate: float, *, affected: int = 1) -> None:
+        if name not in SELECTIONS:
+            raise InvalidInput("name", name, "one of " + ", ".join(SELECTIONS))
+        self.name = name
+        self.K, self.classes, self.affected = _shape(K, classes, affected)
+        accepted = f"a number of nats a vote above 0, at most {MAX_SELECTION_RATE:g}"
+        self.rate = real_number(rate, "rate", accepted)
+        if not 0 < self.rate <= MAX_SELECTION_RATE:
+            raise InvalidInput("rate", rate, accepted)
+
+    @property
+    def each(self) -> Privacy:
+        """(ε, 0) of one release: 2·rate·affected, rounded up [nats]."""
+        return Privacy(float_above(2 * self.affected * Fraction(self.rate)))
+
+    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
+        """Return a class 0..C−1, each with exactly its probability."""
+        rate, largest = Fraction(self.rate), max(counts)
+
+        def accepted(place: int) -> bool:
+            return exponential_chance(rate * (largest - counts[place]), source)
+
+        if self.name == "permute_and_flip":
+            return next(filter(accepted, shuffled(range(self.classes), source)))  # the leader's coin always succeeds
+        while not accepted(place := source.below(self.classes)):
+            pass
+        return place
+
+    def epsilon(self, releases: int, delta: float) -> float:
+        """Return ε of so many releases together at δ, rounded up [nats]."""
+        from darrm_opt.accounting.composition.optimal import optimal_composition
+        from darrm_opt.plurality.accounting.composition import bounded_range_divergence, composed_epsilon
+
+        found = optimal_composition(self.each.epsilon, 0.0, releases, delta).epsilon
+        if self.name == "permute_and_flip" or delta == 0:
+            return found
+        return min(found, composed_epsilon([(bounded_range_divergence(self.each.epsilon), releases)], delta).epsilon)
+
+    def most_releases(self, budget: Privacy) -> tuple[int, str]:
+        """Return how many releases fit: by optimal composition, or as losses of a bounded range, up to `PRECISION`."""
+        fitting = min(PrivacyBudget(budget).affordable(self.each), MAX_RELEASES)
+        if self.name == "permute_and_flip" or budget.delta == 0:
+            return fitting, "optimal"
+        found = _most_fitting(lambda releases: self.epsilon(releases, budget.delta), budget.epsilon)
+        return (fitting, "optimal") if fitting >= found else (found, "bounded range")
+
+    def record(self) -> dict[str, Any]:
+        """Return the mechanism as plain data."""
+        return {
+            "kind": SELECTION_KIND,
+            "format": 1,
+            "name": self.name,
+            "K": self.K,
+            "classes": self.classes,
+            "rate": self.rate,
             "affected": self.affected,
         }
 
@@ -204,8 +341,12 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
         InvalidInput: not such a record.
         NotPrivate: its rule is not private for its problem.
     """
-    if isinstance(record, dict) and record.get("kind") == "darrm noisy maximum" and record.get("format") == 1:
-        try:
+    kind = (record.get("kind"), record.get("format")) if isinstance(record, dict) else None
+    try:
+        if kind == (SELECTION_KIND, 1):
+            given = (record["name"], record["K"], record["classes"], record["rate"])
+            return SelectionMechanism(*given, affected=record["affected"])
+        if kind == (NOISE_KIND, NOISE_FORMAT):
             return NoisyMaximum(
                 record["K"],
                 record["classes"],
@@ -213,11 +354,38 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
                 threshold=record["threshold"],
                 check_sigma=record["check_sigma"],
                 affected=record["affected"],
+                cap=record["cap"],
             )
-        except KeyError as err:
-            raise InvalidInput("mechanism", str(err), "every field of a noisy maximum") from err
+    except KeyError as err:
+        raise InvalidInput("mechanism", str(err), f"every field of a {record['kind']}") from err
     problem, rule, _ = rule_from_record(record)
     return RuleMechanism(problem, rule)
+
+
+def _shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
+    """Return voters, classes and votes that a record can move, checked."""
+    K = whole_number(K, "K", "a whole number of voters, at least 1")
+    accepted = f"a whole number of classes, 2 to {MAX_NOISY_CLASSES:,}"
+    classes = whole_number(classes, "classes", accepted, least=2)
+    if classes > MAX_NOISY_CLASSES:
+        raise InvalidInput("classes", classes, accepted)
+    affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}")
+    if affected > K:
+        raise InvalidInput("affected", affected, f"a whole number of votes in 1..{K}")
+    return K, classes, affected
+
+
+def _most_fitting(epsilon: Callable[[int], float], total: float) -> int:
+    """Return about the most releases whose ε fits, up to `PRECISION`, from below; 0 if not even one does."""
+    fitting, too_many, tried = 0, MAX_RELEASES + 1, 1
+    while too_many - fitting > max(1.0, PRECISION * fitting):
+        spent = epsilon(tried)
+        fits = spent <= total
+        fitting, too_many = (tried, too_many) if fits else (fitting, tried)
+        # ε grows about with the square root; aim a little beyond, so that the next one closes in from the other side.
+        aim = tried * min(total / spent, 1e4) ** 2 * (1 + PRECISION / 2 if fits else 1 - PRECISION / 2)
+        tried = min(max(math.floor(aim), fitting + 1), too_many - 1)
+    return fitting
 
 
 def _sigma(value: float, argument: str) -> float:

@@ -19,8 +19,8 @@ from darrm_opt.plurality.rule import PluralityRule
 from darrm_opt.problem import real_number
 
 CANONICAL_WEIGHT = 1e-8
-"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives no weight: so the
-answer does not depend on where a solver leaves the entries that do not matter. `gap` accounts for it."""
+"""Share of the objective that asks for the class with most votes everywhere, also where the prior gives little weight. `gap`
+accounts for it. Where the prior gives no weight at all, it is too small to decide every entry: see the documentation, "One answer"."""
 
 VIOLATION = 2e-12
 """Excess below which a constraint counts as met; what is left is repaired."""

@@ -179,4 +179,4 @@ def _advice(said: str) -> str:
 
 
 _READING = f"Append ?mode=ro to its URL to read what is there. {ELSEWHERE}"
-_DRIVER = f"Install it (for PostgreSQL: psycopg). {ELSEWHERE}"
+_DRIVER = f"For PostgreSQL: pip install 'darrm-opt[postgres]'. {ELSEWHERE}"

@@ -13,7 +13,8 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from darrm_opt.errors import BackendUnavailable, InvalidInput
+from darrm_opt.errors import InvalidInput
+from darrm_opt.optional_packages import require
 from solver_cache.precompute.executor import ExecutorEvent, ExecutorLost, TaskEnded, TaskLost, Work
 from solver_cache.precompute.worker import Event, Task, perform
 
@@ -53,10 +54,7 @@ class Cluster:
         work: Work = perform,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        try:
-            import distributed  # noqa: F401 — whether it is there
-        except ImportError as err:
-            raise BackendUnavailable("Dask is not installed: pip install 'darrm-opt[dask]'.") from err
+        require("distributed", "A run on Dask")
         from solver_cache.precompute.processes import processors
 
         self._work, self._retry_seconds = work, retry_seconds

@@ -33,8 +33,8 @@ MIN_WARM_K = 35
 BATCH_SECONDS = 0.5
 """Work that is handed out at a time, where it can be cut."""
 
-MAX_BATCH = 64
-"""Most problems in a batch."""
+MAX_BATCH = 256
+"""Most problems in a batch: some lines of a grid, whose problems share their rows (`darrm_opt.design.row_cache`)."""
 
 KEYS_PER_LOOKUP = 600
 """Keys looked up at a time."""
@@ -50,11 +50,13 @@ class Batch:
         specs: what is to be solved, in this order.
         lead: the problem whose rows the others start from, whether it is among them or not; None: each by itself.
         seconds: expected time [s].
+        careful: whether each result is reported at once, since a worker was lost with these problems.
     """
 
     specs: tuple[DesignSpec, ...]
     lead: DesignSpec | None
     seconds: float
+    careful: bool = False
 
 
 @dataclass(frozen=True)

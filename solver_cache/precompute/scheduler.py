@@ -50,7 +50,7 @@ POLL_SECONDS = 0.25
 REPORT_SECONDS = 0.1
 """Interval between progress reports [s]."""
 
-MAX_UNSAVED = 64
+MAX_UNSAVED = 256
 """Answers that are kept at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
@@ -206,9 +206,9 @@ class Scheduler:
             batch = self._ready.popleft()
             specs = batch.specs if self._options.store_url else self._claim(batch)
             if specs:
-                self._submit(specs, batch.lead)
+                self._submit(specs, batch.lead, careful=batch.careful)
 
-    def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None) -> None:
+    def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, *, careful: bool) -> None:
         number, direct = next(self._numbers), bool(self._options.store_url)
         start = "" if lead is None or lead in specs or direct else self._claims.lead_rows(lead.key)
         task = Task(
@@ -221,6 +221,7 @@ class Scheduler:
             self._options.store_url,
             f"{self._owner}:{number}" if direct else "",
             self._options.lease,
+            careful,
         )
         self._in_flight[number] = _InFlight(task, {spec.key: spec for spec in specs})
         self._executor.submit(task)
@@ -289,12 +290,15 @@ class Scheduler:
         self._counts.losses += 1
         _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.task.specs), len(left), reason)
         self._save()  # what others start from may be among it
-        if self._executor.streams:
+        if self._executor.streams and not (flight.task.careful or flight.task.store_url or len(left) == 1):
+            # answers may be lost with the worker, so which problem it was at is seen the next time
+            self._ready.append(Batch(left, flight.task.lead, 0.0, careful=True))
+        elif self._executor.streams:
             self._release_of_task(flight)
             at = tuple(spec for key, spec in flight.left.items() if key not in flight.solved)[:1]
             self._retry(at, flight.task.lead, reason)  # this one it was at
             if rest := tuple(spec for spec in left if spec not in at):
-                self._ready.append(Batch(rest, flight.task.lead, 0.0))
+                self._ready.append(Batch(rest, flight.task.lead, 0.0, careful=True))
         elif len(left) > 1 and self._attempts[left[0].key] > 0:  # which of them was it?
             for spec in left:
                 self._retry((spec,), flight.task.lead, reason)
@@ -329,7 +333,7 @@ class Scheduler:
         self._requeue(specs, lead, min(self._options.lease / 3, BACK_OFF * 2 ** (looks - 1)))
 
     def _requeue(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, pause: float) -> None:
-        batch = Batch(specs, lead, 0.0)
+        batch = Batch(specs, lead, 0.0, careful=True)
         heapq.heappush(self._delayed, (time.monotonic() + pause, next(self._numbers), batch))
 
     def _count_stored(self, spec: DesignSpec, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002

@@ -14,7 +14,7 @@ import binascii
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,6 +48,7 @@ class Task:
         store_url: URL of the store to write to; empty: the answers are returned.
         owner: in whose name the worker claims, where it writes.
         lease: how long a claim is held [s].
+        careful: whether each event is reported at once; else answers that come quickly are reported together (`grouped`).
     """
 
     number: int
@@ -59,6 +60,7 @@ class Task:
     store_url: str = ""
     owner: str = ""
     lease: float = LEASE
+    careful: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,33 @@ Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
 SAVE_SECONDS = 0.25
 """Interval between saves [s]: the most solved work that a killed worker loses."""
+
+
+REPORT_SECONDS = 0.05
+"""Interval between reports of answers that come quickly [s]."""
+
+QUICK_SECONDS = 0.01
+"""An answer that took longer is reported at once [s]."""
+
+
+def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
+    """Group answers that come quickly one after another: each report costs the driver more than a small problem should.
+
+    Args:
+        events: of a task, as they come.
+        careful: whether each is a group of its own.
+    """
+    group, reported = list[Event](), time.monotonic()
+    last = reported
+    for event in events:
+        group.append(event)
+        now = time.monotonic()
+        if careful or not isinstance(event, Answer) or now - last > QUICK_SECONDS or now - reported > REPORT_SECONDS:
+            yield group
+            group, reported = [], now
+        last = now
+    if group:
+        yield group
 
 
 def perform(task: Task) -> Iterator[Event]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from darrm_opt.design_spec import canonical_json
-from darrm_opt.errors import BackendUnavailable
+from darrm_opt.optional_packages import require
 from solver_cache.model import Row
 from solver_cache.tables.entry import COLUMNS, COUNTS, LISTS, NUMBERS, Entry, TableError, check_head, columns_of, entry
 from solver_cache.tables.entry import head as head_of
@@ -75,7 +74,4 @@ def _json(text: bytes) -> Any:
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as err:
-        raise BackendUnavailable('pyarrow is not installed: pip install "darrm-opt[parquet]".') from err
+    return require("pyarrow", "A table in Parquet"), require("pyarrow.parquet", "A table in Parquet")

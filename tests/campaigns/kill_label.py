@@ -3,9 +3,11 @@
 Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the ledger has
 grown and a random delay, and started again with the same command until it ends by itself. Then every row must have been
 released exactly once: the ledger's blocks are the job's blocks, once each; its bits are the labels; and it has spent what a
-job that nobody disturbed spends, which is the number of rows.
+job that nobody disturbed spends, which is the number of rows. With ``--classes`` votes are among classes, released by
+Confident-GNMax with a cap: then the log counts the labels among the answers, and there are as many as the cap allows.
 
     PYTHONPATH=tests python -m campaigns.kill_label --trials 100
+    PYTHONPATH=tests python -m campaigns.kill_label --trials 10 --classes 4
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from support.darrm_runner import start
 
 from darrm_opt import Problem, solve
 from darrm_opt.mechanism import ReleaseLog
+from darrm_opt.plurality import ABSTENTION, NoisyMaximum, PluralityLog
 from darrm_opt.record import solution_record
 
 K = 5
@@ -44,11 +47,26 @@ class Trial:
     faults: tuple[str, ...]
 
 
-def kill_and_resume(folder: Path, *, rows: int, block: int, kills: int, seed: int, suffix: str = "csv") -> Trial:
-    """Label ``rows`` rows in an empty folder, killing the process up to that many times."""
+def kill_and_resume(
+    folder: Path, *, rows: int, block: int, kills: int, seed: int, suffix: str = "csv", classes: int | None = None
+) -> Trial:
+    """Label ``rows`` rows in an empty folder, killing the process up to that many times.
+
+    Args:
+        folder: where everything is written.
+        rows: labels wanted.
+        block: rows that are charged together.
+        kills: most kills.
+        seed: of votes and moments.
+        suffix: format of the labels.
+        classes: of the votes; None: bits, released by a γ.
+    """
     rng = np.random.default_rng(seed)
-    np.save(folder / "votes.npy", rng.integers(0, 2, (rows, K), dtype=np.uint8))
-    record = solution_record(solve(Problem.from_allowance(K=K, m=2, epsilon=0.5)))
+    np.save(folder / "votes.npy", rng.integers(0, classes or 2, (rows, K), dtype=np.uint8))
+    if classes is None:
+        record = solution_record(solve(Problem.from_allowance(K=K, m=2, epsilon=0.5)))
+    else:  # nearly every second check passes, so that the cap is reached on the way
+        record = NoisyMaximum(K, classes, 1.0, threshold=3.0, check_sigma=1.0, cap=rows // 4).record()
     (folder / "solution.json").write_text(json.dumps(record))
     command = [*("label", "votes.npy", "--solution", "solution.json", "--ledger", "ledger"), "--json"]
     command += ["--queries", str(2 * rows), "--output", f"labels.{suffix}", "--block", str(block)]
@@ -71,13 +89,13 @@ def kill_and_resume(folder: Path, *, rows: int, block: int, kills: int, seed: in
         if process.returncode:
             return Trial(done, 0, (f"ended with {process.returncode}: {stderr}",))
         answer = json.loads(stdout)
-    return Trial(done, int(answer["resumed"]), _faults(folder, f"labels.{suffix}", rows, block))
+    return Trial(done, int(answer["resumed"]), _faults(folder, f"labels.{suffix}", rows, block, classes))
 
 
-def _faults(folder: Path, output: str, rows: int, block: int) -> tuple[str, ...]:
+def _faults(folder: Path, output: str, rows: int, block: int, classes: int | None) -> tuple[str, ...]:
     """Return what is wrong with a job that has ended."""
     faults = []
-    ledger = ReleaseLog(folder / "ledger")
+    ledger = ReleaseLog(folder / "ledger") if classes is None else PluralityLog(folder / "ledger")
     labels = _labels(folder / output)
     names = sorted(ledger.ids, key=lambda name: int(name.partition("/")[2]))
     if [int(name.partition("/")[2]) for name in names] != list(range(-(-rows // block))):
@@ -91,6 +109,10 @@ def _faults(folder: Path, output: str, rows: int, block: int) -> tuple[str, ...]
         faults.append(f"{len(labels)} labels for {rows} rows")
     if ledger.spent != rows:
         faults.append(f"{ledger.spent} releases are charged for {rows} rows")
+    if isinstance(ledger, PluralityLog):
+        released = sum(label != ABSTENTION for label in labels)
+        if not released == ledger.labels == ledger.mechanism.cap:
+            faults.append(f"{released} labels left, {ledger.labels} are counted, the cap is {ledger.mechanism.cap}")
     if left := [path.name for path in folder.glob(".*")]:
         faults.append(f"{left} are left behind")
     return tuple(faults)
@@ -123,6 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--block", type=int, default=10)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--classes", type=int)
     chosen = parser.parse_args(arguments)
     kills, wrong = 0, 0
     for number in range(chosen.trials):
@@ -134,6 +157,7 @@ def main(arguments: Sequence[str]) -> int:
                 kills=chosen.kills,
                 seed=chosen.seed + number,
                 suffix=("csv", "npy")[number % 2],
+                classes=chosen.classes,
             )
         kills += trial.kills
         wrong += bool(trial.faults)

@@ -42,8 +42,12 @@ from campaigns.mutants import Mutant, mutants, mutated
 EQUIVALENT = DATA / "equivalent_mutants.toml"
 
 
+def _tests(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{file}::test_{name}" for name in names)
+
+
 def _searches(*names: str) -> tuple[str, ...]:
-    return tuple(f"test_oracle.py::test_{name}" for name in names)
+    return _tests("test_oracle.py", *names)
 
 
 TARGETS: dict[str, tuple[str, ...]] = {
@@ -90,14 +94,64 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "a_search_gives_up_at_its_deadline",
     ),
     "design.separation.first_order": ("test_first_order.py",),
-    "accounting.composition.closed_forms": ("test_composition.py",),
-    "accounting.bits.recursion": ("test_bits.py",),
-    "accounting.release_profile": ("test_total.py",),
-    "accounting.pld.composition": ("test_pld.py",),
-    "accounting.pld.distribution": ("test_pld.py",),
-    "accounting.mixture": ("test_mixture.py",),
+    "accounting.composition.closed_forms": ("test_closed_forms.py", "test_composition.py"),
+    "accounting.composition.optimal": ("test_optimal.py", "test_closed_forms.py"),
+    "accounting.bits.recursion": (
+        "test_account_parts.py",
+        *_tests(
+            "test_bits.py",
+            "grid_is_the_exact_recursion_from_above",
+            "order_matters_to_the_adversary_and_any_order_covers_both",
+            "errors",
+        ),
+    ),
+    "accounting.release_profile": (
+        "test_account_parts.py",
+        *_tests("test_total.py", "the_profile_is_one_function", "a_bare_gamma_is_verified_first"),
+    ),
+    "accounting.pld.composition": (
+        "test_account_parts.py",
+        *_tests(
+            "test_pld.py",
+            "different_events",
+            "extremes",
+            "bad_discretisations_are_named",
+            "invalid_profiles_are_rejected",
+        ),
+    ),
+    "accounting.pld.distribution": ("test_account_parts.py", *_tests("test_pld.py", "different_events", "extremes")),
+    "accounting.mixture": (
+        "test_account_parts.py",
+        *_tests(
+            "test_mixture.py",
+            "a_certain_count_is_the_account_with_that_many_affected",
+            "a_record_that_affects_no_voter_loses_nothing",
+            "the_estimate_of_extremes",
+            "groups_cover_all_counts",
+            "invalid_distributions_are_rejected",
+            "private_voters_trained_once_are_taken_as_not_private",
+        ),
+    ),
     "accounting.privacy_budget": ("test_privacy_budget.py",),
-    "accounting.freshness": ("test_freshness.py",),
+    "accounting.freshness": _tests(
+        "test_freshness.py",
+        "freshness_changes_nothing_for_one_release_or_non_private_voters",
+        "composed_models_account_for_any_number_of_releases",
+        "compose_models_with_a_Delta",
+        "releases_for_different_voters_compose_different_models",
+        "fresh_must_be_a_bool",
+        "the_description_of_fresh_names_the_default",
+    ),
+    "accounting.total": (
+        "test_account_parts.py",
+        *_tests(
+            "test_total.py",
+            "equal_parts_are_one_and_order_does_not_matter",
+            "pure_privacy_at_delta_zero",
+            "totals_below_every_floor_are_rejected",
+            "the_slack_sets_the_total_delta",
+        ),
+    ),
     "randomness.coins": ("test_coins.py",),
     "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }
@@ -105,6 +159,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
 
 LIMIT = 4.0
 """A mutant that takes so many times the processor seconds of the unchanged module, and ten more, does not end: killed."""
+
+PRELOADED = ("dp_accounting.pld.privacy_loss_distribution", "scipy.special")
+"""Imported once, before any process is forked for a mutant."""
 
 MEMORY = 8 << 30
 """Bytes that a mutant may take: a size that grew wrong is a death like any other, not the machine's."""
@@ -168,6 +225,8 @@ class Trials:
             self._failed = report.nodeid
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for name in PRELOADED:
+            importlib.import_module(name)
         live = importlib.import_module(f"darrm_opt.{self.module}")
         path = str(live.__file__)
         source = Path(path).read_text(encoding="utf-8")

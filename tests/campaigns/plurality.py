@@ -116,7 +116,7 @@ class Tally:
         }
         self.kinds.update(kind for kind, so in kinds.items() if so)
         self.gaps.append(finding.solution.gap)
-        self.tightest = min(self.tightest, -float(finding.excess))
+        self.tightest = min(self.tightest, float(-finding.excess))
 
     def lines(self) -> Iterator[str]:
         """Yield the result, as Markdown."""

@@ -5,6 +5,8 @@ Random problems (`strategies`); for each
 - the certified γ of `solve` is evaluated in ball arithmetic at the strictest reading of the problem, and in decimals of
   70 digits, straight from the paper's inequality, at the numbers as they were asked: at its worst multisets and at
   random ones. Nothing may come out above the limit;
+- the certified γ is verified by every search there is here, compiled and NumPy, whichever made the certificate; and the
+  bound of each on a random γ is held against φ in decimals at the worst multisets that any of them knows;
 - where the whole constraint set is small enough to be one program, the answers that HiGHS gives to it, at its default
   and at its tightest tolerances, clipped to [0, 1] and otherwise untouched, are evaluated in the same decimals.
 
@@ -28,16 +30,18 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linprog
 from support.exact import NEGLIGIBLE, Voters, named, random_multiset
-from support.strategies import SIZES, Asked, asked
+from support.kernels import PATHS, searched_by
+from support.strategies import SIZES, ProblemCase, asked, random_noise
 
 from campaigns.pages import write_part
-from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve
+from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve, verify
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.program import Status
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint
 from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.errors import NotPrivate
 
 WORST, RANDOM = 12, 3
 """Multisets looked at for each γ: the worst that the search knows, and some others."""
@@ -47,6 +51,8 @@ NEAR = 1e-10
 
 WHOLE = 12_000
 """Most rows of a program that is given to the plain solver whole."""
+
+SEARCHES = {"c": "compiled", "numpy": "NumPy"}
 
 TOLERANCES = {"default": 1e-7, "tightest": 1e-10}
 """HiGHS's own 1e-7, and the least that it accepts."""
@@ -62,23 +68,59 @@ class Finding:
         broken: multisets at which the certified γ is not private; empty, or the product is wrong.
         plain: for each of `TOLERANCES` the extra δ that the plain answer needs at its worst multiset [probability],
             0 if it needs none, NaN if there is no answer; empty where the program is too large.
+        refused_by: searches by which the certified γ does not verify; empty, or one of them is wrong.
+        exceeded: searches whose bound on a random γ lies below φ somewhere; empty, or they are wrong.
     """
 
-    asked: Asked
+    asked: ProblemCase
     solution: Solution
     broken: tuple[dict[str, int], ...]
     plain: dict[str, float]
+    refused_by: tuple[str, ...]
+    exceeded: tuple[str, ...]
 
 
-def examine(case: Asked, rng: np.random.Generator) -> Finding:
+def examine(case: ProblemCase, rng: np.random.Generator) -> Finding:
     """Solve one problem, and evaluate its certified and its plain answers exactly."""
     solution = solve(case.problem)
     others = [solution.certificate.worst_corners, *(random_multiset(rng, case.problem) for _ in range(RANDOM))]
     looked_at = [*worst_multisets(case.problem, solution.noise), *others]
-    return Finding(case, solution, breaches(case, solution.noise, looked_at), plain_answers(case.problem))
+    return Finding(
+        case,
+        solution,
+        breaches(case, solution.noise, looked_at),
+        plain_answers(case.problem),
+        refusals(case.problem, solution.noise),
+        exceeded_bounds(case.problem, random_noise(rng, case.K)),
+    )
 
 
-def breaches(case: Asked, noise: NoiseFunction, multisets: Sequence[dict[str, int]]) -> tuple[dict[str, int], ...]:
+def refusals(problem: Problem, noise: NoiseFunction) -> tuple[str, ...]:
+    """Return the searches that do not prove a γ private which another one proved."""
+    refusing = []
+    for path in PATHS:
+        with searched_by(path):
+            try:
+                verify(problem, noise)
+            except NotPrivate:
+                refusing.append(path)
+    return tuple(refusing)
+
+
+def exceeded_bounds(problem: Problem, noise: NoiseFunction) -> tuple[str, ...]:
+    """Return the searches whose bound is exceeded at a multiset that one of them knows."""
+    constraint, voters, found = PrivacyConstraint.of(problem), Voters.of(problem.strictest), {}
+    for path in PATHS:
+        with searched_by(path):
+            found[path] = worst_case(noise, constraint, above=-math.inf, most=3)
+    known = [counts for worst in found.values() for counts in (worst.counts, *worst.cuts)]
+    largest = max(voters.phi(noise.values, named(counts)) for counts in known)
+    return tuple(path for path, worst in found.items() if largest > Decimal(worst.bound) + NEGLIGIBLE)
+
+
+def breaches(
+    case: ProblemCase, noise: NoiseFunction, multisets: Sequence[dict[str, int]]
+) -> tuple[dict[str, int], ...]:
     """Return the multisets at which a γ is not private, by either exact arithmetic."""
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
     ball, as_asked = BallConstraint(case.problem), Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
@@ -148,12 +190,16 @@ class Tally:
         self.methods: Counter[str] = Counter()
         self.gaps: list[float] = []
         self.plain: dict[str, list[float]] = {name: [] for name in TOLERANCES}
+        self.refused: Counter[str] = Counter()
+        self.exceeded: Counter[str] = Counter()
 
     def add(self, finding: Finding) -> None:
         """Count one finding."""
         case, solution = finding.asked, finding.solution
         self.problems += 1
         self.broken += [finding] if finding.broken else []
+        self.refused.update(finding.refused_by)
+        self.exceeded.update(finding.exceeded)
         kinds = {
             "K even": case.K % 2 == 0,
             "K = 1": case.K == 1,
@@ -183,6 +229,11 @@ class Tally:
             bad = needed[needed > 0]
             size = f"{np.median(bad):.1e}, {bad.max():.1e}" if bad.size else "–"
             yield f"| HiGHS alone, {name} tolerances | {needed.size} | {bad.size} | {bad.size / max(1, needed.size):.1%} | {size} |"
+        yield ""
+        yield "| search | certified γ that it refuses | bounds on a random γ that are exceeded |"
+        yield "|---|--:|--:|"
+        for path in PATHS:
+            yield f"| {SEARCHES[path]} | {self.refused[path]} of {self.problems} | {self.exceeded[path]} of {self.problems} |"
         yield ""
         yield "Problems by kind: " + ", ".join(f"{kind} {many}" for kind, many in self.voters.most_common()) + "."
         yield "Solves by status: " + ", ".join(f"{kind} {many}" for kind, many in self.statuses.most_common()) + "."
@@ -229,11 +280,15 @@ _HEAD = (
     "solution may not be private. That share is a lower bound, because the campaign checks only the worst known",
     "multisets.",
     "",
+    "There are two searches that prove bounds, compiled and NumPy. Each certified γ, whichever of them made its",
+    "certificate, is verified by both. The bound of each on a random γ is held against the constraint in decimals",
+    "at the worst multisets that either of them knows.",
+    "",
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the campaign; 1 if any certified γ is not private."""
+    """Run the campaign; 1 if any certified γ is not private, or a search is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m campaigns.soundness", description=(__doc__ or "").partition("\n")[0]
     )
@@ -244,6 +299,8 @@ def main(arguments: Sequence[str]) -> int:
     tally = Tally()
     for finding in _watched(campaign(chosen.problems, chosen.seed), chosen.problems):
         tally.add(finding)
+        for path in (*finding.refused_by, *finding.exceeded):
+            sys.stdout.write(f"WRONG SEARCH {path}: {finding.asked}\n")
         for multiset in finding.broken:
             sys.stdout.write(f"NOT PRIVATE {finding.asked} at {multiset}\n")
         if finding.solution.status is not Status.OPTIMAL:
@@ -252,7 +309,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write(page)
     if chosen.write:
         write_part(chosen.write, _HEAD[0], page)
-    return 1 if tally.broken else 0
+    return 1 if tally.broken or tally.refused or tally.exceeded else 0
 
 
 def _watched(findings: Iterable[Finding], problems: int) -> Iterator[Finding]:

@@ -7,13 +7,18 @@ Random sequences of up to six releases (`support.transcripts` is the oracle); fo
 - one in `--every` is also given to `most_releases`, `best_target` and `compare`: what they return, released as often as they say, has
   to be within the total that they were asked for.
 
-    PYTHONPATH=tests python -m campaigns.totals --sequences 10000 --write docs/soundness.md
+    PYTHONPATH=tests python -m campaigns.totals --sequences 10000 --record totals.jsonl --write docs/soundness.md
+
+With ``--record`` every finding is appended to a file, a line of JSON each, and what it has of this seed is not examined again: a run that was
+interrupted goes on where it stopped, and the lines of several runs can be put into one file.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime as dt
+import json
 import math
 import sys
 import time
@@ -89,7 +94,7 @@ WAYS: dict[str, Callable[[np.random.Generator, Problem], NoiseFunction]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReleaseCase:
     """Releases one after the other, and what is asked of them.
 
     Attributes:
@@ -122,7 +127,7 @@ class Asked:
         )
 
 
-def drawn(rng: np.random.Generator) -> Asked:
+def draw_case(rng: np.random.Generator) -> ReleaseCase:
     """Return a random sequence."""
     K = int(rng.integers(1, MAX_K + 1))
     epsilon = math.inf if rng.random() < 0.2 else float(np.exp(rng.uniform(math.log(0.02), math.log(2.0))))
@@ -131,16 +136,17 @@ def drawn(rng: np.random.Generator) -> Asked:
     voters = Problem(K, Privacy(epsilon, Delta), Privacy(1.0, 0.5), affected)
     names = [str(name) for name in rng.choice([*WAYS], size=int(rng.choice([1, 1, 2, 2, 3])))]
     kinds = [
-        (name, proved(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0])))) for name in names
+        (name, prove_release(WAYS[name](rng, voters), voters, float(rng.choice([0.05, 0.3, 1.0, 3.0]))))
+        for name in names
     ]
     order = [kinds[int(place)] for place in rng.integers(0, len(kinds), size=int(rng.integers(1, MAX_RELEASES + 1)))]
     total_delta = float(rng.choice([1e-9, 1e-6, 1e-4, 1e-2, 0.1]))
-    return Asked(
+    return ReleaseCase(
         tuple(release for _, release in order), tuple(name for name, _ in order), bool(rng.random() < 0.5), total_delta
     )
 
 
-def proved(noise: NoiseFunction, voters: Problem, epsilon: float) -> Release:
+def prove_release(noise: NoiseFunction, voters: Problem, epsilon: float) -> Release:
     """Return a γ as a release of (ε, its own δ at ε), proved like any other."""
     delta = float(privacy_profile(noise, voters, [epsilon]).deltas[0])
     if delta > 0.999:  # the plain majority of voters that are not private shows all, and is no release
@@ -176,7 +182,7 @@ class Finding:
         complete: whether the oracle went through all pairs.
     """
 
-    asked: Asked
+    asked: ReleaseCase
     totals: dict[str, tuple[float, float, Fraction]]
     truth: float
     claimed: float
@@ -189,7 +195,7 @@ class Finding:
         return {name: claim for name, claim in self.totals.items() if claim[2] > Fraction(claim[1])}
 
 
-def examine(asked: Asked, *, designs: bool = False) -> Finding:
+def examine(asked: ReleaseCase, *, designs: bool = False) -> Finding:
     """Hold everything that is claimed of a sequence against the oracle; ``designs``: and what is designed within a total."""
     voters, n = asked.voters, len(asked.releases)
     oracle = oracle_of([release.noise for release in asked.releases], voters, fresh=asked.fresh)
@@ -224,7 +230,7 @@ def examine(asked: Asked, *, designs: bool = False) -> Finding:
     return Finding(asked, totals, least_epsilon(oracle, asked.total_delta), claimed, method, oracle.complete)
 
 
-def _charged(asked: Asked) -> dict[str, Privacy]:
+def _charged(asked: ReleaseCase) -> dict[str, Privacy]:
     """Return what budgets say that was spent: the releases one by one, or, for models that were trained once, the models."""
     voters, found = asked.voters, dict[str, Privacy]()
     once = not (asked.fresh or math.isinf(voters.voter.epsilon) or len(asked.releases) == 1)
@@ -254,11 +260,77 @@ def _designed(voters: Problem, queries: int, budget: Privacy, *, fresh: bool) ->
             yield f"compare: {row.name}", row.noise
 
 
+@dataclass(frozen=True)
+class Record:
+    """What is counted of one finding: plain values, a line of JSON.
+
+    Attributes:
+        seed: of the campaign.
+        every: one sequence in so many was put to the designs.
+        number: of the sequence.
+        ways: of releasing, one for each release.
+        voters: "one release", "fresh", "not private" or "trained once".
+        complete: whether the oracle went through all pairs.
+        truth: the ε that is attained [nats].
+        claimed: the least total ε [nats]; None where none is proved.
+        method: the account that proves it.
+        claims: who claimed a total.
+        broken: who claimed one below the truth.
+    """
+
+    seed: int
+    every: int
+    number: int
+    ways: list[str]
+    voters: str
+    complete: bool
+    truth: float
+    claimed: float | None
+    method: str
+    claims: list[str]
+    broken: list[str]
+
+    @classmethod
+    def of(cls, finding: Finding, seed: int, every: int, number: int) -> Record:
+        """Return what is counted of a finding."""
+        voters = finding.asked.voters.voter.epsilon
+        kind = "not private" if math.isinf(voters) else "fresh" if finding.asked.fresh else "trained once"
+        if len(finding.asked.releases) == 1:
+            kind = "one release"
+        return cls(
+            seed,
+            every,
+            number,
+            [*finding.asked.ways],
+            kind,
+            finding.complete,
+            finding.truth,
+            None if math.isinf(finding.claimed) else finding.claimed,
+            finding.method,
+            [*finding.totals],
+            [*finding.broken],
+        )
+
+
 def campaign(sequences: int, seed: int = 0, *, every: int = 25, first: int = 0) -> Iterator[Finding]:
     """Yield the findings of that many sequences; each has its own generator, so that one can be looked at alone."""
     for number in range(first, first + sequences):
-        rng = np.random.default_rng((seed, number))
-        yield examine(drawn(rng), designs=number % every == 0)
+        yield finding_of(seed, every, number)
+
+
+def finding_of(seed: int, every: int, number: int) -> Finding:
+    """Examine the sequence of that number."""
+    return examine(draw_case(np.random.default_rng((seed, number))), designs=number % every == 0)
+
+
+def read_records(path: Path, seed: int, every: int) -> dict[int, Record]:
+    """Return a file's records of one seed, by number; a last line that was cut off is removed."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    records = (Record(**json.loads(line)) for line in whole.splitlines())
+    return {record.number: record for record in records if (record.seed, record.every) == (seed, every)}
 
 
 @dataclass
@@ -267,38 +339,30 @@ class Tally:
 
     sequences: int = 0
     claims: Counter[str] = field(default_factory=Counter)
-    broken: list[Finding] = field(default_factory=list)
+    below: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
     methods: Counter[str] = field(default_factory=Counter)
     none: int = 0
     excess: dict[tuple[str, bool], list[tuple[float, float]]] = field(default_factory=dict)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, record: Record) -> None:
         """Count one finding."""
         self.sequences += 1
-        self.claims.update(name.partition(":")[0] if name.startswith("compare") else name for name in finding.totals)
-        self.ways.update(finding.asked.ways)
-        self.methods[finding.method] += 1
-        self.broken += [finding] if finding.broken else []
-        if math.isinf(finding.claimed):
+        self.claims.update(map(_claimant, record.claims))
+        self.below.update(map(_claimant, record.broken))
+        self.ways.update(record.ways)
+        self.methods[record.method] += 1
+        if record.claimed is None:
             self.none += 1
-            return
-        voters = finding.asked.voters.voter.epsilon
-        kind = "not private" if math.isinf(voters) else "fresh" if finding.asked.fresh else "trained once"
-        if len(finding.asked.releases) == 1:
-            kind = "one release"
-        pair = (finding.truth, finding.claimed)
-        self.excess.setdefault((kind, finding.complete), []).append(pair)
+        else:
+            self.excess.setdefault((record.voters, record.complete), []).append((record.truth, record.claimed))
 
     def lines(self) -> Iterator[str]:
         """Yield the tables, as Markdown."""
         yield "| what claims it | claims | below the truth |"
         yield "|---|--:|--:|"
-        below = Counter(
-            name.partition(":")[0] if name.startswith("compare") else name for f in self.broken for name in f.broken
-        )
         for name, many in sorted(self.claims.items()):
-            yield f"| {name} | {many} | {below[name]} |"
+            yield f"| {name} | {many} | {self.below[name]} |"
         yield ""
         yield "| voters | oracle | sequences | ε claimed − ε attained: median | 90 % | 99 % | largest | median ratio |"
         yield "|---|---|--:|--:|--:|--:|--:|--:|"
@@ -313,6 +377,11 @@ class Tally:
             self.ways
         )
         yield "Sequences by the account that is least: " + _counted(self.methods)
+
+
+def _claimant(name: str) -> str:
+    """Return who claims it, all rows of a comparison being one."""
+    return name.partition(":")[0] if name.startswith("compare") else name
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -350,19 +419,29 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--seconds", type=float, default=math.inf, help="stop after so many [s]; the page tells the true number"
     )
+    parser.add_argument("--record", type=Path, help="file of findings to go on with, a line of JSON each")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
     chosen = parser.parse_args(arguments)
     tally, start = Tally(), time.monotonic()
-    for finding in campaign(chosen.sequences, chosen.seed, every=chosen.every, first=chosen.first):
-        tally.add(finding)
-        for name, (epsilon, delta, exact) in finding.broken.items():
-            sys.stdout.write(
-                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: {finding.asked}\n"
-            )
-        if tally.sequences % 100 == 0:
-            sys.stderr.write(f"{tally.sequences} of {chosen.sequences}\n")
+    known = read_records(chosen.record, chosen.seed, chosen.every) if chosen.record else {}
+    for number in range(chosen.first, chosen.first + chosen.sequences):
+        if number in known:
+            tally.add(known[number])
+            continue
         if time.monotonic() - start > chosen.seconds:
             break
+        finding = finding_of(chosen.seed, chosen.every, number)
+        for name, (epsilon, delta, exact) in finding.broken.items():
+            sys.stdout.write(
+                f"BELOW THE TRUTH {name}: ({epsilon!r}, {delta!r}), attained {float(exact)!r}: {number}: {finding.asked}\n"
+            )
+        record = Record.of(finding, chosen.seed, chosen.every, number)
+        tally.add(record)
+        if chosen.record:
+            with chosen.record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+        if tally.sequences % 100 == 0:
+            sys.stderr.write(f"{tally.sequences} of {chosen.sequences}\n")
     ran = f"--sequences {tally.sequences} --seed {chosen.seed} --every {chosen.every}"
     ran += f" --first {chosen.first}" if chosen.first else ""
     page = report(tally, f"make totals ARGS='{ran}'")
@@ -371,7 +450,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write(page)
     if chosen.write:
         write_part(chosen.write, PART, page)
-    return 1 if tally.broken else 0
+    return 1 if tally.below else 0
 
 
 if __name__ == "__main__":

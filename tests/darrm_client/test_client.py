@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from darrm_opt import (
     InvalidInput,
     NotPrivate,
     NotProven,
+    Privacy,
     Problem,
     SolveFailed,
     solve,
@@ -470,7 +472,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
 
 def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> None:
     louder = (SOLUTION.gamma + (1 - SOLUTION.gamma) * 1e-6).tolist()
-    utility = DesignSpec(PROBLEM).objective.aim(11).utility(np.array(louder[6:]))
+    utility = DesignSpec(PROBLEM).objective.linear_goal(11).utility(np.array(louder[6:]))
     with pytest.raises(NotPrivate, match="not private") as refused:
         received_from(answering(gamma=louder, utility=utility, upper_bound=1.0))
     assert refused.value.worst
@@ -652,6 +654,46 @@ def test_verify_rests_on_this_process() -> None:
         told["problem"] = problem_record(STRONGER)
         with pytest.raises(VerificationFailed):
             client.verify(PROBLEM, SOLUTION.gamma)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fresh": False}, "fresh = False, and True was asked"),
+        ({"fresh": 1}, "fresh = 1, and True was asked"),
+        ({"queries": 3}, "queries = 3, and 4 was asked"),
+        ({"voters": {"K": 3, "epsilon": 0.3, "Delta": 0.0, "affected": 1}}, "voters = .* 'affected': 1"),
+        ({"total": {"epsilon": 1.1, "delta": 1e-3}}, "total epsilon = 1.1, and 1.0 was asked"),
+        ({"total": {"epsilon": 1.0, "delta": None}}, "total delta = None, and 0.001 was asked"),
+        ({"draw": None}, "draw = None, and {'n': 100, .* was asked"),
+        ({"draw": {"n": 200, "subsample_size": 5, "replacement": True, "sampling": "independent"}}, "draw = {'n': 200"),
+        ({"draw": {"n": 100}}, "lacks subsample_size"),
+        ({"fresh": None}, "fresh = None"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["compare", "plan"])
+def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str, Any], words: str) -> None:
+    voters, total = Problem(3, Privacy(0.3), Privacy(1.0)), Privacy(1.0, 1e-3)
+    told: dict[str, Any] = {
+        "voters": {"K": 3, "epsilon": 0.3, "Delta": 0.0, "affected": 3},
+        "fresh": True,
+        "queries": 4,
+        "total": {"epsilon": 1.0, "delta": 1e-3},
+        "draw": {"n": 100, "subsample_size": 5, "replacement": True, "sampling": "independent", "chance": 0.05},
+        "rows": [],
+        "options": [],
+        "advice": "None.",
+    }
+    answer = dict(told)
+    with client_of(Ruled(lambda _method, _path, _body: (200, answer)), retries=0) as client:
+        ask = partial(getattr(client, verb), voters, 4, total, fresh=True, n=100, subsample_size=5)
+        assert ask() == told
+        answer |= change
+        with pytest.raises(VerificationFailed, match=words):
+            ask()
+        answer |= told
+        with pytest.raises(VerificationFailed, match="draw"):  # no draw was asked about
+            getattr(client, verb)(voters, 4, total, fresh=True)
 
 
 def test_a_batch_keeps_its_order_and_tells_each_error() -> None:

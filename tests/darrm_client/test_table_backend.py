@@ -14,6 +14,8 @@ import pytest
 from darrm_client import AnswerNotFound, ClientError, DarrmClient, VerifiedAnswer
 from darrm_client.table_backend import READERS
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, privacy_profile, solve, verify
+from darrm_opt.answers.accounting import plan_to_dict
+from darrm_opt.planning import plan
 from darrm_opt.record import solution_record
 from solver_cache import CacheError, DesignSpec, cached_solve, open_store
 
@@ -136,6 +138,23 @@ def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
         told = client.compare(voters, 3, Privacy(2.0, 0.01), n=60, subsample_size=6, replacement=False)
     assert told["draw"]["reached"] == pytest.approx(0.3)
     assert {row["name"] for row in told["rows"]} >= {"optimal_sequence", "saa", "dpbag"}
+
+
+def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
+    """As `plan` makes it here; and a time limit that is too short for anything leaves what is quick, with a warning."""
+    voters, total, draw = (
+        Problem(3, Privacy(math.inf), Privacy(1.0)),
+        Privacy(2.0, 0.01),
+        {"n": 60, "subsample_size": 6},
+    )
+    with DarrmClient(written(tmp_path, ".jsonl")) as client:
+        told = client.plan(voters, 2, total, **draw, replacement=False, least_accuracy=0.55)
+        hurried = client.plan(voters, 50, total, time_limit=1e-6)
+    own = plan_to_dict(plan(3, None, 2, total, **draw, replacement=False, least_accuracy=0.55))
+    assert told == json.loads(json.dumps(own))
+    assert told["draw"]["reached"] == pytest.approx(0.3)
+    assert any("time limit of 1e-06 s was reached" in warning for warning in hurried["warnings"])
+    assert not any(option["fits"] for option in hurried["options"])
 
 
 def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import Asked, asks
+from support.strategies import ProblemCase, asks
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimal_grid import DELTA_GRID_FROM, GRID_DIGITS
@@ -102,7 +102,7 @@ def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: fl
 
 
 @given(asks())
-def test_a_canonical_problem_stays_as_it_is(asked: Asked) -> None:
+def test_a_canonical_problem_stays_as_it_is(asked: ProblemCase) -> None:
     once = asked.problem
     assert Problem(once.K, once.voter, once.target, once.affected) == once
     for number in (once.voter.epsilon, once.voter.delta, once.target.epsilon, once.target.delta):
@@ -111,7 +111,7 @@ def test_a_canonical_problem_stays_as_it_is(asked: Asked) -> None:
 
 
 @given(asks())
-def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: Asked) -> None:
+def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: ProblemCase) -> None:
     strict = asked.problem.strictest
     assert strict.voter.epsilon >= asked.epsilon
     assert strict.voter.delta >= asked.Delta
@@ -226,17 +226,23 @@ def test_the_default_delta_without_an_allowance_is_one_voters(epsilon: float) ->
     assert problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01).target.delta == 0.01
 
 
-def test_a_target_that_fails_less_often_than_a_voter_is_accepted_with_a_warning() -> None:
-    (warning,) = problem(delta=1e-6).warnings
-    assert warning == (
-        "delta = 1e-06 is below Delta = 1e-05: the release is asked to fail less often than a single voter, "
-        "so the answer is almost all noise. Were the two swapped?"
+NOISY = [0.1, 0.05, 0.1]
+
+
+def test_a_gamma_that_is_almost_all_noise_is_warned_of_where_delta_is_below_a_voters() -> None:
+    assert problem(delta=1e-6).warnings(NOISY) == (
+        (
+            "delta = 1e-06 is below Delta = 1e-05, and the release is hardly more than a fair coin: it is the majority with "
+            "probability 0.55 at most. Were the two swapped?"
+        ),
     )
-    assert problem().warnings == problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings == ()
+    assert problem().warnings(NOISY) == ()
+    assert problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings(NOISY) == ()
+    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings(NOISY) == ()  # the two are one number
 
 
-def test_no_warning_where_the_two_are_one_number() -> None:
-    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings == ()
+def test_a_useful_gamma_is_not_warned_of_whatever_the_deltas() -> None:
+    assert problem(delta=1e-6).warnings([0.9, 0.2, 0.9]) == ()
 
 
 # --------------------------------------------------------------------------------------------------- refusals
@@ -355,7 +361,7 @@ def test_the_largest_target_is_accepted() -> None:
 
 
 @given(asks())
-def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: Asked) -> None:
+def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: ProblemCase) -> None:
     loose = asked.problem.loosest
     assert loose.voter.epsilon <= asked.epsilon
     assert loose.voter.delta <= asked.Delta

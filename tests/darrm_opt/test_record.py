@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from support.strategies import Asked, asked, asks
+from support.strategies import ProblemCase, asked, asks
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, solve, verify
 from darrm_opt.design.program import Status
@@ -43,7 +43,7 @@ def through_json(record: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(asks())
-def test_problems_come_back_equal(asked: Asked) -> None:
+def test_problems_come_back_equal(asked: ProblemCase) -> None:
     problem = asked.problem
     assert problem_from_record(through_json(problem_record(problem))) == problem
 

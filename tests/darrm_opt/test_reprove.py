@@ -114,7 +114,7 @@ def test_dents_are_refused_where_the_shape_is_monotone() -> None:
         noise=type(SOLUTION.noise)([*[0.1, 0.2, 0.3, 0.2, 0.1, 0.0] * 1, *[0.0, 0.1, 0.2, 0.3, 0.2, 0.1]]),
     )
     spec = DesignSpec(PROBLEM, shape="monotone")
-    utility = spec.objective.aim(11).utility(dented.gamma[6:])
+    utility = spec.objective.linear_goal(11).utility(dented.gamma[6:])
     told = replace(dented, utility=utility, upper_bound=1.0, certificate=verify(PROBLEM, dented.noise))
     with pytest.raises(ReproofFailed, match="not monotone"):
         reprove(told, spec)
@@ -139,7 +139,7 @@ def test_the_answer_to_a_looser_question_is_refused() -> None:
 def test_a_stricter_answer_with_dents_is_none_to_a_monotone_question() -> None:
     noise = type(SOLUTION.noise)([0.1, 0.2, 0.3, 0.2, 0.1, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1])
     spec = DesignSpec(PROBLEM, shape="monotone")
-    utility = spec.objective.aim(11).utility(noise.values[6:])
+    utility = spec.objective.linear_goal(11).utility(noise.values[6:])
     with pytest.raises(ReproofFailed, match="not monotone"):
         reprove_implied(replace(SOLUTION, noise=noise, utility=utility), spec)
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm_opt.rounding import float_above, multiple_up, ratio_above, ratio_below
+from darrm_opt.rounding import (
+    as_written,
+    decimal_above,
+    decimal_below,
+    float_above,
+    float_below,
+    multiple_up,
+    ratio_above,
+    ratio_below,
+)
 
 SMALLEST = Fraction(1, 2**1074)
 BEYOND = 2**1024
@@ -23,7 +33,16 @@ def test_a_ratio_is_rounded_to_the_double_next_to_it(ratio: tuple[int, int]) -> 
     exact, above, below = Fraction(*ratio), ratio_above(*ratio), ratio_below(*ratio)
     assert Fraction(math.nextafter(above, -math.inf)) < exact <= Fraction(above)
     assert Fraction(below) <= exact < Fraction(math.nextafter(below, math.inf))
-    assert float_above(exact) == above
+    assert (float_above(exact), float_below(exact)) == (above, below)
+
+
+@given(st.decimals(min_value=0, max_value=10**20, places=6))
+def test_decimals_are_rounded_as_they_are_written(value: Decimal) -> None:
+    exact = Fraction(value)
+    above, below = decimal_above(exact), decimal_below(exact)
+    assert as_written(below) <= exact <= as_written(above)
+    assert math.nextafter(below, math.inf) >= above
+    assert decimal_above(3 * as_written(0.1)) == 0.3 == decimal_below(3 * as_written(0.1))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

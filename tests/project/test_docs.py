@@ -161,7 +161,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     from api.cli.parameters import DesignOptions
     from api.schemas import DesignRequest
     from darrm_opt.design.backends import BACKENDS
-    from darrm_opt.design.objective import OBJECTIVES
+    from darrm_opt.design.objective import FAMILIES
 
     declared = {(verb, p.name): p.declared for verb in VERBS for p in Command.of(load(verb)).parameters}
     backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
@@ -169,7 +169,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     for verb, option in backends.items():
         assert isinstance(option, Option)
         assert option.metavar.split("|") == [*BACKENDS], verb
-    assert all(name in declared["solve", "objective"].help for name in OBJECTIVES)
+    assert all(name in declared["solve", "objective"].help for name in FAMILIES)
     assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
     assert DesignOptions().backend in BACKENDS
 
@@ -360,3 +360,5 @@ def test_fresh_means_the_same_everywhere() -> None:
     for name in ("ComposeRequest", "CompareRequest", "PlanRequest"):
         assert described[name]["properties"]["fresh"]["description"] == FRESH
         assert described[name]["properties"]["fresh"]["default"] is False
+    for name in ("ComposeAnswer", "CompareAnswer", "PlanAnswer"):
+        assert described[name]["properties"]["fresh"]["description"].endswith(f". {FRESH}")

@@ -73,7 +73,7 @@ def test_the_python_blocks_print_what_they_say() -> None:
 def test_the_table_of_utilities_is_what_is_computed() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
     solution = solve(problem)
-    aim = solution.objective.aim(problem.K)
+    aim = solution.objective.linear_goal(problem.K)
     noises = {"optimal": solution.noise, **private_baselines(problem)}
     kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
     assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]

@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # ships no types
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -15,8 +16,16 @@ from support.paths import ROOT
 from test_imports import all_imports, top
 
 import darrm_opt
+from darrm_opt.optional_packages import EXTRAS
 
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
+PARTS = {
+    "requirements-run.lock": {"serve", "cli", "plot", "page"},
+    "requirements-service.lock": {"serve", "postgres", "page", "plurality"},
+}
+"""Locks with some of the extras."""
+
+LOCKS = (RUNTIME, DEV, *PARTS)
 IMPORTED_AS = {
     "flint": "python-flint",
     "dp_accounting": "dp-accounting",
@@ -46,8 +55,19 @@ def wanted(project: dict[str, Any], *, dev: bool) -> list[Requirement]:
     stated = [*project["project"]["dependencies"]]
     for requirements in project["project"]["optional-dependencies"].values():
         stated += requirements
-    stated += project["dependency-groups"]["dev"] if dev else []
+    groups = project["dependency-groups"]
+    stated += [each for group in groups.values() for each in group if isinstance(each, str)] if dev else []
     return [r for r in map(Requirement, stated) if r.name != project["project"]["name"]]
+
+
+def of_extras(project: dict[str, Any], names: set[str]) -> set[str]:
+    """Return the packages that the core and some extras ask for themselves."""
+    stated = {*map(Requirement, project["project"]["dependencies"])}
+    for name in names:
+        stated |= {*map(Requirement, project["project"]["optional-dependencies"][name])}
+    found = {str(canonicalize_name(r.name)) for r in stated} - {project["project"]["name"]}
+    inner = {extra for r in stated if r.name == project["project"]["name"] for extra in r.extras}
+    return found | of_extras(project, inner) if inner else found
 
 
 def locked(name: str) -> dict[str, tuple[Version, int]]:
@@ -71,7 +91,7 @@ def test_a_lock_names_no_place(name: str) -> None:
     assert re.findall(r"://|--index|--extra-index|--find-links|--trusted|file:| @ |(?<!\w)/\w+", text(name)) == []
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [RUNTIME, DEV])
 def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) -> None:
     versions = {package: version for package, (version, _) in locked(name).items()}
     missing = [
@@ -82,8 +102,21 @@ def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) 
     assert not missing, f"{', '.join(missing)} not in {name}: run make lock"
 
 
+@pytest.mark.parametrize("name", PARTS)
+def test_a_lock_with_some_extras_has_those_and_no_others(project: dict[str, Any], name: str) -> None:
+    its, dev = locked(name), locked(DEV)
+    assert {package: dev.get(package) for package in its} == its  # so that the tools can be installed on top
+    needed, left_out = (
+        of_extras(project, PARTS[name]),
+        {*project["project"]["optional-dependencies"]} - PARTS[name] - {"all"},
+    )
+    assert needed <= set(its)
+    own = set[str]().union(*(of_extras(project, {extra}) for extra in left_out)) - needed
+    assert own & set(its) == set()
+
+
 def test_the_tools_lock_extends_the_other() -> None:
-    runtime, dev = (locked(name) for name in LOCKS)
+    runtime, dev = locked(RUNTIME), locked(DEV)
     assert {package: dev.get(package) for package in runtime} == runtime
 
 
@@ -95,12 +128,19 @@ def test_all_holds_every_extra(project: dict[str, Any]) -> None:
 
 def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(r.name) for r in wanted(project, dev=False)} | {*BROUGHT_ALONG}
-    own = {"darrm_opt", "solver_cache", "darrm_client", "api"}
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api"}
     foreign = [
         i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
     ]
     undeclared = [i for i in foreign if IMPORTED_AS.get(top(i.imported), top(i.imported)) not in declared]
     assert not undeclared, "; ".join(map(str, undeclared))
+
+
+def test_an_import_of_an_optional_package_names_its_extra(project: dict[str, Any]) -> None:
+    core = of_extras(project, set())
+    own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", *BROUGHT_ALONG}
+    optional = {top(i.imported) for i in all_imports() if i.runs} - own - sys.stdlib_module_names - core
+    assert {"scipy", "sqlalchemy", "fastapi"} <= optional <= {*EXTRAS}
 
 
 def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
@@ -112,6 +152,34 @@ def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
 def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:
     assert "version" in project["project"]["dynamic"]
     assert f'__version__ = "{darrm_opt.__version__}"' in text(project["tool"]["hatch"]["version"]["path"])
+
+
+def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) -> None:
+    stated = project["project"]["classifiers"]
+    versions = [found[1] for each in stated if (found := re.search(r":: Python :: (3\.\d+)$", each))]
+    first, last = (int(versions[i].partition(".")[2]) for i in (0, -1))
+    assert versions == [f"3.{minor}" for minor in range(first, last + 1)]
+    assert project["project"]["requires-python"] == f">=3.{first},<3.{last + 1}"
+    assert f"(3, {first}) <= sys.version_info < (3, {last + 1})" in text("Makefile")
+    assert f"VERSIONS=({' '.join(versions)})\n" in text(".ci/run")
+    workflow = yaml.safe_load(text(".github/workflows/ci.yml"))
+    assert workflow["jobs"]["checks"]["strategy"]["matrix"]["python"] == versions
+
+
+def test_the_workflow_runs_what_is_run_here() -> None:
+    job = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]["checks"]
+    assert [step["run"] for step in job["steps"] if step.get("name") == "All checks"] == ["bash .ci/run"]
+    base = re.search(r"^ARG PYTHON_IMAGE=python:3\.11-slim-(\w+)$", text("Dockerfile"), re.MULTILINE)
+    assert base
+    assert job["container"]["image"] == f"python:${{{{ matrix.python }}}}-{base[1]}"
+
+
+def test_hooks_are_local_and_run_tools_that_are_locked() -> None:
+    repositories = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"]
+    assert [repository["repo"] for repository in repositories] == ["local"]
+    tools = {entry.split()[0] for repository in repositories for entry in (h["entry"] for h in repository["hooks"])}
+    assert tools == {".venv/bin/mypy", ".venv/bin/python", ".venv/bin/ruff"}
+    assert {"mypy", "ruff", "pytest"} <= set(locked(DEV))
 
 
 def verbs() -> set[str]:

@@ -8,6 +8,7 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
             for name in names:
                 archive.writestr(name, "")
 
-    written("1.2.3", "api/a.py", "darrm_opt/b.py")
+    written("1.2.3", "darrm/a.py", "darrm_opt/b.py")
     release.check_archive(wheel, "1.2.3")
     written("1.2.4")
     with pytest.raises(release.Refused, match=r"says version 1\.2\.4, not 1\.2\.3"):
@@ -171,8 +172,10 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 def test_a_release_is_rehearsed(tmp_path: Path) -> None:
     files = release.make(tmp_path / "made", rehearsal=True)
     version = darrm_opt.__version__
-    assert [path.name for path in files] == [
-        f"darrm_opt-{version}-py3-none-any.whl",
+    wheel, *others = [path.name for path in files]
+    # for every platform where there is no compiler, else for this one
+    assert re.fullmatch(rf"darrm_opt-{re.escape(version)}-py3-none-(any|linux_\w+)\.whl", wheel)
+    assert others == [
         f"darrm_opt-{version}.tar.gz",
         "sbom.cdx.json",
         "SHA256SUMS",
@@ -180,3 +183,37 @@ def test_a_release_is_rehearsed(tmp_path: Path) -> None:
     for line in files[-1].read_text(encoding="utf-8").splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256((tmp_path / "made" / name).read_bytes()).hexdigest() == digest
+
+
+def addressed(folder: Path) -> Path:
+    for name in release.ADDRESSED:
+        (folder / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.skipif(release.PLACEHOLDER not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"), reason="released")
+def test_the_placeholders_become_the_repositorys_address(tmp_path: Path) -> None:
+    release.fill_addresses(addressed(tmp_path), "https://forge.example/people/darrm-opt/")
+    for name in release.ADDRESSED:
+        before, after = ((folder / name).read_text(encoding="utf-8") for folder in (ROOT, tmp_path))
+        assert after == before.replace(release.PLACEHOLDER, "https://forge.example/people/darrm-opt") != before
+
+
+def test_without_an_address_no_placeholder_is_published(tmp_path: Path) -> None:
+    release.fill_addresses(addressed(tmp_path), None)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project.get("urls", {}) == {}
+    assert all(release.PLACEHOLDER not in (tmp_path / name).read_text(encoding="utf-8") for name in release.ADDRESSED)
+
+
+@pytest.mark.parametrize("repository", ["", "forge.example/a", "http://forge.example/a", "https://forge.example/a b"])
+def test_what_is_no_address_is_refused(repository: str, tmp_path: Path) -> None:
+    with pytest.raises(release.Refused, match="should be an address like https://host/owner/name"):
+        release.fill_addresses(addressed(tmp_path), repository)
+
+
+def test_a_citation_of_another_version_is_refused() -> None:
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    release.check_citation(text, darrm_opt.__version__)
+    with pytest.raises(release.Refused, match=r"should say 'version: 9\.9\.9'"):
+        release.check_citation(text, "9.9.9")

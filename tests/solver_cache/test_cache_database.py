@@ -81,7 +81,9 @@ def test_a_url_that_names_no_store(url: str, text: str) -> None:
 
 def test_a_database_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(CacheError, match=r"its driver is not installed .*Install it \(for PostgreSQL: psycopg\)"):
+    with pytest.raises(
+        CacheError, match=r"its driver is not installed .*For PostgreSQL: pip install 'darrm-opt\[postgres\]'"
+    ):
         open_store("postgresql+psycopg://someone:secret@host/name")
 
 

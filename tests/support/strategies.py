@@ -25,7 +25,7 @@ MAX_TARGET = 20.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProblemCase:
     """The numbers as somebody wrote them, before they become canonical."""
 
     K: int
@@ -50,7 +50,7 @@ def _asked(
     K: int,
     *,
     largest_Delta: float,
-) -> Asked:
+) -> ProblemCase:
     """Draw the rest of a problem, given ways to draw one of many, a number of a range, and a whole number."""
     affected = K if among((0, 1)) else whole(1, K)
     epsilon = among((0.0, math.inf, 0.1, 1e-4, 4.0, *5 * [10 ** between(-4, math.log10(4))]))
@@ -67,10 +67,10 @@ def _asked(
     usual = -math.expm1(min(K, target / epsilon) * math.log1p(-Delta)) if 0 < epsilon < math.inf else Delta
     usual = min(usual, 0.999)  # beyond, it is 1 in all digits that a number of this size carries
     delta = among((0.0, usual, usual, Delta, Delta / 3, 10 ** between(-9, -0.5)))
-    return Asked(K, epsilon, Delta, target, delta, affected)
+    return ProblemCase(K, epsilon, Delta, target, delta, affected)
 
 
-def asked(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> Asked:
+def asked(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
     """Return one problem's numbers from a seeded generator."""
     return _asked(
         lambda options: float(options[int(rng.integers(len(options)))]),
@@ -82,7 +82,7 @@ def asked(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Del
 
 
 @st.composite
-def asks(draw: st.DrawFn, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> Asked:
+def asks(draw: st.DrawFn, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
     """Draw one problem's numbers."""
     return _asked(
         lambda options: float(options[draw(st.integers(0, len(options) - 1))]),

@@ -11,11 +11,12 @@ bound, and the optimum but for rounding where `complete`.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,9 @@ LEAVES = 200_000
 
 Pair = tuple[Fraction, Fraction]
 """Pr[1] on the dataset and on its neighbour."""
+
+Leaves = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""The chance of each transcript of each strategy, on the dataset and on its neighbour."""
 
 
 def corner_pairs(problem: Problem) -> list[Pair]:
@@ -61,38 +65,61 @@ def shown_pairs(noise: NoiseFunction, problem: Problem) -> tuple[Pair, ...]:
     """Return the extreme pairs (Pr[1 | D], Pr[1 | D′]) of one release, up to renaming the answers."""
     corners, one = corner_pairs(problem), chances(noise)
     whole = [(int(p * SCALE), int(q * SCALE)) for p, q in corners]
-    pairs = set()
-    for counts in multisets(problem.K, len(corners), problem.affected):
-        voters = [whole[place] for place, count in enumerate(counts) for _ in range(count)]
-        P, Q = (_mean([v[side] for v in voters], one) for side in (0, 1))
-        pairs.add((P, Q))
-    return tuple(_hull(pair for pair in pairs if pair[0] + pair[1] <= 1))
+    denominator = max(chance.denominator for chance in one)  # of doubles: powers of two
+    answers = [int(chance * denominator) for chance in one]
+    voters = multisets_of(problem.K, len(corners), problem.affected)
+    rough = [_rough_means(voters, [float(pair[side]) for pair in corners], [*map(float, one)]) for side in (0, 1)]
+    half = (rough[0] + rough[1] <= 1 + 1e-12).nonzero()[0]
+    extreme = _hull([(float(rough[0][at]), float(rough[1][at]), int(at)) for at in half])
+
+    def exact(at: int, side: int) -> Fraction:
+        total = _mean([whole[corner][side] for corner in voters[at].tolist()], answers)
+        return Fraction(total, denominator << 48 * problem.K)
+
+    return tuple(sorted({(exact(at, 0), exact(at, 1)) for at in extreme}))
 
 
-def _mean(ones: Sequence[int], values: Sequence[Fraction]) -> Fraction:
-    """Return the mean of values[L], L the number of ones of voters that say 1 with chance ones[i]/SCALE."""
-    masses = [1]
+@lru_cache(maxsize=64)
+def multisets_of(K: int, corners: int, affected: int) -> NDArray[np.intp]:
+    """Return the corner of each voter, a row for each of the multisets in the order of `multisets`, shape (multisets, K)."""
+    return np.array(
+        [[at for at, count in enumerate(counts) for _ in range(count)] for counts in multisets(K, corners, affected)],
+        dtype=np.intp,
+    )
+
+
+def _rough_means(voters: NDArray[np.intp], ones: Sequence[float], values: Sequence[float]) -> NDArray[np.float64]:
+    """Return the mean of values[L] for each row of voters, in doubles."""
+    means = np.broadcast_to(np.array(values), (len(voters), len(values)))
+    for column in voters.T:
+        t = np.array(ones)[column][:, None]
+        means = (1 - t) * means[:, :-1] + t * means[:, 1:]
+    return means[:, 0]
+
+
+def _mean(ones: Sequence[int], values: Sequence[int]) -> int:
+    """Return SCALE^K times the mean of values[L], L the number of ones of K voters that say 1 with chance ones[i]/SCALE."""
+    means = values
     for t in ones:
-        masses = [a * (SCALE - t) + b * t for a, b in zip([*masses, 0], [0, *masses], strict=True)]
-    total = sum((mass * value for mass, value in zip(masses, values, strict=True)), Fraction(0))
-    return total / Fraction(SCALE ** len(ones))
+        means = [(SCALE - t) * a + t * b for a, b in itertools.pairwise(means)]
+    return means[0]
 
 
-def _hull(pairs: Iterator[Pair]) -> list[Pair]:
-    """Return the extreme points of pairs, in doubles: to lose one costs tightness, not truth."""
-    points = sorted({(float(p), float(q)): (p, q) for p, q in pairs}.items())
-    chains: list[list[Pair]] = []
-    for ordered in (points, points[::-1]):
-        chain: list[tuple[tuple[float, float], Pair]] = []
+def _hull(points: Iterable[tuple[float, float, int]]) -> set[int]:
+    """Return the places of the extreme points, in doubles: to lose one costs tightness, not truth."""
+    distinct = [(p, q, at) for (p, q), at in sorted({(p, q): at for p, q, at in points}.items())]
+    extreme: set[int] = set()
+    for ordered in (distinct, distinct[::-1]):
+        chain: list[tuple[float, float, int]] = []
         for point in ordered:
-            while len(chain) > 1 and _turn(chain[-2][0], chain[-1][0], point[0]) <= 1e-15:
+            while len(chain) > 1 and _turn(chain[-2], chain[-1], point) <= 1e-15:
                 chain.pop()
             chain.append(point)
-        chains.append([pair for _, pair in chain])
-    return sorted({*chains[0], *chains[1]})
+        extreme |= {at for _, _, at in chain}
+    return extreme
 
 
-def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
+def _turn(a: tuple[float, float, int], b: tuple[float, float, int], c: tuple[float, float, int]) -> float:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
@@ -128,31 +155,29 @@ class Fresh:
         ]
         return cls(tuple(chosen), kept == [len(step) for step in steps])
 
-    def rough(self, epsilon: float) -> tuple[float, list[NDArray[np.intp]]]:
-        """Return δ(ε) in doubles, and the best choice at each step for each transcript and choices before it."""
-        a, b = np.ones(1), np.full(1, math.exp(min(epsilon, 700.0)))
+    @cached_property
+    def leaves(self) -> list[Leaves]:
+        """The chance of each transcript of each strategy, on the dataset and on its neighbour, in doubles."""
+        here, there = np.ones(1), np.ones(1)
         for step in self.steps:
             P, Q = (np.array([[float(pair[side]), 1 - float(pair[side])] for pair in step]) for side in (0, 1))
-            a, b = (a[:, None, None] * P).ravel(), (b[:, None, None] * Q).ravel()
-        worth, choices = np.maximum(a - b, 0.0), list[NDArray[np.intp]]()
-        for step in reversed(self.steps):
-            each = worth.reshape(-1, len(step), 2).sum(axis=2)
-            choices.append(each.argmax(axis=1))
-            worth = each.max(axis=1)
-        return float(worth[0]), choices[::-1]
+            here, there = (here[:, None, None] * P).ravel(), (there[:, None, None] * Q).ravel()
+        return [(here, there)]
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        _, choices = self.rough(epsilon)
+        choices, c = best_strategy(self, epsilon).choices, exp_fraction(epsilon)
+        units = [max(p.denominator for pair in step for p in pair) for step in self.steps]  # powers of two
+        whole = [[[int(p * unit) for p in pair] for pair in step] for step, unit in zip(self.steps, units, strict=True)]
 
-        def shown(step: int, node: int, a: Fraction, b: Fraction) -> Fraction:
+        def shown(step: int, node: int, a: int, b: int) -> int:
             if step == len(self.steps):
-                return max(a - b, Fraction(0))
-            best = int(choices[step][node])
-            (p, q), place = self.steps[step][best], (node * len(self.steps[step]) + best) * 2
-            return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (1 - p), b * (1 - q))
+                return max(a - b, 0)
+            best, unit = int(choices[step][node]), units[step]
+            (p, q), place = whole[step][best], (node * len(self.steps[step]) + best) * 2
+            return shown(step + 1, place, a * p, b * q) + shown(step + 1, place + 1, a * (unit - p), b * (unit - q))
 
-        return shown(0, 0, Fraction(1), exp_fraction(epsilon))
+        return Fraction(shown(0, 0, c.denominator, c.numerator), c.denominator * math.prod(units))
 
 
 @dataclass(frozen=True)
@@ -189,53 +214,91 @@ class Once:
         chosen = tuple(tuple(step[:most]) for step, most in zip(steps, kept, strict=True))
         return cls(priors, chosen)
 
-    def rough(self, epsilon: float) -> tuple[float, int, list[NDArray[np.intp]]]:
-        """Return δ(ε) in doubles, the priors that attain it, and the best question for each transcript and questions before it."""
-        found = []
-        for number, (here, there) in enumerate(self.priors):
-            c = math.exp(min(epsilon, 700.0))
-            for forth in (True, False):
-                a, b = (np.array([float(mass) for mass in law]) for law in ((here, there) if forth else (there, here)))
-                worth, choices = self._best(a - c * b)
-                found.append((worth, 2 * number + (not forth), choices))
-        return max(found, key=lambda each: each[0])
-
-    def _best(self, weights: NDArray[np.float64]) -> tuple[float, list[NDArray[np.intp]]]:
-        nodes = weights[None, :]
-        for step in self.steps:
-            laws = np.array([[float(chance) for chance in law] for law in step])
-            both = np.stack([laws, 1 - laws], axis=1)  # question, bit, secret ones
-            nodes = (nodes[:, None, None, :] * both).reshape(-1, weights.size)
-        worth, choices = np.maximum(nodes.sum(axis=1), 0.0), list[NDArray[np.intp]]()
-        for step in reversed(self.steps):
-            each = worth.reshape(-1, len(step), 2).sum(axis=2)
-            choices.append(each.argmax(axis=1))
-            worth = each.max(axis=1)
-        return float(worth[0]), choices[::-1]
+    @cached_property
+    def leaves(self) -> list[Leaves]:
+        """The chance of each transcript of each strategy, for each of the priors there and back, in doubles."""
+        trees = []
+        for prior in self.priors:
+            nodes = np.array(prior, dtype=float)[:, None, :]  # side, transcript, secret ones
+            for step in self.steps:
+                laws = np.array(step, dtype=float)
+                both = np.stack([laws, 1 - laws], axis=1)  # question, bit, secret ones
+                nodes = (nodes[:, :, None, None, :] * both).reshape(2, -1, nodes.shape[-1])
+            here, there = nodes.sum(axis=2)
+            trees += [(here, there), (there, here)]
+        return trees
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        _, which, choices = self.rough(epsilon)
-        here, there = self.priors[which // 2]
-        a, b = (here, there) if which % 2 == 0 else (there, here)
+        best = best_strategy(self, epsilon)
+        here, there = self.priors[best.tree // 2]
+        a, b, choices = (here, there, best.choices) if best.tree % 2 == 0 else (there, here, best.choices)
         c = exp_fraction(epsilon)
 
-        def shown(step: int, node: int, weights: list[Fraction]) -> Fraction:
+        priors = [p - c * q for p, q in zip(a, b, strict=True)]
+        scale = math.lcm(*(weight.denominator for weight in priors))
+        units = [max(chance.denominator for law in step for chance in law) for step in self.steps]  # powers of two
+        whole = [
+            [[int(chance * unit) for chance in law] for law in step]
+            for step, unit in zip(self.steps, units, strict=True)
+        ]
+
+        def shown(step: int, node: int, weights: list[int]) -> int:
             if step == len(self.steps):
-                return max(sum(weights, Fraction(0)), Fraction(0))
-            best = int(choices[step][node])
-            law, place = self.steps[step][best], (node * len(self.steps[step]) + best) * 2
-            ones = [w * t for w, t in zip(weights, law, strict=True)]
-            zeros = [w - o for w, o in zip(weights, ones, strict=True)]
+                return max(sum(weights), 0)
+            question, unit = int(choices[step][node]), units[step]
+            law, place = whole[step][question], (node * len(self.steps[step]) + question) * 2
+            ones = [weight * chance for weight, chance in zip(weights, law, strict=True)]
+            zeros = [weight * (unit - chance) for weight, chance in zip(weights, law, strict=True)]
             return shown(step + 1, place, ones) + shown(step + 1, place + 1, zeros)
 
-        return shown(0, 0, [p - c * q for p, q in zip(a, b, strict=True)])
+        total = shown(0, 0, [int(weight * scale) for weight in priors])
+        return Fraction(total, scale * math.prod(units))
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The best of an oracle's strategies at one ε, in doubles.
+
+    Attributes:
+        tree: of the leaves that it is in.
+        choices: what it does at each step, for each transcript and choices before it.
+        here: chance of the transcripts that speak for the dataset, there.
+        there: the same, on the neighbour: it attains δ(ε) = here − e^ε·there at every ε.
+    """
+
+    tree: int
+    choices: list[NDArray[np.intp]]
+    here: float
+    there: float
+
+
+def best_strategy(oracle: Fresh | Once, epsilon: float) -> Strategy:
+    """Return the strategy of the largest δ(ε)."""
+    c, found = math.exp(min(epsilon, 700.0)), list[tuple[float, Strategy]]()
+    for tree, (here, there) in enumerate(oracle.leaves):
+        speak = here > c * there
+        a, b, choices = np.where(speak, here, 0.0), np.where(speak, there, 0.0), list[NDArray[np.intp]]()
+        for step in reversed(oracle.steps):
+            a, b = (side[0::2] + side[1::2] for side in (a, b))  # both bits
+            choices.append((a - c * b).reshape(-1, len(step)).argmax(axis=1))
+            best = np.arange(0, a.size, len(step)) + choices[-1]
+            a, b = a[best], b[best]
+        found.append((float(a[0] - c * b[0]), Strategy(tree, choices[::-1], float(a[0]), float(b[0]))))
+    return max(found, key=lambda each: each[0])[1]
 
 
 def least_epsilon(oracle: Fresh | Once, delta: float, *, most: float = 64.0) -> float:
-    """Return the ε that the oracle's strategies attain at δ, by doubles, from below."""
-    low, high = 0.0, most
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if oracle.rough(middle)[0] > delta * (1 + 1e-9) + 1e-14 else (low, middle)
-    return low
+    """Return the ε that the oracle's strategies attain at δ, by doubles, from below: Newton on the convex δ of e^ε."""
+    c, target = 1.0, delta * (1 + 1e-9) + 1e-14
+    while c < math.exp(most):
+        best = best_strategy(oracle, math.log(c))
+        if best.here - c * best.there <= target:
+            return math.log(c)
+        if best.there == 0:
+            break
+        following = (best.here - target) / best.there
+        if following <= c:
+            return math.log(c)
+        c = following
+    return most

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
 
 
@@ -76,9 +76,8 @@ def gnmax(
     """
     from api.cli.report import as_json
     from darrm_opt.aggregators.gnmax import gnmax_sigma
-    from darrm_opt.errors import InvalidInput
 
-    try:
+    with options_named(epsilon="target_epsilon"):
         found = gnmax_sigma(
             number(target_epsilon),
             number(delta),
@@ -86,10 +85,6 @@ def gnmax(
             affected=number(affected),
             search=search,  # type: ignore[arg-type]  # checked there
         )
-    except InvalidInput as err:
-        if err.argument != "epsilon":
-            raise
-        raise InvalidInput("target_epsilon", err.value, err.accepted, err.advice) from err
     if json:
         answer(as_json({"lambda": found.order, "sigma": found.sigma}))
     else:

@@ -1,11 +1,11 @@
-"""Verb ``darrm compare``: ways of releasing a majority within one budget."""
+"""Verb ``darrm compare``: mechanisms that release a majority within one budget."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, Fresh, ProblemOptions, number
+from api.cli.parameters import AsJson, Fresh, ProblemOptions, number, priors
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -55,6 +55,17 @@ def compare(
     sampling: Annotated[
         str, Option("--sampling", "Without replacement, how the subsamples are drawn.", "independent|disjoint")
     ] = "independent",
+    classes: Annotated[
+        str,
+        Option(
+            "--classes",
+            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "COUNT",
+        ),
+    ] = "2",
+    price: Annotated[
+        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER")
+    ] = "0",
     plot: Annotated[str | None, Option("--plot", "Draw the comparison: .png, .svg or .pdf.", "FILE")] = None,
     *,
     without_replacement: Annotated[
@@ -63,19 +74,50 @@ def compare(
     fresh: Fresh = False,
     json: AsJson = False,
 ) -> None:
-    """Compare ways of releasing a majority on one footing: same voters, same total privacy over all queries.
+    """Compare mechanisms that release a majority: same voters, same total privacy over all queries.
 
-    Each way is turned up as far as the total allows, by the exact account of its bits; then the most useful, as the
+    Each mechanism is calibrated as far as the total allows, by the exact account of its bits; then the most useful, as the
     objective has it, comes first. The problem has no target of its own here: give --K, --epsilon, --Delta and --affected. With
-    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that.
+    --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that. With three
+    or more --classes all ways among classes are compared, with right, wrong and abstained shares.
     """
+    from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, columns, guarantee, trained_text, voters_text
+    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
-    from darrm_opt.comparison.compare import compare as ways
+    from darrm_opt.comparison.compare import compare as compare_mechanisms
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
 
+    of_two = {
+        **{name: (getattr(asked, name), None) for name in ("m", "target_epsilon", "delta")},
+        "epsilon": (None if asked.epsilon == "inf" else asked.epsilon, None),
+        "Delta": (asked.Delta, "0"),
+        "objective": (objective, "rectangular"),
+        "n": (n, None),
+        "subsample_size": (subsample_size, None),
+        "sampling": (sampling, "independent"),
+        "plot": (plot, None),
+        "without_replacement": (without_replacement, False),
+        "fresh": (fresh, False),
+    }
+    if several_classes(classes):
+        class_ways(
+            asked.K,
+            classes,
+            queries,
+            total_epsilon,
+            total_delta,
+            asked.affected,
+            prior=prior,
+            votes=votes,
+            price=price,
+            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            json=json,
+        )
+        return
+    if price != "0":
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
     check_plot(plot)
     for name in ("m", "target_epsilon", "delta"):
         if (value := getattr(asked, name)) is not None:
@@ -88,7 +130,7 @@ def compare(
     if not epsilon > 0:
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    found = ways(
+    found = compare_mechanisms(
         problem,
         number(queries),
         Privacy(epsilon, delta),
@@ -106,11 +148,13 @@ def compare(
         answer(as_json(comparison_to_dict(found)))
         return
     head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {queries} releases, {guarantee(found.total)} in all."
-    heads = ["way", "knob", "ε spent", "utility", "disagreement", "tv error"]
+    heads = ["mechanism", "knob", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
-    answer("\n".join([head, "", columns(heads, _rows(found)), "", *left_out]))
+    assumed = assumed_text(problem, found.queries, fresh=fresh)
+    notes = [*left_out, *([assumed] if assumed else [])]
+    answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
 
 
 def _draw(bags: Bags, K: int) -> str:
@@ -139,7 +183,7 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
 
     if votes is not None:
         from api.cli.vote_files import blocks
-        from darrm_opt.comparison.vote_histogram import vote_histogram
+        from darrm_opt.priors import vote_histogram
 
         if text is not None:
             raise InvalidInput("votes", votes, "--prior or --votes, not both")
@@ -149,5 +193,5 @@ def _prior(text: str | None, votes: str | None, K: int) -> Prior | None:
 
     chosen: Any = as_objective(text)
     if not isinstance(chosen, Objective):
-        raise InvalidInput("prior", text, "rectangular, uniform, shared(a,b) or histogram(n_0,…,n_K)")
+        raise InvalidInput("prior", text, priors())
     return chosen.prior

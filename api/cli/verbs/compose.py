@@ -56,13 +56,13 @@ def compose(
     profile of that γ and the exact recursion on its bits are asked too: the least of all is the best. Voters that were trained
     once (no --fresh) are taken as not private, and what their models cost together is an account beside the others.
     """
-    from api.cli.report import as_json, columns, guarantee, trained_text
+    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text
     from darrm_opt.answers.accounting import composition_to_dict
 
     each, release = _release(asked, design, solution)
     table = composition_to_dict(each, number(queries), number(slack), number(total_delta), release, fresh=fresh)
     if json:
-        answer(as_json(table))
+        answer(as_json({"queries": number(queries), "fresh": fresh, "accounts": table}))
         return
     rows = [
         [name, "-" if total["epsilon"] is None else f"{total['epsilon']:.6f}", _delta(total)]
@@ -71,6 +71,8 @@ def compose(
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
     if (least := table.get("bits", {}).get("epsilon_at_least")) is not None:
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
+    if release is not None and (assumed := assumed_text(release.problem, int(number(queries)), fresh=fresh)):
+        notes.append(assumed)
     head = f"{queries} releases, each {guarantee(each)}{'' if release is None else trained_text(release.problem, fresh=fresh)}:"
     answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
 

@@ -140,7 +140,7 @@ def profile(
     *,
     json: AsJson = False,
 ) -> None:
-    """Tabulate how private one release really is: the least δ that is proved, at each ε.
+    """Tabulate the privacy profile of one release: the least δ that is proved, at each ε.
 
     The problem's target is one point of that curve. Many releases are accounted by all of it: see `darrm compose`.
     """

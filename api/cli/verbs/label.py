@@ -62,7 +62,7 @@ def label(
     from api.cli.files import check_writable
     from api.cli.label_job import label_file
     from api.cli.parameters import DesignOptions, ProblemOptions
-    from api.cli.report import as_json
+    from api.cli.report import as_json, assumed_text
     from darrm_opt.mechanism import PrivateMajority
     from darrm_opt.plurality.private_plurality import PrivatePlurality
     from darrm_opt.problem import whole_number
@@ -110,7 +110,10 @@ def label(
         )
         return
     of_what = "" if account.budget is None else f": {account.in_words}"
-    answer(f"{done.labels:,} labels in {labels}. {spent:,} of {account.limit:,} releases are spent{of_what}.")
+    lines = [f"{done.labels:,} labels in {labels}. {spent:,} of {account.limit:,} releases are spent{of_what}."]
+    if isinstance(mechanism, PrivateMajority) and account.budget is not None:
+        lines += filter(None, [assumed_text(mechanism.problem, account.limit, fresh=account.fresh)])
+    answer("\n".join(lines))
 
 
 def needed(given: str | None, argument: str) -> str:
@@ -139,10 +142,10 @@ def plurality_of(saved: str) -> VoteMechanism | None:
         record = loads(text)
     except (ValueError, RecursionError):
         return None  # said by whoever reads it as an answer of `darrm solve`
-    if not isinstance(record, dict) or record.get("kind") not in ("darrm plurality rule", "darrm noisy maximum"):
-        return None
-    from darrm_opt.plurality.samplers import mechanism_from_record
+    from darrm_opt.plurality.samplers import MECHANISM_KINDS, mechanism_from_record
 
+    if not isinstance(record, dict) or record.get("kind") not in MECHANISM_KINDS:
+        return None
     return mechanism_from_record(record)
 
 

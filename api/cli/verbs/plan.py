@@ -7,15 +7,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import answer, say
-from api.cli.parameters import FRESH, AsJson, number
+from api.cli.parameters import FRESH, AsJson, number, priors
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
-    from darrm_opt.planning import Option as Way
+    from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
 
 PATIENCE = 5.0
-"""Seconds after which each way is told as soon as it is weighed."""
+"""Seconds after which each option is reported as soon as it is computed."""
 
 _VOTERS, _WANTED = "The voters", "What is wanted"
 
@@ -40,7 +40,7 @@ def plan(
         str,
         Option(
             "--prior",
-            "How votes fall: rectangular(lower, tau), uniform(lower), shared(a,b) or histogram(n_0,…,n_K).",
+            lambda: f"How votes fall: {priors()}.",
             "TEXT",
             _WANTED,
         ),
@@ -59,6 +59,18 @@ def plan(
     sampling: Annotated[
         str, Option("--sampling", "Without replacement, how subsamples are drawn.", "independent|disjoint", _VOTERS)
     ] = "independent",
+    classes: Annotated[
+        str,
+        Option(
+            "--classes",
+            "Number of classes. From 3 on, for voters that are not private: every way of `darrm plurality --ways`.",
+            "COUNT",
+            _VOTERS,
+        ),
+    ] = "2",
+    price: Annotated[
+        str, Option("--price", "Cost of a wrong label, in right ones, with three or more classes.", "NUMBER", _WANTED)
+    ] = "0",
     time_limit: Annotated[
         str | None,
         Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
@@ -82,13 +94,43 @@ def plan(
     Weighs the plain majority (by post-processing of private models, or what it costs), fewer voters, γ_opt at the largest
     target of which all queries fit, a γ made for all of them, GNMax, permute-and-flip, the exponential mechanism, SAA, subsampling
     and randomised response. Every total is proved, by the account that is named. With --n and --subsample-size chance decides how
-    many voters a record reaches.
+    many voters a record reaches. With three or more --classes all ways among classes are weighed, with right, wrong and abstained shares.
     """
+    from api.cli.class_ways import class_ways, several_classes
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
     from darrm_opt.problem import Privacy, real_number
+
+    of_two = {
+        "epsilon": (epsilon, "inf"),
+        "Delta": (Delta, "0"),
+        "least_accuracy": (least_accuracy, "0.6"),
+        "n": (n, None),
+        "subsample_size": (subsample_size, None),
+        "sampling": (sampling, "independent"),
+        "time_limit": (time_limit, None),
+        "without_replacement": (without_replacement, False),
+        "fresh": (fresh, False),
+    }
+    if several_classes(classes):
+        class_ways(
+            K,
+            classes,
+            queries,
+            total_epsilon,
+            total_delta,
+            affected,
+            prior=None if prior == "rectangular" else prior,
+            votes=None,
+            price=price,
+            unused={name: given for name, (given, default) in of_two.items() if given != default},
+            json=json,
+        )
+        return
+    if price != "0":
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
 
     def read(text: str | None, name: str, accepted: str) -> float:
         return real_number(number(text), name, accepted)
@@ -115,7 +157,7 @@ def plan(
         least_accuracy=number(least_accuracy),
         replacement=not without_replacement,
         time_limit=number(time_limit),
-        progress=_told_later(),
+        progress=_report_progress(),
         **drawn,
     )
     if json:
@@ -126,30 +168,32 @@ def plan(
     answer(_text(found))
 
 
-def _told_later() -> Callable[[Way], None]:
-    """Return a listener that says on stderr what was weighed, once a plan takes longer than a few seconds."""
+def _report_progress() -> Callable[[PlanOption], None]:
+    """Return a listener that reports each option on stderr, once a plan takes longer than a few seconds."""
     begun = monotonic()
 
-    def weighed(option: Way) -> None:
+    def report(option: PlanOption) -> None:
         if (seconds := monotonic() - begun) > PATIENCE:
             found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
             say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
-    return weighed
+    return report
 
 
 def _text(found: Plan) -> str:
-    from api.cli.report import columns, guarantee, trained_text, voters_text
+    from api.cli.report import assumed_text, columns, guarantee, trained_text, voters_text
 
     asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
     head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
-    heads = ["way", "accuracy", "queries", "ε spent", "proved by"]
+    heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
+    if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
+        reasons += ["", assumed]
     return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
 
 
-def _row(option: Way) -> list[str]:
+def _row(option: PlanOption) -> list[str]:
     if not option.fits or option.spent is None:
         return [option.mechanism, "-", "-", "does not fit", "-"]
     return [

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from api.cli.output import ExitCode, answer, end
+from api.cli.output import ExitCode, answer, end, say
 from api.cli.parameters import AsJson, number
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
-    from darrm_opt.plurality import PastVotes
-    from darrm_opt.plurality.designer import ReleaseDesign
+    from darrm_opt.plurality import MechanismComparison
+    from darrm_opt.problem import Privacy
 
-DEFAULT_PRIOR = "dirichlet(1)"
-"""Law of votes where none is given."""
-
-VOTE_ROWS = 65_536
-"""Rows of a file of votes that are read at a time."""
+LONG = 60.0
+"""Seconds from which an expected time is told beforehand."""
 
 
 def plurality(
@@ -29,8 +26,14 @@ def plurality(
     queries: Annotated[str, Option("--queries", "Releases that share the target.", "COUNT")] = "1",
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
-        str, Option("--prior", "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).", "TEXT")
-    ] = DEFAULT_PRIOR,
+        str | None,
+        Option(
+            "--prior",
+            "How votes fall: favoured(a,…), beta(a,b), dirichlet(a) or histogram(…).",
+            "TEXT",
+            otherwise="dirichlet(1)",
+        ),
+    ] = None,
     votes: Annotated[
         str | None,
         Option("--votes", "Past public votes as the prior: CSV, Parquet or npy, a column for each voter.", "FILE"),
@@ -70,13 +73,16 @@ def plurality(
     Laplace noise and GNMax, each calibrated exactly for the released label. With --ways all queries are designed together:
     tables, GNMax, and Confident-GNMax with its threshold, its two noises and its most labels.
     """
+    from api.cli.class_ways import show_estimate, show_ways, vote_law
     from api.cli.files import check_writable, write_whole
-    from api.cli.report import as_json, columns
+    from api.cli.report import as_json
+    from darrm_opt.answers.plurality import plurality_seconds
     from darrm_opt.errors import InvalidInput
-    from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms, parse_prior
+    from darrm_opt.plurality import PluralityObjective, PluralityProblem, compare_mechanisms
     from darrm_opt.plurality.designer import design_releases
     from darrm_opt.plurality.mechanisms import MECHANISMS
-    from darrm_opt.plurality.plan import noise_for, release_target
+    from darrm_opt.plurality.plan import release_target
+    from darrm_opt.plurality.problem import has_table
     from darrm_opt.plurality.record import plurality_record, rule_record
     from darrm_opt.problem import Privacy, real_number
 
@@ -87,42 +93,67 @@ def plurality(
     for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
         if ways and value not in ("optimal", None):
             raise InvalidInput(option, value, "nothing beside --ways", "It compares every mechanism.")
-    if votes is not None and prior != DEFAULT_PRIOR:
-        raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
     nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
     total = Privacy(nats, number(delta))
     if mechanism == "noise":
-        noisy = noise_for(total, number(queries), K=number(K), classes=number(classes), affected=number(affected))
-        if output is not None:
-            write_whole(output, as_json(noisy.record()).encode())
-        spent = noisy.epsilon(number(queries), total.delta)
-        found_noise = {**noisy.record(), "queries": number(queries), "epsilon": spent, "delta": total.delta}
-        answer(
-            as_json(found_noise)
-            if json
-            else f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
-        )
+        _noise(number(K), number(classes), total, number(queries), number(affected), output, json=json)
         return
-    law = parse_prior(prior) if votes is None else _past_votes(votes, K, classes)
+    law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if ways:
         design = design_releases(
             number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
         )
-        _show_ways(design, output, json=json)
+        show_ways(design, output, json=json)
         return
     problem = PluralityProblem(
         number(K), number(classes), release_target(total, number(queries)), number(affected), abstention=abstention
     )
+    if not has_table(problem.K, problem.classes):
+        if output is not None:
+            problem.histograms  # noqa: B018 — says how many partitions there are
+        show_estimate(problem, total, number(queries), objective, json=json)
+        return
+    if (seconds := plurality_seconds(problem)) > LONG and time_limit is None:
+        say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
     found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
         chosen = found.mechanisms.get(mechanism)
         record = plurality_record(solution) if chosen is None else rule_record(chosen.problem, chosen.rule)
         write_whole(output, as_json(record).encode())
+    _show(found, json=json)
+    end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
+
+
+def _noise(
+    K: Any, classes: Any, total: Privacy, queries: Any, affected: Any, output: str | None, *, json: bool
+) -> None:
+    """Print GNMax with about the least noise for the total, and write it."""
+    from api.cli.files import write_whole
+    from api.cli.report import as_json
+    from darrm_opt.plurality.plan import noise_for
+
+    noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
+    if output is not None:
+        write_whole(output, as_json(noisy.record()).encode())
+    spent = noisy.epsilon(queries, total.delta)
+    if json:
+        answer(as_json({**noisy.record(), "queries": queries, "epsilon": spent, "delta": total.delta}))
+    else:
+        answer(
+            f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
+        )
+
+
+def _show(found: MechanismComparison, *, json: bool) -> None:
+    """Print the optimum and the mechanisms beside it."""
+    from api.cli.report import as_json, columns
+
     if json:
         answer(as_json(found.as_dict()))
     else:
+        solution, problem = found.solution, found.solution.problem
         rows = [["optimal rule", f"{solution.utility:.6f}"]]
         rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.ways.items()]
         answer(
@@ -133,52 +164,3 @@ def plurality(
             f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "
             f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
         )
-    end(ExitCode.DONE if solution.status.value == "optimal" else ExitCode.NOT_OPTIMAL)
-
-
-def _past_votes(path: str, K: str | None, classes: str | None) -> PastVotes:
-    """Return the prior of a file of votes that are public, or not protected."""
-    import numpy as np
-
-    from api.cli.vote_files import blocks
-    from darrm_opt.errors import InvalidInput
-    from darrm_opt.plurality import PastVotes
-    from darrm_opt.problem import whole_number
-
-    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
-    many = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
-    tables = list(blocks(path, voters, VOTE_ROWS, many))
-    if not tables:
-        raise InvalidInput("votes", path, "a file with at least one row of votes")
-    return PastVotes.of_votes(np.concatenate(tables), many)
-
-
-def _show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
-    """Print every way, and write the best one that `darrm label` can release."""
-    from api.cli.files import write_whole
-    from api.cli.report import as_json, columns
-
-    if output is not None:
-        way, mechanism = next((way, way.mechanism) for way in design.ways if way.mechanism is not None)
-        write_whole(output, as_json(mechanism.record()).encode())
-        wrote = f"\nwritten    {way.name.replace('_', ' ')}: release at most {design.queries} with it (darrm label --queries)"
-    else:
-        wrote = ""
-    if json:
-        answer(as_json(design.as_dict()))
-        return
-    rows = [
-        [
-            way.name.replace("_", " "),
-            *(f"{share:.4f}" for share in (way.right, way.wrong, way.abstained, way.worth)),
-            f"{way.epsilon:.4f}",
-            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in way.parameters.items()),
-        ]
-        for way in design.ways
-    ]
-    heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
-    answer(
-        f"{design.K} voters, {design.classes} classes, {design.queries} queries: all answers together are "
-        f"({design.total.epsilon:g}, {design.total.delta:g})-DP.\n{columns(heads, rows)}\n"
-        f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under the prior, ε is proved{wrote}"
-    )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from api.cli.output import ExitCode, answer, end, fail, say
-from api.cli.parameters import AsJson, StoreUrl, number
+from api.cli.parameters import AsJson, StoreUrl, backends, number
 from api.cli.parser import Argument, Option
+from api.cli.progress import has_moving_display
 
 if TYPE_CHECKING:
     from solver_cache import Store
@@ -36,7 +36,7 @@ def precompute(
     dask: Annotated[
         str | None, Option("--dask", "Start a Dask scheduler and workers on this machine.", "local[:COUNT]", _WHERE)
     ] = None,
-    backend: Annotated[str, Option("--backend", "The LP solver.", "highs|gurobi|cvxpy")] = "highs",
+    backend: Annotated[str, Option("--backend", "The LP solver.", backends)] = "highs",
     time_limit: Annotated[
         str | None, Option("--time-limit", "For one problem; what it cuts short has failed.", "SECONDS")
     ] = None,
@@ -255,7 +255,7 @@ def progress_line(at: Progress) -> str:
 @contextmanager
 def display() -> Iterator[Watcher]:
     """Yield what shows where a run stands: a bar on a terminal, ever rarer lines in a log."""
-    if not sys.stderr.isatty():
+    if not has_moving_display():
         yield _Log()
         return
     from rich.console import Console

@@ -27,8 +27,8 @@ def solve(
 ) -> None:
     """Design the best private γ for K voters, and prove it.
 
-    Prints γ(l), the probability of releasing the true majority when l voters say 1; otherwise a fair coin is
-    released. It is private exactly as printed with --json or --output.
+    Prints γ(l): when l voters say 1, the majority is kept with probability γ(l), else a fair coin is tossed. The bit is
+    the majority with probability (1 + γ(l))/2. It is private exactly as printed with --json or --output.
     """
     from api.cli.cached_solve import cached_solution, takes_long
     from api.cli.progress import Display
@@ -113,7 +113,7 @@ def verify(
             proof["private"] = None if isinstance(err, NotProven) else False
             answer(as_json(proof | {"message": str(err), "excess": err.excess, "worst_corners": err.worst}))
         fail(str(err), ExitCode.NOT_PRIVATE)
-    for warning in problem.warnings:
+    for warning in problem.warnings(gamma.values):
         say(f"Warning: {warning}")
     if json:
         answer(as_json(proof | {"certificate": asdict(certificate)}))
@@ -160,7 +160,7 @@ def _verify_formally(problem: Problem, gamma: NoiseFunction, proof: dict[str, An
         if json:
             answer(as_json(proof | {"message": message}))
         fail(message, ExitCode.NOT_PRIVATE)
-    for warning in problem.warnings:
+    for warning in problem.warnings(gamma.values):
         say(f"Warning: {warning}")
     said = "private    proved by the formal checker (a program extracted from a Coq proof), for these very numbers"
     answer(as_json(proof) if json else f"{problem_text(problem)}\n\n{said}")

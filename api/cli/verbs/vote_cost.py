@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -71,16 +71,12 @@ def vote_cost(
 
 def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[VoteReleases]:
     """Yield the releases of one kind, if there are any; errors name the option."""
-    from darrm_opt.errors import InvalidInput
     from darrm_opt.plurality.accounting import VoteReleases
 
     if number(count) == 0:
         return
-    try:
+    with options_named(sigma=f"{kind}_sigma", count=f"{kind}s"):
         yield VoteReleases(kind, number(sigma), number(count), noise)  # type: ignore[arg-type]  # checked there
-    except InvalidInput as err:
-        option = {"sigma": f"{kind}_sigma", "count": f"{kind}s"}.get(err.argument, err.argument)
-        raise InvalidInput(option, err.value, err.accepted, err.advice) from err
 
 
 def _calibrated(
@@ -99,7 +95,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside target_epsilon", "One decides the other.")
-    try:
+    with options_named(epsilon="target_epsilon"):
         vote = calibrate_noise(
             Privacy(number(target_epsilon), number(delta)),
             number(labels),
@@ -108,10 +104,6 @@ def _calibrated(
             noise=noise,  # type: ignore[arg-type]  # checked there
             **about,  # type: ignore[arg-type]  # checked there
         )
-    except InvalidInput as err:
-        if err.argument != "epsilon":
-            raise
-        raise InvalidInput("target_epsilon", err.value, err.accepted, err.advice) from err
     return vote.releases, vote.cost
 
 

@@ -13,6 +13,7 @@ grid only decides which adversaries are tried; what each attains is exact, so no
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,9 +69,9 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
     x = np.exp(step * np.arange(points))
     accepted = other = np.zeros(points)  # nothing shown yet: never accept
     for region, count in reversed(runs):
-        moves = _moves(region)
+        moves = _moves_on_grid(region, x, step)
         for _ in range(count):
-            accepted, other = _backward_step(accepted, other, moves, x, step)
+            accepted, other = _backward_step(accepted, other, moves, x)
     charge = _ROUNDING * (1 + sum(count for _, count in runs))
     accepted, other = accepted * (1 - charge) - delta, other * (1 + charge)
     likely = accepted > 0
@@ -88,31 +89,53 @@ def _moves(region: BitRegion) -> list[list[float]]:
     return [move for move in moves[chosen].tolist() if move[0] > move[2]]
 
 
-def _backward_step(
-    accepted: Array, other: Array, moves: list[list[float]], x: Array, step: float
-) -> tuple[Array, Array]:
-    """Return (P, Q) for each x one release earlier: one step of the backward recursion."""
+class _Answer(NamedTuple):
+    """One answer of a move: its probabilities a on D and b on D′, y = x·b/a, and the cells next to y on the padded grid."""
+
+    a: float
+    b: float
+    y: Array
+    low: slice
+    high: slice
+
+
+def _moves_on_grid(region: BitRegion, x: Array, step: float) -> list[tuple[float, list[_Answer]]]:
+    """Return, for each move, the probability of answers that cannot happen on the neighbour, and its other answers."""
     last = x.size - 1
-    # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
-    P = np.concatenate([(1 - other[:0:-1]), accepted])
-    Q = np.concatenate([(1 - accepted[:0:-1]), other])
-    best, best_other, most = accepted, other, accepted - x * other  # showing nothing is always possible
-    for p, p_rest, q, q_rest in moves:
-        here, there = np.zeros(x.size), np.zeros(x.size)
+    compiled = []
+    for p, p_rest, q, q_rest in _moves(region):
+        certain, answers = 0.0, []
         for a, b in ((p, q), (p_rest, q_rest)):
             if a == 0:
                 continue  # never accept what cannot happen
             if b == 0:
-                here += a  # always accept what cannot happen on the neighbour
+                certain += a  # always accept what cannot happen on the neighbour
                 continue
-            y = x * (b / a)
-            cells = math.floor(max(-2.0 * last, min(2.0 * last, math.log(b / a) / step)))
-            low = np.clip(np.arange(last, 2 * last + 1) + cells, 0, 2 * last)
-            high = np.minimum(low + 1, 2 * last)
-            nearer = np.where(P[low] - y * Q[low] >= P[high] - y * Q[high], low, high)
-            going = P[nearer] > y * Q[nearer]
-            here += np.where(going, a * P[nearer], 0.0)
-            there += np.where(going, b * Q[nearer], 0.0)
+            first = 2 * last + math.floor(max(-2.0 * last, min(2.0 * last, math.log(b / a) / step)))
+            answers.append(
+                _Answer(a, b, x * (b / a), slice(first, first + x.size), slice(first + 1, first + 1 + x.size))
+            )
+        compiled.append((certain, answers))
+    return compiled
+
+
+def _backward_step(
+    accepted: Array, other: Array, moves: list[tuple[float, list[_Answer]]], x: Array
+) -> tuple[Array, Array]:
+    """Return (P, Q) for each x one release earlier: one step of the backward recursion."""
+    last = x.size - 1
+    # At 1/x the neighbours change places: whoever accepts there with (P, Q) refuses here with (1 − Q, 1 − P).
+    P = np.pad(np.concatenate([1 - other[:0:-1], accepted]), (last, 2 * last + 2), mode="edge")
+    Q = np.pad(np.concatenate([1 - accepted[:0:-1], other]), (last, 2 * last + 2), mode="edge")
+    best, best_other, most = accepted, other, accepted - x * other  # showing nothing is always possible
+    for certain, answers in moves:
+        here, there = np.full(x.size, certain), np.zeros(x.size)
+        for a, b, y, low, high in answers:
+            gain, gain_next = P[low] - y * Q[low], P[high] - y * Q[high]
+            nearer = gain >= gain_next
+            going = np.maximum(gain, gain_next) > 0  # go on as at the better cell, or refuse
+            here += going * (a * np.where(nearer, P[low], P[high]))
+            there += going * (b * np.where(nearer, Q[low], Q[high]))
         shown = here - x * there
         better = shown > most
         best, best_other = np.where(better, here, best), np.where(better, there, best_other)

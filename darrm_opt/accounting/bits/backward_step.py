@@ -50,6 +50,11 @@ class _Branch:
     near: float
     far: float
 
+    @property
+    def weights(self) -> list[tuple[int, float]]:
+        """The cell and the weight of each term that is not 0."""
+        return [(i, weight) for i, weight in enumerate((self.near, self.far)) if weight]
+
 
 @dataclass(frozen=True, eq=False)
 class Moves:
@@ -110,17 +115,18 @@ def backward_step(values: Array, moves: Moves) -> Array:
     best = np.zeros(points)
     total, part = np.empty(points), np.empty(points)
     for constant, branches, beyond in moves.vertices:
-        total.fill(constant)
+        terms = [(moves.left + branch.offset + i, weight) for branch in branches for i, weight in branch.weights]
+        first, weight = terms[0] if terms else (0, 0.0)
+        np.multiply(extended[first : first + points], weight, out=total)
+        for first, weight in terms[1:]:
+            np.multiply(extended[first : first + points], weight, out=part)
+            total += part
         for base, factor in beyond:
             np.multiply(factor, values[-1], out=part)
             total += part
             total += base
-        for branch in branches:
-            first = moves.left + branch.offset
-            np.multiply(extended[first : first + points], branch.near, out=part)
-            total += part
-            np.multiply(extended[first + 1 : first + 1 + points], branch.far, out=part)
-            total += part
+        if constant:
+            total += constant
         np.maximum(best, total, out=best)
     return np.minimum(best, 1.0, out=best)
 

@@ -20,7 +20,7 @@ import numpy as np
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import ULP
+from darrm_opt.rounding import ULP, float_above, float_below
 
 Side = Literal["outer", "inner"]
 
@@ -69,8 +69,8 @@ def privacy_region(event: Privacy) -> BitRegion:
     wide = 8 * ULP
     moves = [[min(1.0, x * (1 + wide)), y * (1 + wide), y * (1 - wide), x * (1 - wide)]]
     if delta > 0:
-        rest_up, rest_down = _outward(1 - Fraction(delta))
-        moves += [[delta, rest_up, 0.0, 1.0], [0.0, 1.0, delta, rest_down]]
+        rest = 1 - Fraction(delta)
+        moves += [[delta, float_above(rest), 0.0, 1.0], [0.0, 1.0, delta, float_below(rest)]]
     return _region(moves, "outer")
 
 
@@ -218,14 +218,4 @@ def _crossing(steep: tuple[Fraction, Fraction], flat: tuple[Fraction, Fraction])
 
 
 def _above(p: Fraction, q: Fraction) -> tuple[float, float, float, float]:
-    return _outward(p)[0], _outward(1 - p)[0], _outward(q)[1], _outward(1 - q)[1]
-
-
-def _outward(value: Fraction) -> tuple[float, float]:
-    """Return the nearest doubles (≥ value, ≤ value)."""
-    nearest = value.numerator / value.denominator
-    exact = Fraction(nearest)
-    return (
-        nearest if exact >= value else math.nextafter(nearest, math.inf),
-        nearest if exact <= value else math.nextafter(nearest, -math.inf),
-    )
+    return float_above(p), float_above(1 - p), float_below(q), float_below(1 - q)

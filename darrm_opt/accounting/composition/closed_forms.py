@@ -275,9 +275,7 @@ def loss_tail(epsilon: float, k: int, total_epsilon: float) -> float:
         return 1.0
     shrink = math.exp(-epsilon)
     p, q = 1 / (1 + shrink), shrink / (1 + shrink)
-    a, rest = (most + total_epsilon) / (2 * most), (most - total_epsilon) / (2 * most)
-    if rest <= 0 or q == 0:
-        return 1.0
+    a, rest = (most + total_epsilon) / (2 * most), (most - total_epsilon) / (2 * most)  # rest > 0; q > 0 as tanh < 1
     to_a, to_rest = math.log(a / p), math.log(rest / q)
     exponent = k * (a * to_a + rest * to_rest)
     # Every factor is within a few ulps: a, rest and their shares of `most` to 4, the logs to 8 absolute.

@@ -45,6 +45,9 @@ lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal app
 TINY_DELTA = 1e-30
 """Below this kδ is as good: it is above 1 − (1−δ)^k by the share kδ/2."""
 
+GUESS_ERROR = 1e-9
+"""Relative error that a guess of the least ε is expected to have."""
+
 _DIGITS = 120
 """Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
 
@@ -170,23 +173,36 @@ def add_leak(floor: float, kept_log: float, pure: float) -> float:
     return min(1.0, up(floor + kept * (1 + (2 * abs(kept_log) + 4) * ULP) * pure, 4))
 
 
-def least_epsilon(delta_at: Callable[[float], float], total_delta: float, enough: float) -> float:
+def least_epsilon(
+    delta_at: Callable[[float], float], total_delta: float, enough: float, guess: float | None = None
+) -> float:
     """Return the least ε found with delta_at(ε) ≤ total_delta, by bisection between 0 and ``enough``.
 
     Args:
         delta_at: a sound, non-increasing bound on δ at ε.
         total_delta: what it must not exceed; met at ``enough``.
         enough: an ε where it is met.
+        guess: about what is returned: saves most of the steps.
 
     Guarantees:
         What is returned was itself evaluated, so soundness does not rest on monotonicity.
     """
     if delta_at(0.0) <= total_delta:
         return 0.0
-    return least_fitting(lambda epsilon: delta_at(epsilon) <= total_delta, 0.0, enough)
+
+    def fits(epsilon: float) -> bool:
+        return delta_at(epsilon) <= total_delta
+
+    low, high = 0.0, enough
+    if guess is not None and 0 < guess < enough:
+        for end in ((1 - GUESS_ERROR) * guess, min((1 + GUESS_ERROR) * guess, enough)):
+            low, high = (low, min(end, high)) if fits(end) else (end, high)
+    return least_fitting(fits, low, high)
 
 
-def epsilon_at_delta(delta_at: Callable[[float], float], delta: float, flat_from: float, why: str) -> float:
+def epsilon_at_delta(
+    delta_at: Callable[[float], float], delta: float, flat_from: float, why: str, guess: float | None = None
+) -> float:
     """Return an ε that holds at ``delta``, of a profile that is flat from ``flat_from`` on.
 
     Args:
@@ -194,6 +210,7 @@ def epsilon_at_delta(delta_at: Callable[[float], float], delta: float, flat_from
         delta: allowed [probability], in [0, 1).
         flat_from: the ε from which δ is constant [nats].
         why: the reason for the least δ, for the message.
+        guess: as in `least_epsilon`.
 
     Raises:
         InvalidInput: no such δ.
@@ -203,7 +220,7 @@ def epsilon_at_delta(delta_at: Callable[[float], float], delta: float, flat_from
     floor = delta_at(flat_from)
     if floor > delta:
         raise DeltaTooSmall(delta, floor, why)
-    return least_epsilon(delta_at, delta, flat_from)
+    return least_epsilon(delta_at, delta, flat_from, guess)
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:

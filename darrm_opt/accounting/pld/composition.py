@@ -27,7 +27,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import require
 from darrm_opt.problem import Privacy, real_number
-from darrm_opt.rounding import ULP, multiple_up
+from darrm_opt.rounding import ULP, float_above, multiple_up
 
 MASS_ERROR = 4 * ULP
 """Sum of the rounding errors of the masses of one (ε, δ) mechanism."""
@@ -215,7 +215,7 @@ def common_discretisation(epsilons: list[float], wanted: float | None = None) ->
     if wanted is not None:
         if len(positive) > 1:
             return _check_discretisation(wanted)
-        return _divisor_above(largest, max(1, round(largest / _check_discretisation(wanted))))
+        return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(wanted))))
     # The ε's as they are written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
     divisor = Fraction(0)
     for epsilon in positive:
@@ -226,13 +226,7 @@ def common_discretisation(epsilons: list[float], wanted: float | None = None) ->
         )
     if Fraction(repr(largest)) / divisor > DEFAULT_CELLS:
         return largest / DEFAULT_CELLS
-    return max(_divisor_above(epsilon, int(Fraction(repr(epsilon)) / divisor)) for epsilon in positive)
-
-
-def _divisor_above(epsilon: float, cells: int) -> float:
-    """Return the least double h with cells·h ≥ ε."""
-    step = epsilon / cells
-    return step if Fraction(step) * cells >= Fraction(epsilon) else math.nextafter(step, math.inf)
+    return max(float_above(Fraction(epsilon) / int(Fraction(repr(epsilon)) / divisor)) for epsilon in positive)
 
 
 def _sort_key(item: tuple[Privacy, int]) -> tuple[float, float]:
@@ -247,4 +241,4 @@ def _check_discretisation(discretisation: float) -> float:
 
 
 def _pmf() -> Any:
-    return require("dp_accounting.pld.pld_pmf", "a PLD")
+    return require("dp_accounting.pld.pld_pmf", "A PLD")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta, non_negative
 from darrm_opt.accounting.errors import TooMuchWork
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import whole_number
+from darrm_opt.problem import Privacy, whole_number
 from darrm_opt.rounding import ULP, multiple_up, up
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class Pld:
             DeltaTooSmall: no finite ε is proved at this δ.
         """
         why = "an infinite loss has that probability, the guard for rounding included"
-        return epsilon_at_delta(self.delta, delta, self.max_loss, why)
+        allowed = Privacy(0.0, delta).delta - self.guard
+        guess = float(self.mass.get_epsilon_for_delta(allowed)) if allowed > 0 else None
+        return epsilon_at_delta(self.delta, delta, self.max_loss, why, guess)
 
     @property
     def library(self) -> PrivacyLossDistribution:
@@ -95,7 +97,8 @@ class Pld:
         if k == 1:
             return self
         one = self.mass.to_dense_pmf()
-        self._afford(_composed_cells(one, k))
+        if k * one.size > MAX_CELLS:  # else it is affordable before any tail is cut
+            self._afford(_composed_cells(one, k))
         total = one.self_compose(k, TRUNCATION)
         points = 2 * max(one.size, total.size)
         eta = FFT_ERROR * math.log2(points)

@@ -9,6 +9,9 @@ import importlib
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from darrm_opt.design.program import Outcome
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
@@ -36,7 +39,9 @@ BACKENDS: dict[str, BackendEntry] = {
     "gurobi": BackendEntry(
         "Gurobi", "gurobipy", "'darrm-opt[gurobi]'", "Gurobi: warm too; more than 2000 rows need a licence of your own."
     ),
-    "cvxpy": BackendEntry("Cvxpy", "cvxpy", "cvxpy", "CVXPY: any solver that it finds; every round starts cold."),
+    "cvxpy": BackendEntry(
+        "Cvxpy", "cvxpy", "'darrm-opt[cvxpy]'", "CVXPY: any solver that it finds; every round starts cold."
+    ),
 }
 """The backends by name: the one list of the product."""
 
@@ -53,6 +58,21 @@ def row_scale(columns: int) -> float:
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
+@dataclass(frozen=True)
+class WarmStart:
+    """Where a program starts that continues another one with other variables and rows.
+
+    Attributes:
+        columns: for each variable, the one that it continues, or −1.
+        rows: for each row, the one that it continues, or −1.
+        values: of the variables, about; a new one starts at the nearer end of [0, 1].
+    """
+
+    columns: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    values: Array
+
+
 class Backend(Protocol):
     """One linear program that grows: maximise weights·γ, 0 ≤ γ ≤ 1, rows·γ ≤ limits."""
 
@@ -61,8 +81,17 @@ class Backend(Protocol):
     def add(self, rows: Array, limits: Array) -> None:
         """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
 
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Remove rows, given by their places in the present order, which the others keep."""
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:
+        """Return a program with other variables and rows in place of this one, which is closed; warm where the solver can be."""
+
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         """Maximise weights·γ within ``seconds`` of time (None: no limit)."""
+
+    def close(self) -> None:
+        """Give back what the solver holds, at the latest when the program is forgotten: nothing is solved any more."""
 
 
 def open_backend(name: str, entries: int) -> Backend:

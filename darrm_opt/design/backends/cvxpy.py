@@ -12,8 +12,9 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -61,6 +62,15 @@ class Cvxpy:
         self._rows = np.concatenate([self._rows, rows])
         self._limits = np.concatenate([self._limits, limits])
 
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
+        other = Cvxpy(start.columns.size)
+        other.add(rows, limits)
+        self.close()
+        return other
+
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])
         privacy = [(self._rows * self._scale) @ gamma <= self._limits * self._scale] if self._limits.size else []
@@ -78,3 +88,6 @@ class Cvxpy:
             return Outcome(status, np.zeros(weights.size), np.zeros(self._limits.size), 0)
         multipliers = np.asarray(privacy[0].dual_value) if privacy else np.empty(0)
         return Outcome(status, np.asarray(gamma.value), multipliers, int(problem.solver_stats.num_iters or 0))
+
+    def close(self) -> None:
+        """Nothing is held between two solves."""

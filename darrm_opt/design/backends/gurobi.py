@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gurobipy
 import numpy as np
+from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
@@ -43,12 +44,22 @@ class Gurobi:
         self._model.setParam("OptimalityTol", TOLERANCE)
         self._model.setParam("NumericFocus", 2)
         self._gamma = self._model.addMVar(entries, lb=0.0, ub=1.0)
-        self._constraints: list[gurobipy.MConstr] = []
-        self._rows = 0
+        self._constraints: list[gurobipy.Constr] = []
 
     def add(self, rows: Array, limits: Array) -> None:
-        self._constraints.append(self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale))
-        self._rows += rows.shape[0]
+        added = self._model.addConstr((rows * self._scale) @ self._gamma <= limits * self._scale)
+        self._constraints += added.tolist()
+
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        gone = set(rows.tolist())
+        self._model.remove([self._constraints[place] for place in gone])
+        self._constraints = [each for place, each in enumerate(self._constraints) if place not in gone]
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Gurobi:
+        other = Gurobi(start.columns.size)
+        other.add(rows, limits)
+        self.close()
+        return other
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         model = self._model
@@ -59,12 +70,16 @@ class Gurobi:
         except gurobipy.GurobiError as err:
             if err.errno == _TOO_LARGE_FOR_LICENCE:
                 raise BackendUnavailable(
-                    f"Gurobi's licence here does not cover {self._rows} rows by {weights.size} variables (the one bundled "
+                    f"Gurobi's licence here does not cover {len(self._constraints)} rows by {weights.size} variables (the one bundled "
                     "with gurobipy, the extra 'gurobi', stops at 2000 each): use method = 'cuts', backend = 'highs', or a full licence."
                 ) from err
             raise
         status = _STATUS.get(model.Status, Status.NUMERICAL)
         if model.SolCount == 0 or status is not Status.OPTIMAL:
-            return Outcome(status, np.zeros(weights.size), np.zeros(self._rows), int(model.IterCount))
-        multipliers = np.concatenate([np.atleast_1d(part.Pi) for part in self._constraints] or [np.empty(0)])
+            return Outcome(status, np.zeros(weights.size), np.zeros(len(self._constraints)), int(model.IterCount))
+        multipliers = np.array(model.getAttr("Pi", self._constraints), dtype=np.float64)
         return Outcome(status, np.asarray(self._gamma.X), multipliers, int(model.IterCount))
+
+    def close(self) -> None:
+        self._model.dispose()
+        self._environment.dispose()

@@ -1,13 +1,23 @@
-"""HiGHS through highspy: the default. Rows are added to the live model, so the dual simplex starts warm."""
+"""HiGHS through highspy: the default. Rows are added to the live model, so the dual simplex starts warm.
+
+A HiGHS object that a program is done with is emptied and used for the next one of this process: making one and setting
+its options takes longer than solving a small program.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import weakref
+from collections import deque
+
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
-from darrm_opt.design.backends import row_scale
+from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.program import Outcome, Status
 from darrm_opt.errors import SolveFailed
+from darrm_opt.fork_identity import process_identity
 from darrm_opt.noise import Array
 
 TOLERANCE = 1e-10
@@ -39,26 +49,56 @@ _STATUS = {
 }
 
 
+OPTIONS: dict[str, bool | int | float | str] = {
+    "output_flag": False,
+    "threads": 1,  # one value per process, or a second instance fails
+    "presolve": "off",  # it would throw the warm start away
+    "small_matrix_value": MIN_ENTRY,
+    "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
+}
+
+MAX_IDLE = 4
+"""Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
+
+_idle: deque[tuple[tuple[int, int], highspy.Highs]] = deque(maxlen=MAX_IDLE)
+"""Emptied objects, each with the process that made it: a copy made by ``fork`` is not used."""
+
+
+def _acquire() -> highspy.Highs:
+    """Return a HiGHS object without a program, its options set: an idle one or a new one."""
+    with contextlib.suppress(IndexError):  # none is idle
+        while True:
+            process, solver = _idle.pop()
+            if process == process_identity():
+                return solver
+    solver = highspy.Highs()
+    for name, value in OPTIONS.items():
+        _check(solver.setOptionValue(name, value), f"option {name}")
+    return solver
+
+
+def _release(solver: highspy.Highs) -> None:
+    """Empty a HiGHS object and keep it for the next program."""
+    if solver.clearModel() == highspy.HighsStatus.kOk:
+        _idle.append((process_identity(), solver))
+
+
+def _check(status: highspy.HighsStatus, call: str) -> None:
+    if status == highspy.HighsStatus.kError:
+        raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")
+
+
 class Highs:
     """A growing program in HiGHS (see `Backend`)."""
 
     def __init__(self, entries: int) -> None:
         self._entries, self._scale = entries, row_scale(entries)
-        self._highs = highspy.Highs()
-        options: dict[str, bool | int | float | str] = {
-            "output_flag": False,
-            "threads": 1,  # one value per process, or a second instance fails
-            "presolve": "off",  # it would throw the warm start away
-            "small_matrix_value": MIN_ENTRY,
-            "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
-        }
-        for name, value in options.items():
-            self._check(self._highs.setOptionValue(name, value), f"option {name}")
-        self._check(
-            self._highs.addVars(entries, np.zeros(entries), np.ones(entries)),
-            "addVars",
-        )
-        self._check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
+        self._columns = np.arange(entries, dtype=np.int32)
+        self._highs = _acquire()
+        self.close = weakref.finalize(self, _release, self._highs)
+        self.close.atexit = False
+        _check(self._highs.addVars(entries, np.zeros(entries), np.ones(entries)), "addVars")
+        _check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
 
     def add(self, rows: Array, limits: Array) -> None:
         many = rows.shape[0]
@@ -73,17 +113,38 @@ class Highs:
             column.astype(np.int32),
             scaled[row, column],
         )
-        self._check(status, "addRows")
+        _check(status, "addRows")
+
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        # the basis stays where the rows removed were slack
+        _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Highs:
+        before = self._highs.getBasis()
+        self.close()
+        other = Highs(start.columns.size)
+        other.add(rows, limits)
+        if before.valid:
+            columns, slacks = before.col_status, before.row_status
+            lower, upper = highspy.HighsBasisStatus.kLower, highspy.HighsBasisStatus.kUpper
+            basis = highspy.HighsBasis()
+            basis.col_status = [
+                columns[place] if place >= 0 else (upper if value > 0.5 else lower)
+                for place, value in zip(start.columns.tolist(), start.values.tolist(), strict=True)
+            ]
+            basis.row_status = [
+                slacks[place] if place >= 0 else highspy.HighsBasisStatus.kBasic for place in start.rows.tolist()
+            ]
+            basis.valid = True
+            other._highs.setBasis(basis)  # what HiGHS refuses is a cold start
+        return other
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
-        self._check(
-            highs.changeColsCost(self._entries, np.arange(self._entries, dtype=np.int32), weights * self._scale),
-            "changeColsCost",
-        )
+        _check(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
         # HiGHS counts its time limit over all runs of one object
         limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
-        self._check(highs.setOptionValue("time_limit", limit), "option time_limit")
+        _check(highs.setOptionValue("time_limit", limit), "option time_limit")
         status = self._run()
         solution = highs.getSolution()
         rows = highs.getNumRow()
@@ -100,8 +161,8 @@ class Highs:
         status = Status.NUMERICAL
         for strategy, tolerance, afresh in ATTEMPTS:
             for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-                self._check(self._highs.setOptionValue(name, tolerance), f"option {name}")
-            self._check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
+                _check(self._highs.setOptionValue(name, tolerance), f"option {name}")
+            _check(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
             if afresh:
                 self._highs.clearSolver()
             ran = self._highs.run()
@@ -110,8 +171,3 @@ class Highs:
             if status is not Status.NUMERICAL:
                 break
         return status
-
-    @staticmethod
-    def _check(status: highspy.HighsStatus, call: str) -> None:
-        if status == highspy.HighsStatus.kError:
-            raise SolveFailed(f"HiGHS refused {call}; please report this with the problem's parameters.")

@@ -14,13 +14,15 @@ Half of (limit − φ) is the slack of q·Pr[b | D] ≤ Pr[b | D′] + qδ, a pr
 
 from __future__ import annotations
 
+import ctypes
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from darrm_opt.design.kernel.library import DONE, kernel
 from darrm_opt.design.polytope.corners import Corners, Counts
-from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, mass, rounding_error
+from darrm_opt.design.polytope.polar_form import MAX_STEPWISE_K, UNIT_ROUNDOFF, mass, rounding_error
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 
@@ -84,7 +86,12 @@ class PrivacyConstraint:
         Each entry is within 2(1+q)·K·`STEP_ERROR` of exact. Nothing rests on that but speed and the
         upper bound, which charges it.
         """
-        return self.q * self._signed_mass(counts, self.corners.p) + self._signed_mass(counts, self.corners.reflected)
+        on_data, on_neighbour = self.signed_masses(counts)
+        return self.q * on_data + on_neighbour
+
+    def signed_masses(self, counts: Counts) -> tuple[Array, Array]:
+        """Return H(p) and H(1−p′) as linear functions of γ(⌊K/2⌋+1..K), one row a multiset: the parts of `rows`, the same for every target."""
+        return self._signed_mass(counts, self.corners.p), self._signed_mass(counts, self.corners.reflected)
 
     def values(self, signed: Array, counts: Counts) -> Array:
         """Return φ at each multiset, shape (vectors,), through `rows`.
@@ -112,6 +119,9 @@ class PrivacyConstraint:
 
         Many multisets share the same answers (p does not see where p′ went), so each is computed once.
         """
+        library = kernel()
+        if library is not None:
+            return _compiled_signed_mass(library, self.K, counts, at)
         certain = at == 1.0
         inside = np.array(sorted(set(at[(at > 0.0) & ~certain].tolist())))
         grouped = np.stack([counts[:, at == t].sum(axis=1) for t in inside] + [counts[:, certain].sum(axis=1)], axis=1)
@@ -120,3 +130,14 @@ class PrivacyConstraint:
         signed = masses[:, self.K // 2 + 1 :] - masses[:, : (self.K + 1) // 2][:, ::-1]
         taken: Array = signed[where.reshape(-1)]
         return taken
+
+
+def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, at: Array) -> Array:
+    """Return the same by the kernel."""
+    counts = np.ascontiguousarray(counts, dtype=np.int64)
+    signed = np.empty((counts.shape[0], (K + 1) // 2))
+    stepwise = K <= MAX_STEPWISE_K
+    inputs = (K, at.size, at.ctypes.data, counts.ctypes.data, counts.shape[0], stepwise)
+    if library.signed_mass(*inputs, signed.ctypes.data) != DONE:
+        raise MemoryError
+    return signed

@@ -16,13 +16,17 @@ Every A_i is one step from the last: nothing of size K² is ever kept.
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from darrm_opt.design.kernel.library import LARGEST, kernel
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO
+from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR, step
 from darrm_opt.design.separation.binomials import TAIL, terms_of
+from darrm_opt.design.separation.first_order import Indices
 from darrm_opt.design.separation.result import Collector, WorstCase
 from darrm_opt.noise import Array
 
@@ -38,12 +42,26 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
         constraint: the privacy constraint, any Δ.
         collector: takes what is found.
     """
+    library = kernel()
+    terms = min(terms_of(constraint.affected * constraint.corners.Delta), constraint.affected)
+    if constraint.corners.Delta == 0:
+        terms = 0
+    if library is not None and terms < MAX_TERMS:
+        _offer_compiled(library, signed, constraint, collector, terms)
+    else:
+        _offer_by_matrices(signed, constraint, collector, terms)
+    largest = float(np.abs(signed).max())
+    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
+    extra = (1.0 + constraint.q) * largest * ((constraint.affected + terms + 3) * STEP_ERROR + TAIL)
+    return collector.result(constraint.error(largest) + extra, "monotone")
+
+
+def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: Collector, terms: int) -> None:
+    """Offer the worst multiset for every i, whole arrays at a time."""
     r, corners = constraint.affected, constraint.corners
     stationary = constraint.K - r
-    mass = _binomial_table(r, corners.Delta, collector)
+    mass = _binomial_table(r, corners.Delta, terms, collector)
     shifted = _shifted_masses(mass) if mass.shape[0] > MAX_TERMS else None
-    many_down = DOWN if corners.Delta > 0 else ZERO
-    many_down_from_one = DOWN_FROM_ONE if corners.Delta > 0 else ONE
     coefficients = signed
     for i in range(r + 1):
         collector.tick()
@@ -57,20 +75,35 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
         values = constraint.q * on_data + on_neighbour
         best = np.unravel_index(int(values.argmax()), values.shape)
         if values[best] > collector.floor:
-            down, ones = int(best[0]), int(best[1])
-            counts = np.zeros((1, len(corners.labels)), dtype=np.int64)
-            counts[0, XY] = i
-            counts[0, many_down] += down
-            counts[0, many_down_from_one] += r - i - down
-            counts[0, ONE] += ones
-            counts[0, ZERO] += stationary - ones
-            collector.offer(values[best][np.newaxis], counts)
+            where = (np.array([part]) for part in (i, *best))
+            collector.offer(values[best][np.newaxis], _chain(constraint, *where))
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
-    largest = float(np.abs(signed).max())
-    # however the products are added up: the table's masses carry r steps' error in sum, their products and sums one more each; two tails are cut off
-    extra = (1.0 + constraint.q) * largest * ((r + mass.shape[0] + 2) * STEP_ERROR + TAIL)
-    return collector.result(constraint.error(largest) + extra, "monotone")
+
+
+def _offer_compiled(
+    library: ctypes.CDLL, signed: Array, constraint: PrivacyConstraint, collector: Collector, terms: int
+) -> None:
+    """Offer the same by the kernel."""
+    r, corners = constraint.affected, constraint.corners
+    signed = np.ascontiguousarray(signed)
+    values, found = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)
+    numbers = (corners.x, corners.y, constraint.q, corners.Delta, terms, min(collector.remaining, LARGEST))
+    inputs = (constraint.K, r, signed.ctypes.data, *numbers)
+    collector.check(library.search_monotone(*inputs, values.ctypes.data, found.ctypes.data))
+    i = np.flatnonzero(values > collector.floor)
+    collector.offer(values[i], _chain(constraint, i, found[i, 0], found[i, 1]))
+
+
+def _chain(constraint: PrivacyConstraint, i: Indices, down: Indices, ones: Indices) -> Counts:
+    """Return {(x,y)^i, (Δ,0)^down, (1,1−Δ)^(r−i−down), (1,1)^ones, (0,0)^rest} for each of many."""
+    r, Delta = constraint.affected, constraint.corners.Delta
+    counts = np.zeros((i.size, len(constraint.corners.labels)), dtype=np.int64)
+    counts[:, XY] = i
+    counts[:, ONE], counts[:, ZERO] = ones, constraint.K - r - ones
+    counts[:, DOWN if Delta > 0 else ZERO] += down
+    counts[:, DOWN_FROM_ONE if Delta > 0 else ONE] += r - i - down
+    return counts
 
 
 def _shifted_means(A: Array, at: np.ndarray, trials: np.ndarray, mass: Array) -> Array:
@@ -92,9 +125,8 @@ def _shifted_masses(mass: Array) -> Array:
     return shifted
 
 
-def _binomial_table(most: int, Delta: float, collector: Collector) -> Array:
+def _binomial_table(most: int, Delta: float, terms: int, collector: Collector) -> Array:
     """Return Pr[Bin(trials, Δ) = t], shape (terms+1, most+1), by one convolution step a trial."""
-    terms = min(terms_of(most * Delta), most) if Delta > 0 else 0
     table = np.zeros((terms + 1, most + 1))
     table[0, 0] = 1.0
     for trials in range(most):

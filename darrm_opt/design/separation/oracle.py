@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.polytope.polar_form import at_ends, extremes, layers
+from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.first_order import Indices, Rows
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.pruned import Settle, search_error, search_pruned
@@ -67,6 +69,10 @@ def worst_case(
     collector = Collector(constraint.limit - ERRORS_BELOW_LIMIT * error if above is None else above, most, deadline)
     if noise.is_monotone:
         return search_monotone(noise.signed, constraint, collector)
+    library = kernel()
+    if library is not None:
+        search_columns(library, noise.signed, constraint, collector, settle=settle)
+        return collector.result(error, "complete" if collector.is_complete else "first-order")
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
@@ -94,8 +100,10 @@ def worst_case_near_faces(
 
     Almost every multiset that binds has its undecided voters all at (x, y) or all at (y, x).
     """
-    collector = Collector(above, most, deadline)
-    if constraint.corners.Delta == 0:
+    collector, library = Collector(above, most, deadline), kernel()
+    if library is not None:
+        search_columns(library, noise.signed, constraint, collector, settle="never", width=width)
+    elif constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:
         search_pruned(noise.signed, constraint, collector, settle="never", width=width)

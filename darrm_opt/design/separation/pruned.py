@@ -133,8 +133,7 @@ def search_pruned(
                 rows = _OpenRows(Rows(A, nx_in, ny_in), at_ends(A, constraint.q), bounds.bend[passed])
                 _search_rows(search, rows, float(bound.max()), moving)
     error = search_error(constraint, largest)
-    loose = collector.left_out > max(collector.value, collector.above)
-    return collector.result(error, "first-order" if loose else "complete")
+    return collector.result(error, "complete" if collector.is_complete else "first-order")
 
 
 def search_error(constraint: PrivacyConstraint, largest: float) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.noise import Array
 
@@ -31,6 +33,16 @@ class WorstCase:
     cuts: Counts
     method: str
     error: float = 0.0
+
+
+class Found(NamedTuple):
+    """What the compiled kernel found: the worst multiset, a bound on what it left out, and cuts, the worst first."""
+
+    value: float
+    counts: Counts
+    left_out: float
+    values: Array
+    cuts: Counts
 
 
 class TimeLimitReached(Exception):
@@ -70,6 +82,11 @@ class Collector:
         """Multisets proved to lie at or below this may be left out: where no cuts are wanted, also what beats no find."""
         return self.above if self.most else max(self.above, self.value)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that was left out may lie above both the wanted level and what was found."""
+        return self.left_out <= max(self.value, self.above)
+
     def offer(self, values: Array, counts: Counts) -> None:
         """Take φ at some multisets: shapes (many,) and (many, corners)."""
         if values.size == 0:
@@ -82,6 +99,33 @@ class Collector:
             keep = keep[np.argsort(-values[keep], kind="stable")[: self.most]]
             self._values.append(values[keep])
             self._counts.append(counts[keep])
+
+    def take(self, found: Found, *, proved: bool = True) -> None:
+        """Take what the compiled kernel found; ``proved`` says that it bounds everything else."""
+        if found.value > self.value:
+            self.value, self.counts = found.value, found.counts
+        if proved:
+            self.leave_out(found.left_out)
+        if found.values.size:
+            self._values.append(found.values)
+            self._counts.append(found.cuts)
+
+    @property
+    def remaining(self) -> float:
+        """Time until the deadline [s], infinite without one: the kernel has a clock of its own."""
+        return self._deadline - time.perf_counter()
+
+    def check(self, outcome: int) -> None:
+        """Give up if the compiled kernel did.
+
+        Raises:
+            TimeLimitReached: the deadline has passed.
+            MemoryError: there is no memory for the search.
+        """
+        if outcome == OUT_OF_TIME:
+            raise TimeLimitReached
+        if outcome != DONE:
+            raise MemoryError
 
     def tick(self) -> None:
         """Give up if it is time; searches call this every few milliseconds.

@@ -167,7 +167,7 @@ def _by_gamma(
 
 
 def _released(noise: NoiseFunction, ones: int, source: RandomSource) -> int:
-    """Release one vote: the majority with probability γ, exactly, else a fair coin."""
+    """Release one vote: keep the majority with probability γ, exactly, else toss a fair coin."""
     from fractions import Fraction
 
     if 2 * ones != noise.K and source.chance(Fraction(float(noise.values[ones]))):

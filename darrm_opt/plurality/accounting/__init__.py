@@ -8,16 +8,22 @@ divergences or by the Gaussian comparison (`gaussian_comparison`). `edges` is th
 from __future__ import annotations
 
 from darrm_opt.plurality.accounting.calibration import CalibratedVote, calibrate_noise, most_labels
-from darrm_opt.plurality.accounting.composition import ProvedEpsilon, composed_epsilon, table_divergence
+from darrm_opt.plurality.accounting.composition import (
+    EpsilonBound,
+    bounded_range_divergence,
+    composed_epsilon,
+    table_divergence,
+)
 from darrm_opt.plurality.accounting.power_divergence import PowerDivergence
 from darrm_opt.plurality.accounting.vote_cost import VoteCost, VoteReleases, vote_cost
 
 __all__ = [
     "CalibratedVote",
+    "EpsilonBound",
     "PowerDivergence",
-    "ProvedEpsilon",
     "VoteCost",
     "VoteReleases",
+    "bounded_range_divergence",
     "calibrate_noise",
     "composed_epsilon",
     "most_labels",

@@ -19,7 +19,7 @@ from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.plurality.accounting.gaussian_comparison import gaussian_cost
 from darrm_opt.plurality.accounting.noisy_bit import MIN_DISTANCE_FROM_ONE
 from darrm_opt.plurality.accounting.power_divergence import PowerDivergence, loss_term
-from darrm_opt.problem import whole_number
+from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
 
 SLACK_SHARE = 0.01
@@ -27,6 +27,9 @@ SLACK_SHARE = 0.01
 
 TABLE_ERROR = 2.0**-40
 """Relative error of a probability in a table by default: it stands for the law that is drawn from."""
+
+RANGE_STEPS = 1000
+"""Pairs that cover all ratios of a given range: the width is charged 0.1 % more."""
 
 TABLE_ORDERS: Array = np.linspace(0, 6, 61)
 """(a − ½)·√(2H_½) of the orders at which a table has a bound of its own."""
@@ -40,7 +43,7 @@ Parts = Sequence[tuple[PowerDivergence, int]]
 
 
 @dataclass(frozen=True)
-class ProvedEpsilon:
+class EpsilonBound:
     """An ε and how it was found.
 
     Attributes:
@@ -54,7 +57,7 @@ class ProvedEpsilon:
     proved: bool = True
 
 
-def composed_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def composed_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
 
     Args:
@@ -71,30 +74,30 @@ def composed_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
     return min(compared_epsilon(parts, delta), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
 
 
-def renyi_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def renyi_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
     made = _made(parts)
     divergences = np.sum([count * bound.renyi(ORDERS) for bound, count in made], axis=0) * (
         1 + 8 * (len(made) + 1) * ULP
     )
     epsilon = rdp_epsilon(divergences, delta)[0] if made else 0.0
-    return ProvedEpsilon(epsilon, "Rényi divergences of what is released")
+    return EpsilonBound(epsilon, "Rényi divergences of what is released")
 
 
-def compared_epsilon(parts: Parts, delta: float) -> ProvedEpsilon:
+def compared_epsilon(parts: Parts, delta: float) -> EpsilonBound:
     """Return ε at ``delta`` by the Gaussian comparison; inf where it has none."""
     made, delta = _made(parts), positive_delta(delta)
     if not made:
-        return ProvedEpsilon(0.0, "nothing is released")
+        return EpsilonBound(0.0, "nothing is released")
     slack = SLACK_SHARE * delta / sum(count for _, count in made)
     if not slack:
-        return ProvedEpsilon(math.inf, "Gaussian comparison")  # a share of this δ is below every double
+        return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ is below every double
     costs = [gaussian_cost(bound, count, slack) for bound, count in made]
     room = 1 + 8 * len(made) * ULP
     variance = sum(cost.variance for cost in costs) * room
     left = (delta - sum(cost.slack for cost in costs) * room) * (1 - ULP)
     epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), left) if variance < math.inf else math.inf
-    return ProvedEpsilon(epsilon, "Gaussian comparison")
+    return EpsilonBound(epsilon, "Gaussian comparison")
 
 
 def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERROR) -> PowerDivergence:
@@ -140,6 +143,33 @@ def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERR
     orders = 0.5 + TABLE_ORDERS / math.sqrt(2 * float(bounds(np.array([0.5]))[0]))
     orders = orders[np.abs(orders - 1) >= MIN_DISTANCE_FROM_ONE]
     return PowerDivergence(orders, bounds(orders), largest, "laws of all pairs", within_gaussian=False)
+
+
+def bounded_range_divergence(width: float) -> PowerDivergence:
+    """Return a bound on H_a of a release whose losses, on any pair of neighbours, lie in some interval of a given width.
+
+    The exponential mechanism is such a release: e^(t·n_c) changes by a factor in [e^−tr, e^tr] where a record moves r votes, and
+    the sum of all by the same factor for every class, so that the width is 2tr.
+
+    Args:
+        width: w > 0 [nats], the difference of the ends of the interval; the interval itself may depend on the pair.
+
+    Source: Dong, Durfee, Rogers 2020. Ours: where the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
+    Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs (l, u)
+    with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that lie a step further apart.
+
+    >>> round(float(bounded_range_divergence(1.0).renyi(np.array([2.0]))[0]), 2)
+    0.24
+    """
+    width = real_number(width, "width", "a finite number of nats above 0")
+    if not 0 < width < math.inf:
+        raise InvalidInput("width", width, "a finite number of nats above 0")
+    steps = np.arange(RANGE_STEPS + 1) * (width / RANGE_STEPS)
+    upper, lower = np.expm1(steps[1:]), np.expm1(steps[:-1] - width)  # ratios − 1
+    spread = upper - lower
+    q = np.stack([-lower / spread, upper / spread], axis=1)
+    p = np.stack([q[:, 0] * np.exp(steps[1:]), q[:, 1] * np.exp(steps[:-1] - width)], axis=1)
+    return table_divergence(np.minimum(p, 1.0), q)
 
 
 def _made(parts: Parts) -> list[tuple[PowerDivergence, int]]:

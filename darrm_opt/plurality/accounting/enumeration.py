@@ -14,6 +14,7 @@ import numpy as np
 
 from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import whole_number
 
 Histogram = tuple[int, ...]
@@ -77,7 +78,8 @@ def label_law(counts: Sequence[int], sigma: float) -> Array:
     >>> label_law([3, 3], 2.0).tolist()
     [0.5, 0.5]
     """
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     means = np.asarray(counts) / sigma
     t = np.arange(-QUADRATURE_END, QUADRATURE_END + QUADRATURE_STEP, QUADRATURE_STEP)
@@ -95,7 +97,8 @@ def label_pairs(K: int, classes: int, sigma: float) -> list[Pair]:
 
 def check_pairs(K: int, classes: int, sigma: float, threshold: float) -> list[Pair]:
     """Return the laws of the check "largest count + N(0, σ²) ≥ threshold" on every edge, without repetitions."""
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     tops = sorted({(max(here), max(there)) for here, there in edges(K, classes)})
     means = [[(top - threshold) / sigma for top in pair] for pair in tops]

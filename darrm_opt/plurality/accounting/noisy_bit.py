@@ -15,6 +15,7 @@ import numpy as np
 
 from darrm_opt.accounting.gaussian import ERFCX_ULPS
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.accounting.power_divergence import (
     PowerDivergence,
     gaussian_counts,
@@ -64,7 +65,8 @@ def bit_divergence(mu: float) -> PowerDivergence:
 
 def bit_values(mu: float, orders: Array) -> Array:
     """Return upper bounds on sup over u of H_a(Φ(u), Φ(u − μ)) at each order, shape (n,)."""
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     points = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
     p = np.stack([ndtr(points), ndtr(-points)], axis=1)
@@ -119,7 +121,8 @@ def censored_divergence(mean: float, shift: float, orders: Array) -> Array:
 
     Source: ∫_0^∞ of the densities to the powers a and 1−a is e^(a(a−1)shift²/2)·Φ(mean + (1−a)·shift).
     """
-    from scipy.special import log_ndtr, ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import log_ndtr, ndtr
 
     below = float(log_ndtr(-mean - shift) - log_ndtr(-mean))
     error = 2 * TAIL_ERROR * (1 + abs(float(log_ndtr(-mean - shift))))

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.noise import Array
+from darrm_opt.optional_packages import needed_by
 from darrm_opt.plurality.accounting.noisy_bit import (
     TAIL_ERROR,
     bit_values,
@@ -102,7 +103,8 @@ def cell_probabilities(alpha: Array, beta: Array) -> Array:
 
     Source: Owen 1956: Pr[x_a > max(x_b, 0)] = ½(Φ(α) + Φ(δ)) + T(α, β/α) − T(δ, (α+β)/(α−β)) − ½·[αδ < 0], δ = (α−β)/√2.
     """
-    from scipy.special import ndtr, owens_t
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr, owens_t
 
     tiny = 1e-300  # the limit from above: T's jump there is that of the last term
     first = np.where(alpha == 0, tiny, alpha)
@@ -195,7 +197,8 @@ def _below(cells: Array) -> Array:
 
 def _outside(sigma: float, orders: Array) -> Array:
     """Return upper bounds over all (α, β) outside of the triangle."""
-    from scipy.special import ndtr
+    with needed_by("Gaussian noise on counts"):
+        from scipy.special import ndtr
 
     h = 1 / sigma
     mu = math.sqrt(2) * h

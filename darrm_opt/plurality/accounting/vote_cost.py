@@ -23,7 +23,7 @@ from typing import Literal
 from darrm_opt.accounting.gaussian import gaussian_epsilon, positive_delta
 from darrm_opt.accounting.rdp import ORDERS, rdp_epsilon
 from darrm_opt.errors import InvalidInput
-from darrm_opt.plurality.accounting.composition import ProvedEpsilon, compared_epsilon, renyi_epsilon
+from darrm_opt.plurality.accounting.composition import EpsilonBound, compared_epsilon, renyi_epsilon
 from darrm_opt.plurality.accounting.lattice_cells import (
     lattice_bit_divergence,
     lattice_counts,
@@ -120,7 +120,7 @@ class VoteCost:
     counts_renyi: float
     counts_gaussian: float
     labels_renyi: float
-    labels_recursion: ProvedEpsilon
+    labels_recursion: EpsilonBound
 
     @property
     def epsilon(self) -> float:
@@ -161,7 +161,7 @@ def vote_cost(
     whole_number(affected, "affected", "a number of votes, at least 1")
     made = [each for each in releases if each.count]
     if not made:
-        return VoteCost(delta, 0.0, 0.0, 0.0, ProvedEpsilon(0.0, "nothing is released"))
+        return VoteCost(delta, 0.0, 0.0, 0.0, EpsilonBound(0.0, "nothing is released"))
     variance = sum(each.count * each.shift(affected) ** 2 for each in made) * (1 + 8 * len(made) * ULP)
     counts_renyi = rdp_epsilon(ORDERS * (variance / 2) * (1 + 8 * ULP), delta)[0]
     continuous = all(each.noise == "gaussian" for each in made)
@@ -170,8 +170,8 @@ def vote_cost(
     labels_renyi = min(counts_renyi, renyi_epsilon(parts, delta).epsilon)
     accounts = [
         compared_epsilon(parts, delta),
-        ProvedEpsilon(counts_gaussian, "noisy counts, one Gaussian mechanism"),
-        ProvedEpsilon(labels_renyi, "Rényi divergences of what is released"),
+        EpsilonBound(counts_gaussian, "noisy counts, one Gaussian mechanism"),
+        EpsilonBound(labels_renyi, "Rényi divergences of what is released"),
     ]
     least = min(accounts, key=lambda account: account.epsilon)
     return VoteCost(delta, counts_renyi, counts_gaussian, labels_renyi, least)

@@ -16,6 +16,7 @@ from support.paths import DATA
 from api.cli.output import ExitCode
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.bagging.guarantee import bagging_guarantee
+from darrm_opt.problem import FRESH
 
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
 MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
@@ -25,6 +26,12 @@ def told(*arguments: str, given: str = "") -> Any:
     result = run(*arguments, "--json", given=given)
     assert (result.exit_code, result.stderr) == (0, "")
     return json.loads(result.stdout)
+
+
+def accounts(*arguments: str, given: str = "") -> Any:
+    found = told(*arguments, given=given)
+    assert found["fresh"] is ("--fresh" in arguments)
+    return found["accounts"]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['table']} {row['quantity']} {row['inputs']}")
@@ -41,7 +48,7 @@ def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
     if "lambda" in row["quantity"] or "tau" in row["quantity"]:
         queries = inputs["K"]
     each = inputs.get("epsilon", 0.2676), inputs.get("delta", inputs.get("Delta"))
-    table = told(
+    table = accounts(
         *("compose", "--epsilon", str(each[0]), "--delta", str(each[1])),
         *("--queries", str(queries), "--slack", str(inputs.get("delta_prime", 0))),
     )
@@ -63,7 +70,7 @@ def test_every_table_is_there() -> None:
 
 
 def test_one_release_known_by_its_privacy() -> None:
-    table = told("compose", "--epsilon", "0.2676", "--delta", "0.0003", "--queries", "100", "--slack", "1e-4")
+    table = accounts("compose", "--epsilon", "0.2676", "--delta", "0.0003", "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld"]
     total = 1 - (1 - 3e-4) ** 100 * (1 - 1e-4)
     assert table["optimal"]["delta"] == table["pld"]["delta"] == pytest.approx(total, rel=1e-12)
@@ -72,7 +79,7 @@ def test_one_release_known_by_its_privacy() -> None:
 
 
 def test_a_problem_is_designed_and_accounted_exactly() -> None:
-    table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
+    table = accounts("compose", *MNIST, "--queries", "100", "--slack", "1e-4", "--fresh")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "best"]
     assert round(table["general"]["epsilon"], 2) == 15.04
     assert table["best"]["epsilon"] <= 5.4
@@ -81,7 +88,7 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
 
 
 def test_voters_that_were_trained_once_have_another_account() -> None:
-    table = told("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
+    table = accounts("compose", *MNIST, "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
     assert (
         table["simple"]["epsilon"] > 1000
@@ -90,6 +97,7 @@ def test_voters_that_were_trained_once_have_another_account() -> None:
     assert table["models"]["epsilon"] < 11 * 0.0892
     text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
     assert text.startswith("100 releases, each (0.2676, 0.00029997)-DP (trained once):")
+    assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
     assert "no fresh without voters" in refused("compose", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
 
@@ -97,15 +105,16 @@ def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     assert run("solve", *MNIST, "--no-cache", "--output", str(path)).exit_code == 0
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
-    assert told("compose", "--solution", str(path), *options) == told("compose", *MNIST, *options)
+    assert accounts("compose", "--solution", str(path), *options) == accounts("compose", *MNIST, *options)
     table = run("compose", "--solution", str(path), *options)
     assert table.stdout.startswith("20 releases, each (0.2676, 0.00029997)-DP (fresh in every answer):")
-    saved = told("compose", "--solution", "-", *options, given=path.read_text())
+    assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
+    saved = accounts("compose", "--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006
 
 
 def test_a_refusal_is_part_of_the_answer() -> None:
-    table = told("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
+    table = accounts("compose", "--epsilon", "0.1", "--delta", "0.01", "--queries", "100", "--total-delta", "0.1")
     assert table["optimal"]["epsilon"] is None
     assert table["optimal"]["refused"].startswith("no finite epsilon exists at delta = 0.1")
     assert table["simple"]["refused"].startswith("nothing is promised")
@@ -117,7 +126,7 @@ def test_a_refusal_is_part_of_the_answer() -> None:
     ("each", "delta"), [("1e-9", 0.0), ("0.1", 1e-12), ("0.1", 0.0), ("0", 0.0)], ids=["tiny", "leaks", "usual", "none"]
 )
 def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) -> None:
-    table = told("compose", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
+    table = accounts("compose", "--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
     simple, general, best = (table[name]["epsilon"] for name in ("simple", "general", "optimal"))
     assert 10**9 * float(each) == pytest.approx(simple, rel=1e-12)
     assert best <= general <= simple
@@ -134,7 +143,9 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
 @pytest.mark.parametrize("queries", [1, 10, 10**6])
 @pytest.mark.parametrize("each", [1e-9, 0.1, 50.0])
 def test_no_slack_leaves_the_sum(each: float, queries: int) -> None:
-    table = told(*("compose", "--epsilon", str(each), "--queries", str(queries), "--slack", "0", "--total-delta", "0"))
+    table = accounts(
+        *("compose", "--epsilon", str(each), "--queries", str(queries), "--slack", "0", "--total-delta", "0")
+    )
     for name in ("simple", "general", "optimal"):
         assert table[name]["epsilon"] == pytest.approx(queries * each, rel=1e-12)
         assert table[name]["epsilon"] >= queries * each

@@ -104,6 +104,7 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     result = label(name, "two.csv", *budget)
     assert result.exit_code == 0
     assert f"6 of {limit} releases are spent: epsilon = 8.0, delta = 1e-06 in total." in result.stdout
+    assert "The voters were taken to be fresh. Voters are fresh if" in result.stdout
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert f"{limit} releases were asked and {limit - 6} are left" in result.stderr
@@ -374,10 +375,11 @@ def test_ctrl_c_says_how_to_go_on(folder: Path) -> None:
     assert 0 < spent < 30_000
 
 
-def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("classes", [None, 4])
+def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path, classes: int | None) -> None:
     for number, suffix in enumerate(("csv", "npy")):
         place = tmp_path / f"trial {number}"
         place.mkdir()
-        trial = kill_and_resume(place, rows=1000, block=4, kills=3, seed=number, suffix=suffix)
+        trial = kill_and_resume(place, rows=1000, block=4, kills=3, seed=number, suffix=suffix, classes=classes)
         assert trial.faults == ()
         assert trial.kills >= 1

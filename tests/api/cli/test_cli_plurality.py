@@ -104,7 +104,8 @@ def test_every_way_within_a_total_by_past_votes() -> None:
     problem, rule, _ = rule_from_record(json.loads(Path("best.json").read_text()))
     assert (problem.K, rule.abstention) == (5, True)
     told = run(*asked).stdout
-    assert "all answers together are (1, 0.001)-DP" in told
+    assert "2 queries, (1, 0.001)-DP in all" in told
+    assert "gap        no table of the same (ε, δ) each is worth more than" in told
     assert "confident gnmax" in told
     assert "written    optimal" in told
     written("bad.csv", np.array([[0, 0, 0, 3, 1]]))
@@ -124,14 +125,86 @@ def test_every_way_within_a_total_by_past_votes() -> None:
         ((*SMALL, "--time-limit", "3", "--ways"), "--time-limit: '3'"),
         ((*SMALL, "--votes", "past.csv", "--prior", "beta(2,1)"), "--prior: 'beta(2,1)'"),
         ((*SMALL, "--affected", "6"), "--affected: 6"),
-        (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1"), "46,262"),
+        (("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1", "--output", "r.json"), "46,262"),
+        ((*SMALL, "--prior", "dirichlet(nan)"), "--alpha: nan"),
+        ((*SMALL, "--prior", "favoured(nan)"), "--chances: nan"),
+        (("plurality", "--K", "5", "--classes", "1", "--target-epsilon", "1"), "--classes: 1"),
+        (("plurality", "--K", "5", "--classes", "0", "--target-epsilon", "1"), "--classes: 0"),
+        (("plurality", "--K", "5", "--classes", "1000000", "--target-epsilon", "1"), "--classes: 1000000"),
+        (("plurality", "--K", "1000001", "--classes", "3", "--target-epsilon", "1"), "--K: 1000001"),
+        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "nan"), "--target-epsilon: nan"),
+        (("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "inf"), "--target-epsilon: inf"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused(*arguments)
 
 
+def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> None:
+    for K, classes, partitions in ((100, 5, 46_262), (2000, 12, None)):
+        asked = ("plurality", "--K", str(K), "--classes", str(classes), "--target-epsilon", "1", "--delta", "1e-5")
+        found = answered(*asked)
+        assert [found[name] for name in ("utility", "upper_bound", "gap")] == [None] * 3
+        assert found["estimate"]["partitions"] == partitions
+        assert (found["estimate"]["seconds"] is None) == (partitions is None)
+        assert set(found["ways"]) == set(found["rates"]) == {"permute_and_flip", "exponential", "gnmax"}
+        assert all(1 / classes < worth <= 1 for worth in found["ways"].values())
+        assert found["samples"] == 2000
+    assert "46,262" in run("plurality", "--K", "100", "--classes", "5", "--target-epsilon", "1").stdout
+
+
+# ------------------------------------------------------------------------------------------ plan, compare
+
+THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3", "--price", "1")
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
+    asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
+    found = answered(*asked)
+    expected = answered(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
+    assert found == expected
+    assert {"right", "wrong", "abstained"} <= set(found["ways"][0])
+    told = run(*asked).stdout
+    assert "abstained" in told
+    assert "confident gnmax" in told
+    assert "--affected is missing: expected how many votes one record can move" in refused(verb, *THREE)
+    assert "--fresh" in refused(*asked, "--fresh")
+    assert "--Delta" in refused(*asked, "--Delta", "0.1")
+    assert "--classes: 0" in refused(verb, "--classes", "0")
+    assert "--prior: 'shared(2,5)'" in refused(*asked[:-1], "shared(2,5)")
+
+
+@pytest.mark.parametrize("verb", ["plan", "compare"])
+def test_two_classes_are_as_before_and_have_no_price(verb: str) -> None:
+    asked = (verb, "--K", "5", "--epsilon", "inf", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-3")
+    assert answered(*asked, "--classes", "2") == answered(*asked)
+    assert "--price: '1'" in refused(*asked, "--price", "1")
+
+
+def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
+    written("past.csv", np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2]]), (5, 10), axis=0))
+    found = answered("compare", *THREE, "--affected", "1", "--votes", "past.csv")
+    assert found["prior"] == "PastVotes"
+    assert "nothing beside --votes" in refused(
+        "compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
+    )
+
+
 # ------------------------------------------------------------------------------------------ darrm label
+
+
+def test_a_cap_on_labels_is_kept_over_jobs() -> None:
+    from darrm_opt.plurality import ABSTENTION, NoisyMaximum
+
+    capped = NoisyMaximum(4, 12, 1.0, threshold=-100.0, check_sigma=1.0, cap=5)
+    Path("capped.json").write_text(json.dumps(capped.record()))
+    written("votes.npy", votes(4))
+    asked = ("label", "votes.npy", "--solution", "capped.json", "--ledger", "log", "--queries", "12")
+    told = [answered(*asked, "--output", f"{job}.npy") for job in range(3)]
+    assert told[-1]["left"] == 0
+    answers = [each for job in range(3) for each in labels(f"{job}.npy")]
+    assert [each != ABSTENTION for each in answers] == [True] * 5 + [False] * 7
 
 
 def votes(rows: int) -> np.ndarray[Any, Any]:

@@ -56,7 +56,13 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
 
 def test_an_even_number_of_voters_has_its_tie_on_a_line_of_its_own() -> None:
     lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
-    assert "     2  0.000000000" in lines
+    assert "     2  0.000000000               a tie" in lines
+
+
+def test_the_table_says_how_often_the_bit_is_the_majority() -> None:
+    # γ is the weight of the majority against a fair coin: the bit is the majority with (1 + γ)/2
+    lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
+    assert "  1, 3  0.500000000            0.750000" in lines
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-3"])
@@ -90,9 +96,9 @@ def test_every_option_reaches_the_solver() -> None:
 
 
 def test_a_suspicious_question_is_answered_with_a_warning() -> None:
-    result = run("solve", "--K", "5", "--m", "1", "--epsilon", "0.5", "--Delta", "1e-3", "--delta", "1e-6", "--json")
+    result = run("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--Delta", "0.5", "--delta", "1e-6", "--json")
     assert result.exit_code == 0
-    warning = "delta = 1e-06 is below Delta = 0.001: the release is asked to fail less often than a single voter"
+    warning = "delta = 1e-06 is below Delta = 0.5, and the release is hardly more than a fair coin"
     assert result.stderr.startswith(f"Warning: {warning}")
     assert json.loads(result.stdout)["warnings"][0].startswith(warning)
 
@@ -247,7 +253,7 @@ OBJECTIVE = (
             "1",
             "--m: 2 is not valid: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
         ),
-        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, cvxpy."),
+        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, "),
         ("--shape", "round", "--shape: 'round' is not valid: expected 'free' or 'monotone'."),
         ("--method", "magic", "--method: 'magic' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
         ("--objective", "fun", f"--objective: objective = 'fun' is not valid: {OBJECTIVE}"),

@@ -197,7 +197,7 @@ def test_proof_is_told_in_words(visit: Visit) -> None:
 
 
 def test_warnings_are_shown(visit: Visit) -> None:
-    visit.go("?K=5&m=2&epsilon=0.1&Delta=1e-3&delta=1e-5")
+    visit.go("?K=5&m=1&epsilon=0.1&Delta=0.5&delta=1e-5")
     assert "Were the two swapped?" in visit.text("#warnings")
     visit.go("?K=5&m=2&epsilon=0.1")
     assert not visit.tab.is_visible("#warnings")
@@ -365,7 +365,7 @@ def test_keyboard_alone(visit: Visit) -> None:
     keys = visit.tab.keyboard
     keys.press("Tab")
     assert visit.text(":focus") == "Skip to the result"
-    for _ in range(5):
+    for _ in range(6):
         keys.press("Tab")  # past the examples
     assert visit.tab.evaluate("document.activeElement.id") == "K"
     keys.type("7")  # replaces what is there: a field that is tabbed to is selected
@@ -413,6 +413,83 @@ def test_numbers_behind_a_plot_are_a_table(drawing: Visit) -> None:
     rows = drawing.text("#gamma-figure tbody").splitlines()
     assert len(rows) == 6
     assert float(rows[5].split("\t")[1]) == pytest.approx(_api(drawing.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
+
+
+# ---------------------------------------------------------------------------- votes among more classes
+
+CLASS_QUERY = {
+    "class_K": "5",
+    "classes": "3",
+    "class_epsilon": "1",
+    "class_delta": "1e-3",
+    "class_prior": "favoured(0.5,0.9)",
+    "class_price": "1",
+}
+
+
+def ask_classes(visit: Visit, **given: str) -> None:
+    for name, value in (CLASS_QUERY | given).items():
+        visit.tab.fill(f"#{name}", value)
+    visit.tab.click("#class-form button")
+
+
+def test_every_way_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> None:
+    visit.go()
+    ask_classes(visit)
+    visit.tab.wait_for_selector("#class-ways table")
+    query = "K=5&classes=3&target_epsilon=1&delta=1e-3&prior=favoured(0.5,0.9)&price=1"
+    with urllib.request.urlopen(f"{visit.server}/v1/plurality/ways?{query}") as answer:  # noqa: S310 — our own server
+        ways = json.load(answer)["ways"]
+    rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#class-ways tbody tr").all()]
+    assert [float(row[4]) for row in rows] == [pytest.approx(way["worth"], abs=1e-4) for way in ways]
+    for row, way in zip(rows, ways, strict=True):
+        shares = [float(cell.removesuffix(" %")) / 100 for cell in row[1:4]]
+        assert shares == [pytest.approx(way[name], abs=6e-4) for name in ("right", "wrong", "abstained")]
+    tiles = visit.text("#class-ways dl")
+    assert "optimal table" in tiles
+    assert "no table of the same ε and δ" in tiles
+    assert visit.query() == {"K": "11", "m": "3", "epsilon": "0.1"} | CLASS_QUERY
+    shown = visit.text("#class-ways")
+    visit.tab.reload()  # the URL says it all
+    visit.tab.wait_for_selector("#class-ways table")
+    assert visit.text("#class-ways") == shown
+    assert visit.tab.input_value("#class_prior") == "favoured(0.5,0.9)"
+    visit.go()
+    assert visit.text("#class-ways") == ""
+
+
+def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
+    visit.go("?class_K=60&classes=12&class_epsilon=2")
+    visit.tab.wait_for_selector("#class-ways table")
+    assert "estimated from 2,000 votes" in visit.text("#class-ways")
+    assert "too many vote counts for a table" in visit.text("#class-ways dl")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("class_K", "0", "K = 0 is not valid: expected a whole number of voters, 1 to"),
+        ("class_K", "", "K is missing"),
+        ("classes", "1", "expected a whole number of classes, 2 to 1000"),
+        ("class_epsilon", "0", "target_epsilon = 0.0 is not valid"),
+        ("class_delta", "1", "delta = 1.0 is not valid"),
+        ("class_prior", "dirichlet(nan)", "alpha = nan"),
+        ("class_prior", "favoured(0.1)", "at least 1/3"),
+        ("class_price", "<i>", "price"),
+        ("class_affected", "6", "affected = 6"),
+        ("class_queries", "0.5", "queries"),
+    ],
+)
+def test_bad_input_of_classes_is_told_at_its_field(visit: Visit, name: str, value: str, said: str) -> None:
+    visit.go()
+    ask_classes(visit, **{name: value})
+    visit.tab.wait_for_selector(f"#{name}-error:not([hidden])")
+    assert said in visit.text(f"#{name}-error")
+    assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
+    assert visit.tab.evaluate("document.activeElement.id") == name
+    assert visit.text("#class-ways") == ""
+    assert visit.tab.is_visible("#headline")  # what else is on the page stays
+    _expected_complaint(visit, 422)
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1024, 1600])

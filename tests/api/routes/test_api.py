@@ -24,6 +24,7 @@ from api.schemas import CurveRequest, GammaAnswer
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
+from darrm_opt.design.backends import BACKENDS
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache import CacheError, DesignSpec
@@ -101,9 +102,10 @@ def test_voters_that_are_not_private_get_plain_randomised_response(client: TestC
 
 
 def test_an_answer_carries_its_warning(client: TestClient) -> None:
-    told = client.get("/v1/gamma", params={**MNIST, "delta": 1e-6}).json()
+    told = client.get("/v1/gamma", params={**MNIST, "K": 5, "m": 1, "Delta": 0.5, "delta": 1e-6}).json()
     assert len(told["warnings"]) == 1
     assert "Were the two swapped?" in told["warnings"][0]
+    assert client.get("/v1/gamma", params={**MNIST, "delta": 1e-6}).json()["warnings"] == []
 
 
 def test_an_error_curve_sets_gamma_beside_the_baselines(client: TestClient) -> None:
@@ -187,7 +189,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"objective": "x" * 30_000}, "objective", "expected the text of an objective"),
     ({"shape": "round"}, "shape", "shape = 'round' is not valid: expected 'free' or 'monotone'."),
     ({"method": "guess"}, "method", "method = 'guess' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
-    ({"backend": "abacus"}, "backend", "backend = 'abacus' is not valid: expected one of highs, gurobi, cvxpy."),
+    ({"backend": "abacus"}, "backend", f"backend = 'abacus' is not valid: expected one of {', '.join(BACKENDS)}."),
     ({"votes": "1,0,1"}, "votes", "votes is not a field of this request."),
 ]
 

@@ -11,10 +11,11 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
 from darrm_client.errors import VerificationFailed
-from darrm_client.verification import verify_plurality
+from darrm_client.verification import verify_plurality, verify_ways
 from darrm_opt import NotPrivate, Privacy
-from darrm_opt.plurality import PluralityProblem, solve_plurality
+from darrm_opt.plurality import PluralityObjective, PluralityProblem, design_releases, parse_prior, solve_plurality
 from darrm_opt.plurality.record import rule_from_record
+from darrm_opt.plurality.samplers import mechanism_from_record
 
 ASKED: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3, "prior": "favoured(0.5,0.9)"}
 
@@ -69,6 +70,58 @@ def test_too_much_work_is_refused_before_it(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED | {"K": 60, "classes": 5})
     assert told.status_code == 422
     assert "expected solving time" in told.text
+
+
+WAYS: dict[str, Any] = ASKED | {"target_epsilon": 2.0, "queries": 2, "price": 1.0}
+
+
+def test_every_way_of_answering_queries(client: TestClient) -> None:
+    told = client.post("/v1/plurality/ways", json=WAYS).json()
+    goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
+    expected = design_releases(5, 3, Privacy(2.0, 1e-3), 2, objective=goal)
+    assert told["ways"] == expected.as_dict()["ways"]
+    assert told["prior"] == "favoured(0.5,0.9)"
+    assert mechanism_from_record(told["mechanism"]) == expected.best.mechanism
+    assert client.get("/v1/plurality/ways", params=WAYS).json() == told
+    problem = PluralityProblem(5, 3, Privacy(2.0, 1e-3))
+    assert verify_ways(told, problem, 2) == told
+    with pytest.raises(VerificationFailed, match="20 answers of this mechanism"):
+        verify_ways(told, problem, 20)
+    with pytest.raises(VerificationFailed, match="other voters or classes"):
+        verify_ways(told, PluralityProblem(5, 3, Privacy(2.0, 1e-3), affected=2), 2)
+    with pytest.raises(VerificationFailed, match="where a mechanism should be"):
+        verify_ways({**told, "mechanism": {"kind": "nothing"}}, problem, 2)
+
+
+def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
+    asked = {"K": 61, "classes": 12, "target_epsilon": 1.0, "delta": 1e-5, "prior": "beta(8,2)"}
+    told = client.post("/v1/plurality/ways", json=asked).json()
+    assert told["samples"] == 2000
+    assert {way["name"] for way in told["ways"]} == {"permute_and_flip", "exponential", "gnmax"}
+    for way in told["ways"]:
+        record = told["mechanism"] if way is told["ways"][0] else None
+        assert way["epsilon"] <= 1.0
+        assert record is None or verify_ways(told, PluralityProblem(61, 12, Privacy(1.0, 1e-5)), 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"target_epsilon": 0.0}, "target_epsilon"),
+        ({"prior": "favoured(0.1)"}, "prior"),
+        ({"prior": "histogram(1,1,0:3)"}, "prior"),
+        ({"prior": "dirichlet(nan)"}, "prior"),
+        ({"classes": 10**6}, "classes"),
+        ({"classes": 0}, "classes"),
+        ({"abstention": True}, "abstention"),
+        ({"K": 100, "classes": 5, "prior": "favoured(0.1)"}, "prior"),
+        ({"queries": 0}, "queries"),
+    ],
+)
+def test_ways_that_are_refused_name_the_field(client: TestClient, change: dict[str, Any], field: str) -> None:
+    told = client.post("/v1/plurality/ways", json=WAYS | change)
+    assert told.status_code == 422, told.text
+    assert field in told.text
 
 
 def test_a_service_that_lies_is_found_out(client: TestClient) -> None:

@@ -17,7 +17,7 @@ from api.server.memory import (
     processor_count,
     solver_memory,
 )
-from api.service.job_admission import check_design
+from api.service.work_limits import check_design
 from api.settings import Settings
 from darrm_opt import InvalidInput, Problem
 from darrm_opt.design_spec import DesignSpec

@@ -305,9 +305,10 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(  # noqa
                 answered.result()
         assert failures == []
         assert min(verified) > 3
-        for id in jobs:  # noqa: A001
-            assert servers[1].job(id, until=("done", "failed", "cancelled"))["state"] == "done"
-            proved(servers[0].client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
+        states = [servers[1].job(job, until=("done", "failed", "cancelled"))["state"] for job in jobs]
+        assert states == ["done"] * len(jobs)
+        for job in jobs:
+            proved(servers[0].client.get(f"/v1/jobs/{job}/result").raise_for_status().json())
     finally:
         for each in servers:
             if each.process.poll() is None:

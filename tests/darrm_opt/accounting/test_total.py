@@ -6,6 +6,7 @@ import doctest
 import itertools
 import math
 import re
+from collections import Counter
 from decimal import Decimal
 from functools import cache
 
@@ -18,7 +19,15 @@ from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
-from darrm_opt.accounting.total import METHODS, ReleaseTotal, total_delta_of, total_privacy, total_privacy_of_sequence
+from darrm_opt.accounting.total import (
+    GRID_PRECISION,
+    METHODS,
+    ReleaseTotal,
+    bits_total,
+    total_delta_of,
+    total_privacy,
+    total_privacy_of_sequence,
+)
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 
@@ -96,6 +105,18 @@ def test_the_bracket_of_outer_and_inner_region_is_tight(m: int) -> None:
         delta = total_delta_of(SOLUTIONS[m].problem.target, queries, SLACK)
         outer, inner = (compose_bits([(region, queries)]).epsilon(delta) for region in (profile.outer, profile.inner))
         assert inner * (1 - GRID_ERROR) <= outer <= inner * (1 + GRID_ERROR)
+
+
+@pytest.mark.parametrize("m", TABLE)
+@pytest.mark.parametrize("queries", [7, 100])
+def test_a_coarser_grid_is_used_only_where_a_finer_one_gains_nothing(m: int, queries: int) -> None:
+    problem = SOLUTIONS[m].problem
+    delta = total_delta_of(problem.target, queries, SLACK)
+    fine = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)]).epsilon(delta)
+    used = bits_total(Counter({Release.of(SOLUTIONS[m]): queries}), delta).epsilon
+    assert fine * (1 - 1e-12) <= used <= fine * (1 + 2 * GRID_PRECISION)
+    coarse = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)], points=2001).epsilon(delta)
+    assert bits_total(Counter({Release.of(SOLUTIONS[m]): queries}), delta, 2001).epsilon == coarse  # as asked
 
 
 def shown(solution: Solution) -> Array:

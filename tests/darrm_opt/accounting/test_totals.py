@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from campaigns import totals
 from campaigns.pages import write_part
-from support.transcripts import Fresh, Once, chances, corner_pairs, least_epsilon, shown_pairs
+from support.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release, optimal_delta
@@ -21,7 +21,7 @@ SEEDS = range(1000, 1012)
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
-    asked = totals.drawn(np.random.default_rng((0, number)))
+    asked = totals.draw_case(np.random.default_rng((0, number)))
     finding = totals.examine(asked)
     assert finding.broken == {}
     assert len(finding.totals) >= 1
@@ -33,8 +33,8 @@ def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
 def test_what_is_designed_within_a_total_fits_it() -> None:
     """Every row of a comparison, and the best target, of voters that are not private: the exact optimum is known."""
     problem = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
-    release = totals.proved(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
-    finding = totals.examine(totals.Asked((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
+    release = totals.prove_release(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
+    finding = totals.examine(totals.ReleaseCase((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
     assert finding.broken == {}
     assert {
         "most_releases",
@@ -54,7 +54,9 @@ def test_the_oracle_is_full_enumeration_in_fractions() -> None:
     ]
     for epsilon in (0.0, 0.2, 0.6):
         assert oracle.delta(epsilon) == adaptive_bits_delta(regions, epsilon)
-        assert float(oracle.delta(epsilon)) == pytest.approx(oracle.rough(epsilon)[0], rel=1e-9, abs=1e-12)
+        best = best_strategy(oracle, epsilon)
+        rough = best.here - math.exp(epsilon) * best.there
+        assert float(oracle.delta(epsilon)) == pytest.approx(rough, rel=1e-9, abs=1e-12)
 
 
 def test_the_oracle_of_one_voter_is_optimal_composition() -> None:
@@ -81,8 +83,8 @@ def test_pairs_of_the_oracle_are_possible() -> None:
 
 def test_a_total_that_is_too_small_is_seen() -> None:
     voters = Problem(3, Privacy(0.5), Privacy(0.5), 3)
-    release = totals.proved(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
-    finding = totals.examine(totals.Asked((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
+    release = totals.prove_release(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
+    finding = totals.examine(totals.ReleaseCase((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
     assert finding.broken == {}
     oracle = totals.oracle_of([release.noise] * 4, voters, fresh=False)
     assert isinstance(oracle, Once)
@@ -106,7 +108,30 @@ def test_the_campaign_writes_its_part_of_the_page(tmp_path: Path, capsys: pytest
     assert again.partition("## Other")[2] == text.partition("## Other")[2]
 
 
+def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, whole, resumed = (tmp_path / name for name in ("totals.jsonl", "whole.md", "resumed.md"))
+    of_seed = ["--seed", "7", "--first", "1"]
+    assert totals.main(["--sequences", "3", *of_seed, "--write", str(whole)]) == 0
+    assert totals.main(["--sequences", "2", *of_seed, "--record", str(record)]) == 0
+    with record.open("a", encoding="utf-8") as file:
+        file.write('{"seed": 7, "ev')  # interrupted
+    assert [*totals.read_records(record, 7, 25)] == [1, 2]
+    assert totals.read_records(record, 8, 25) == totals.read_records(record, 7, 5) == {}
+    examined: list[int] = []
+    finding_of = totals.finding_of
+
+    def counted(seed: int, every: int, number: int) -> totals.Finding:
+        examined.append(number)
+        return finding_of(seed, every, number)
+
+    monkeypatch.setattr(totals, "finding_of", counted)
+    assert totals.main(["--sequences", "3", *of_seed, "--record", str(record), "--write", str(resumed)]) == 0
+    assert examined == [3]
+    assert resumed.read_text(encoding="utf-8") == whole.read_text(encoding="utf-8")
+    assert [*totals.read_records(record, 7, 25)] == [1, 2, 3]
+
+
 def test_a_release_of_the_campaign_is_proved() -> None:
-    release = totals.proved(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
+    release = totals.prove_release(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
     assert isinstance(release, Release)
     assert release.noise.values.tolist() == [0.9, 0.9]

@@ -85,7 +85,7 @@ def test_a_gamma_for_the_sequence_is_at_least_as_useful_as_one_target_and_as_eve
     seeds = [single.noise, constant, subsampling(problem.K, 1), double_subsampling(problem.K, 2)]
     found = design_sequence(problem, QUERIES, BUDGET, seeds=seeds, fresh=True)
     assert exact_epsilon(found.noise, problem, QUERIES, BUDGET.delta, fresh=True) <= BUDGET.epsilon
-    upper = single.objective.aim(problem.K).utility
+    upper = single.objective.linear_goal(problem.K).utility
     half = problem.K // 2 + 1
     for seed in seeds:
         if exact_epsilon_or_inf(seed, problem) <= BUDGET.epsilon:

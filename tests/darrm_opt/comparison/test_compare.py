@@ -21,28 +21,18 @@ from darrm_opt.aggregators.gnmax import gnmax_wins
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.aggregators.two_classes import TwoClassVote
 from darrm_opt.bagging.bags import Bags
+from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.comparison.compare import Comparison, ComparisonRow, check_comparable, compare
-from darrm_opt.comparison.vote_histogram import vote_histogram
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial
+from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, vote_histogram
+from darrm_opt.problem import FRESH
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
 SMALL = Problem(5, Privacy(math.inf), Privacy(1.0), affected=1)
 BUDGET = Privacy(2.0, 0.01)
-WAYS = {
-    "optimal_sequence",
-    "randomized_response",
-    "subsampling",
-    "double_subsampling",
-    "gnmax",
-    "permute_and_flip",
-    "exponential_mechanism",
-    "saa",
-    "dpbag",
-    "majority",
-}
+WAYS = {"optimal_sequence", *CALIBRATED, "double_subsampling", "dpbag", "majority"}
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +290,7 @@ def test_from_the_command_line() -> None:
     text = run("compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP (fresh in every answer); 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text
+    assert text.endswith(f"The voters were taken to be fresh. {FRESH}\n")
 
 
 def test_a_draw_from_the_command_line() -> None:

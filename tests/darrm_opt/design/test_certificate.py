@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from support.exact import Voters, random_multiset
-from support.strategies import NOISES, Asked, asked, random_noise
+from support.strategies import NOISES, ProblemCase, asked, random_noise
 
 from darrm_opt import (
     Certificate,
@@ -29,10 +29,12 @@ from darrm_opt import (
     verify,
 )
 from darrm_opt.design.backends import open_backend
+from darrm_opt.design.certificate import scaled_worst_case
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
+from darrm_opt.design.separation.pruned import search_error
 from darrm_opt.noise import Array
 
 CASES = [asked(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
@@ -52,7 +54,7 @@ def optimum(problem: Problem) -> NoiseFunction:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Asked) -> None:
+def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: ProblemCase) -> None:
     solution = solve(case.problem)
     assert solution.certificate.margin >= 0
     parsed = json.loads(json.dumps(solution.gamma.tolist()))
@@ -66,7 +68,7 @@ def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Ask
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_the_certificate_says(case: Asked) -> None:
+def test_what_the_certificate_says(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     noise, certificate = certify(problem, random_noise(rng, problem.K))
@@ -88,7 +90,7 @@ def test_what_the_certificate_says(case: Asked) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: Asked) -> None:
+def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     for kind in NOISES:
@@ -108,7 +110,7 @@ def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: Asked) ->
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
+def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
     problem = case.problem
     given = random_noise(np.random.default_rng(case.K), problem.K, "uniform")
     constraint = PrivacyConstraint.of(problem)
@@ -118,6 +120,59 @@ def test_the_repair_gives_away_rounding_only(case: Asked) -> None:
         best = constraint.limit / worst.value
         lost = best * given.values.max() - repaired.values.max()
         assert lost <= 8 * constraint.error(1.0) / worst.value
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_the_search_of_gamma_proves_the_scaled_gamma(case: ProblemCase) -> None:
+    """The implied bound covers every multiset in exact arithmetic, for the doubles of the scaled γ as stored."""
+    problem, rng = case.problem, np.random.default_rng((case.K, 13))
+    constraint = PrivacyConstraint.of(problem)
+    voters = Voters.of(problem.strictest)
+    every = [row for block in ConstraintGenerator(problem).blocks() for row in block]
+    proved, violated = 0, 0
+    for kind in NOISES:
+        given = random_noise(rng, problem.K, kind)
+        found = worst_case(given, constraint, above=-math.inf)
+        violated += found.value > max(constraint.limit, 1e-9)
+        if not constraint.limit < found.bound:
+            continue
+        room = constraint.limit - 3 * search_error(constraint, float(given.values.max()))
+        scale = max(0.0, room / found.bound) * (1 - 2.0**-51)
+        scaled = NoiseFunction(given.values * scale)
+        implied = scaled_worst_case(given, found, scaled, scale, constraint)
+        if implied is None:
+            continue
+        proved += 1
+        assert implied.bound <= constraint.limit
+        for row in [every[i] for i in rng.integers(0, len(every), 20)] + [found.counts]:
+            assert voters.phi(scaled.values, constraint.corners.named(row)) <= Decimal(implied.bound)
+        again = worst_case(scaled, constraint)
+        assert (again.bound, again.value) == pytest.approx((implied.bound, implied.value), abs=1e-12)
+        assert again.method == implied.method
+        # a bound that is loose, or of a search that covers less, stands for nothing
+        for poor in ({"bound": found.bound + 1e-6}, {"method": "estimate"}, {"method": "first-order"}):
+            assert scaled_worst_case(given, dataclasses.replace(found, **poor), scaled, scale, constraint) is None
+    assert proved or not violated or constraint.limit < 0.01
+
+
+def test_a_solution_takes_one_search_and_its_proof_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = []
+
+    def counted(*args: Any, **options: Any) -> Any:
+        searches.append(args)
+        return worst_case(*args, **options)
+
+    for module in ("certificate", "cutting_planes", "solver"):
+        monkeypatch.setattr(f"darrm_opt.design.{module}.worst_case", counted)
+    for K, Delta in ((7, 0.0), (11, 1e-5), (11, 1e-2), (21, 0.0)):
+        problem = Problem.from_allowance(K=K, m=3, epsilon=0.1, Delta=Delta)
+        searches.clear()
+        solution = solve(problem)
+        assert len(searches) == solution.statistics.rounds
+        proof = verify(problem, solution.gamma)
+        assert proof.bound == pytest.approx(solution.certificate.bound, abs=3e-12)
+        assert proof.worst_value == pytest.approx(solution.certificate.worst_value, abs=1e-12)
+        assert proof.method == solution.certificate.method
 
 
 def test_a_scale_that_was_too_large_shrinks_until_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +195,7 @@ def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("arithmetic", ["float", "ball"])
-def test_noise_alone_is_always_private(case: Asked, arithmetic: Any) -> None:
+def test_noise_alone_is_always_private(case: ProblemCase, arithmetic: Any) -> None:
     problem = case.problem
     if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:
         problem = Problem(5, problem.voter, problem.target, min(5, problem.affected))

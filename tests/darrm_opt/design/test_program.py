@@ -106,12 +106,12 @@ def test_a_growing_program_bounds_all_its_answers(shape: str) -> None:
     """More rows, lower bound; each answer meets its rows, and the bound is its value."""
     problem = asked(np.random.default_rng(5), (9,)).problem
     constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(9)
-    growing = MasterProgram(constraint, rectangular().aim(9), shape, "highs")
+    growing = MasterProgram(constraint, rectangular().linear_goal(9), shape, "highs")
     blocks = [*ConstraintGenerator(problem).blocks(60)][-12:]
     last = np.inf
     for block in blocks:
         growing.add(block)
-        status, answer, bound = growing.maximise(weights, None)
+        (status, answer), bound = growing.maximise(weights, None), growing.bound(weights)
         assert status is Status.OPTIMAL
         assert bound == pytest.approx(weights @ answer.values[5:], abs=1e-7)
         assert bound <= last + 1e-9

@@ -12,7 +12,7 @@ import pytest
 from campaigns import soundness
 from campaigns.soundness import Finding, Tally, breaches, campaign, worst_multisets
 from support.exact import random_multiset
-from support.strategies import Asked, asked
+from support.strategies import ProblemCase, asked
 
 from darrm_opt import NoiseFunction, certify
 from darrm_opt.design.program import Status
@@ -64,7 +64,7 @@ def test_the_judge_sees_a_breach() -> None:
 
 
 def test_a_multiset_within_the_limit_is_no_breach() -> None:
-    case = Asked(5, 0.1, 0.01, 0.1, 0.01, 5)
+    case = ProblemCase(5, 0.1, 0.01, 0.1, 0.01, 5)
     rng = np.random.default_rng(62)
     nothing = NoiseFunction(np.zeros(6))
     assert breaches(case, nothing, [random_multiset(rng, case.problem) for _ in range(20)]) == ()

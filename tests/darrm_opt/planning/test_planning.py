@@ -22,7 +22,7 @@ from darrm_opt.accounting import DeltaTooSmall, compose_models, exact_epsilon, o
 from darrm_opt.accuracy import disagreement
 from darrm_opt.aggregators.noisy_votes import GaussianNoise, LaplaceNoise, noise_function
 from darrm_opt.answers.accounting import plan_to_dict
-from darrm_opt.answers.running_time import plan_seconds
+from darrm_opt.answers.running_time import plan_account_seconds, plan_seconds
 from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
@@ -327,7 +327,7 @@ def test_a_plan_for_other_voters_is_rejected() -> None:
     answer = plan_to_dict(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     problem = Problem(3, INF, Privacy(1.0), 1)
     with serving(Ruled(lambda _method, _path, _body: (200, answer))) as url, DarrmClient(url, retries=0) as client:
-        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["way"] == "randomized_response"
+        assert client.plan(problem, 2, Privacy(2.0, 1e-5))["options"][0]["mechanism"] == "randomized_response"
         answer["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
         with pytest.raises(VerificationFailed, match="for other voters"):
             client.plan(problem, 2, Privacy(2.0, 1e-5))
@@ -367,3 +367,16 @@ def test_bad_options_are_rejected_by_the_command_line() -> None:
 def test_plans_that_take_long_are_estimated_so() -> None:
     assert plan_seconds(0.1, 1) < plan_seconds(0.1, 100) < plan_seconds(1.0, 100)
     assert plan_seconds(0.1, 10**9) == plan_seconds(0.1, 10**6)
+    assert plan_seconds(0.1, 5, account_seconds=7.0) == plan_seconds(0.1, 5) + 7.0
+
+
+def test_the_accounts_of_a_draw_are_expected_to_take_long() -> None:
+    voters, total, fixed = (
+        Problem(35, INF, Privacy(1.0)),
+        Privacy(1.0, 1e-5),
+        {"replacement": True, "sampling": "independent"},
+    )
+    none, draw = {"n": None, "subsample_size": None, **fixed}, {"n": 1000, "subsample_size": 50, **fixed}
+    assert plan_account_seconds(voters, 20, total, none) == 0
+    assert 3 < plan_account_seconds(voters, 20, total, draw) < 30
+    assert plan_account_seconds(voters, 5000, total, draw) == 0  # too many: the plan leaves them out

@@ -184,6 +184,50 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
         plan(5, None, 5, total, 2, n=1000, subsample_size=50)
 
 
+@pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
+def test_without_a_delta_the_knob_stands_where_the_proof_ends(epsilon: float, queries: int, voters: float) -> None:
+    """One voter's answer, at the voter's own ε, is γ_Sub(1) itself: not 0.997 voters on average."""
+    total = Privacy(epsilon * queries)
+    (option,) = plan(11, Privacy(epsilon), queries, total, fresh=True, mechanisms=("subsampling",)).options
+    assert option.noise is not None
+    assert option.noise.values.tolist() == pytest.approx(subsampling_mixture(11, voters).values.tolist(), rel=1e-4)
+    assert option.noise.values.max() <= 1
+
+
+@pytest.mark.parametrize(("queries", "gain"), [(1, 0.05), (4, 0.08)])
+def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: int, gain: float) -> None:
+    """Not all K of them, as without a draw: its total is the average over their number, and nearly all of the budget."""
+    total, draw = Privacy(1.0, 1e-3), {"n": 1000, "subsample_size": 20}
+    (drawn,) = plan(5, None, queries, total, mechanisms=("optimal",), **draw).options
+    (certain,) = plan(5, None, queries, total, mechanisms=("optimal",)).options
+    assert (drawn.accuracy or 0) > (certain.accuracy or 1) + gain
+    assert drawn.noise is not None
+    assert drawn.problem is not None
+    law = Bags(**draw).affected_distribution(5)
+    spent = mixture_epsilon(drawn.noise, Problem(5, INF, total), queries, total.delta, law)
+    assert 0.99 * total.epsilon < spent <= total.epsilon
+    assert drawn.problem.affected == 5  # one release is proved for a record that affects them all
+    assert verify(drawn.problem, drawn.noise).margin >= 0
+    assert "their total is the average over the draw" in drawn.why
+
+
+def test_sequence_of_one_release_under_a_draw_is_the_best_of_all() -> None:
+    found = plan(5, None, 1, Privacy(1.5, 2e-3), n=5000, subsample_size=20)
+    fits = {option.mechanism: option.accuracy or 0 for option in found.options if option.fits}
+    assert fits["optimal_sequence"] >= max(fits.values()) - 1e-6
+    assert fits["optimal"] > fits["randomized_response"] + 0.05
+
+
+def test_a_release_that_shows_unanimous_votes_under_a_draw_keeps_a_proof() -> None:
+    """γ(K) = 1 has no finite ε for a record that affects all K voters; a coin in a million gives it one, and costs nothing."""
+    (option,) = plan(3, None, 1, Privacy(3.0, 1e-3), n=5000, subsample_size=2, mechanisms=("subsampling",)).options
+    assert option.fits
+    assert option.noise is not None
+    assert option.problem is not None
+    assert option.noise.values[3] == 1 - 1e-6
+    assert verify(option.problem, option.noise).margin >= 0
+
+
 def test_the_advice_repeats_the_total_if_nothing_fits() -> None:
     found = plan(5, INF, 3, Privacy(1.0, 1e-3), mechanisms=("majority",))
     assert (found.verdict, found.best, found.suggestions) == ("none", None, ())

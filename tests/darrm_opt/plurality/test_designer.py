@@ -20,12 +20,16 @@ from darrm_opt.plurality import (
     PluralityObjective,
     ReleaseDesign,
     RuleMechanism,
+    SelectionMechanism,
     design_releases,
     parse_prior,
 )
 from darrm_opt.plurality.accounting import VoteReleases, composed_epsilon, table_divergence, vote_cost
-from darrm_opt.plurality.designer import leader_chances, pass_chances
+from darrm_opt.plurality.designer import leader_chances, pass_chances, selection_chances
+from darrm_opt.plurality.mechanisms import MECHANISMS
+from darrm_opt.plurality.priors import sample_counts
 from darrm_opt.plurality.problem import PluralityProblem
+from darrm_opt.plurality.samplers import SELECTIONS
 
 CHANCES = (0.5, 0.9)
 K, CLASSES, QUERIES, DELTA = 4, 3, 3, 1e-3
@@ -141,17 +145,20 @@ def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
 # ------------------------------------------------------------------------------------------ totals
 
 
-def test_the_total_of_noise_by_the_accountant_called_again() -> None:
+def test_the_total_of_ways_without_a_table_by_the_accountant_called_again() -> None:
     for way in large(2.0, 4.0).ways:
         chosen = way.parameters
+        assert way.epsilon == way.mechanism.epsilon(40, 1e-5) <= 2.0
+        assert way.epsilon > 0.98 * 2.0
+        if isinstance(way.mechanism, SelectionMechanism):
+            assert (way.mechanism.rate, way.mechanism.each.epsilon) == (chosen["rate"], chosen["epsilon"])
+            continue
+        assert isinstance(way.mechanism, NoisyMaximum)
         made = [VoteReleases("label", chosen["sigma"], int(chosen["cap"]), "discrete")]
         if way.name == "confident_gnmax":
             made.append(VoteReleases("check", chosen["check_sigma"], 40, "discrete"))
-        assert vote_cost(made, 1e-5, classes=4).epsilon == way.epsilon <= 2.0
-        assert way.epsilon > 0.98 * 2.0
-        if way.mechanism is not None:
-            assert isinstance(way.mechanism, NoisyMaximum)
-            assert way.mechanism.epsilon(40, 1e-5) == way.epsilon
+        assert vote_cost(made, 1e-5, classes=4).epsilon == way.epsilon
+        assert way.mechanism.cap == (None if chosen["cap"] == 40 else chosen["cap"])
 
 
 def test_the_total_of_tables_over_all_neighbours() -> None:
@@ -203,15 +210,13 @@ def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
 def test_the_ways_and_their_order() -> None:
     assert {way.name for way in small(2.0, 0.0).ways} == TABLES | {"gnmax"}
     assert {way.name for way in small(2.0, 2.0).ways} == TABLES | {"gnmax", "confident_gnmax"}
-    assert {way.name for way in large(2.0, 4.0).ways} == {"gnmax", "confident_gnmax"}
+    assert {way.name for way in large(2.0, 4.0).ways} == {"gnmax", "confident_gnmax", "permute_and_flip", "exponential"}
     for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
         assert [way.worth for way in design.ways] == sorted((way.worth for way in design.ways), reverse=True)
         for way in design.ways:
             assert Fraction(way.right) + Fraction(way.wrong) + Fraction(way.abstained) == pytest.approx(1, abs=1e-12)
             assert way.epsilon <= design.total.epsilon
     assert small(2.0, 2.0).best.name == "optimal"
-    for way in large(2.0, 4.0).ways:  # what is released keeps no cap of its own
-        assert way.as_dict()["releasable"] == (way.parameters["cap"] == 40)
     confident = large(2.0, 4.0).best
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
 
@@ -222,7 +227,6 @@ def test_the_ways_and_their_order() -> None:
         ((11, 3, Privacy(0.0, 1e-5), 2), "epsilon"),
         ((11, 3, Privacy(1.0, 1e-5), 0), "queries"),
         ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
-        ((100, 5, Privacy(1.0, 1e-5), 2), "past votes"),
     ],
 )
 def test_what_is_refused(arguments: tuple[int, int, Privacy, int], message: str) -> None:
@@ -230,11 +234,69 @@ def test_what_is_refused(arguments: tuple[int, int, Privacy, int], message: str)
         design_releases(*arguments)
 
 
-def test_past_votes_of_other_voters_are_refused_and_noise_needs_delta() -> None:
+def test_past_votes_of_other_voters_are_refused() -> None:
     with pytest.raises(InvalidInput, match="60 votes among 4 classes"):
         design_releases(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
-    with pytest.raises(InvalidInput, match="δ above 0"):
-        design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
+
+
+def test_noise_needs_delta_and_selection_does_not() -> None:
+    design = design_releases(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
+    assert {way.name for way in design.ways} == {"permute_and_flip", "exponential"}
+    for way in design.ways:
+        assert isinstance(way.mechanism, SelectionMechanism)
+        assert 2 * 2 * Fraction(way.mechanism.rate) <= Fraction(way.epsilon) <= 1
+    assert design.best.name == "permute_and_flip"  # at equal rates it is never worse
+
+
+# ------------------------------------------------------------------------------------------ without tables
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5, 4.0])
+@pytest.mark.parametrize("counts", [(4, 0, 0), (2, 1, 1), (2, 2, 0), (3, 3, 3), (40, 38, 7)])
+def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple[int, ...], rate: float) -> None:
+    cells = PluralityProblem(sum(counts), 3, Privacy(1.0)).histograms
+    for name in SELECTIONS:
+        start = cells.starts[cells.numbers[counts]]
+        expected = MECHANISMS[name](cells, rate)[start] * cells.multiplicities[start]
+        assert selection_chances(np.array([counts]), name, rate)[0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
+def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
+    from darrm_opt.plurality import designer
+
+    goal = PluralityObjective(parse_prior(prior), price=2.0)
+    problem = PluralityProblem(60, 4, Privacy(1.0, 1e-5))
+    whole = designer._VoteLaw(goal, problem)
+    assert whole.samples is None
+    counts = sample_counts(goal.prior, 60, 4, 2000)
+    assert (counts.sum(axis=1) == 60).all()
+    assert (np.diff(counts, axis=1) <= 0).all()
+    strict = counts[:, 0] > counts[:, 1]
+    for sigma in (5.0, 30.0):
+        drawn = float(leader_chances(counts[strict], sigma).mean())
+        assert drawn == pytest.approx(
+            float(whole.judged @ leader_chances(whole.counts, sigma)), abs=4 / math.sqrt(2000)
+        )
+
+
+def test_more_voters_and_classes_than_can_be_listed() -> None:
+    design = design_releases(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.2,0.5)")
+    assert (design.samples, design.as_dict()["samples"]) == (2000, 2000)
+    assert {way.name for way in design.ways} == {"permute_and_flip", "exponential", "gnmax"}
+    assert design.best.name == "permute_and_flip"  # of a single release
+    many = design_releases(10**6, 1000, Privacy(1.0, 0.0), 5, objective="beta(2,2)")
+    assert many.samples == 100
+    assert many.best.right > 0.99
+    with pytest.raises(InvalidInput, match="at least 1/12"):
+        design_releases(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.05)")
+
+
+def test_the_gap_is_that_of_the_optimum_alone() -> None:
+    for way in small(2.0, 2.0).ways:
+        assert (way.gap is not None and 0 <= way.gap < 1e-6) if way.name == "optimal" else way.gap is None
+        assert way.as_dict()["gap"] == way.gap
 
 
 def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:

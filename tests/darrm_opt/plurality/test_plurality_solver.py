@@ -20,6 +20,7 @@ from darrm_opt.plurality import (
     PastVotes,
     PluralityObjective,
     PluralityProblem,
+    PluralitySolution,
     calibrate_mechanism,
     compare_mechanisms,
     parse_prior,
@@ -28,7 +29,7 @@ from darrm_opt.plurality import (
     verify_rule,
 )
 from darrm_opt.plurality.comparison import utility
-from darrm_opt.plurality.problem import changes, histograms, partitions
+from darrm_opt.plurality.problem import Histograms, changes, histograms, partitions
 
 ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
 
@@ -313,3 +314,62 @@ def test_a_prior_that_does_not_fit() -> None:
         solve_plurality(problem, PastVotes((((2, 2), 1),)))
     with pytest.raises(InvalidInput, match="lead alone"):
         solve_plurality(PluralityProblem(4, 2, Privacy(1.0)), PastVotes((((2, 2), 1),)))
+
+
+# ------------------------------------------------------------------------------------------ one answer
+
+
+def another_way(
+    monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, goal: PluralityObjective, way: int
+) -> PluralitySolution:
+    """Solve from another private rule to start with, with another seed and another pivot rule."""
+    from darrm_opt.plurality import solver
+    from darrm_opt.plurality.linear_program import PluralityProgram
+    from darrm_opt.plurality.mechanisms import exponential_table
+
+    made = PluralityProgram.__init__
+
+    def seeded(self: PluralityProgram, cells: Histograms, weights: np.ndarray) -> None:
+        made(self, cells, weights)
+        self._highs.setOptionValue("random_seed", 7 * way)
+        self._highs.setOptionValue("simplex_dual_edge_weight_strategy", way % 3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            solver, "permute_and_flip_table", lambda cells, rate: exponential_table(cells, rate * (way - 1) / 3)
+        )
+        patch.setattr(PluralityProgram, "__init__", seeded)
+        return solve_plurality(problem, goal)
+
+
+@pytest.mark.parametrize(
+    ("problem", "prior", "price"),
+    [
+        (PluralityProblem(11, 3, Privacy(0.2676, 3e-4)), "favoured(0.4,0.5,0.6,0.7,0.8,0.9)", 0.0),
+        (PluralityProblem(8, 4, Privacy(1.0)), "beta(8,2)", 0.0),
+        (PluralityProblem(7, 3, Privacy(0.5, 1e-3), affected=2, abstention=True), "favoured(0.9)", 2.0),
+        (PluralityProblem(9, 3, Privacy(1.0, 1e-5), abstention=True), "dirichlet(0.2)", 1.0),
+    ],
+)
+def test_the_table_does_not_depend_on_the_start(
+    monkeypatch: pytest.MonkeyPatch, problem: PluralityProblem, prior: str, price: float
+) -> None:
+    goal = PluralityObjective(parse_prior(prior), price=price)
+    expected = solve_plurality(problem, goal)
+    for way in (1, 2, 3):
+        found = another_way(monkeypatch, problem, goal, way)
+        assert np.abs(found.rule.nearest - expected.rule.nearest).max() < 1e-12
+
+
+@pytest.mark.parametrize("prior", ["histogram(12,0,0,0:5;6,4,1,1:3)", "favoured(1.0)"])
+def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determined(
+    monkeypatch: pytest.MonkeyPatch, prior: str
+) -> None:
+    problem, goal = PluralityProblem(12, 4, Privacy(2.0, 1e-6)), PluralityObjective(parse_prior(prior))
+    expected = solve_plurality(problem, goal)
+    weights, _ = goal.weights(problem.histograms)
+    for way in (1, 2, 3):
+        found = another_way(monkeypatch, problem, goal, way)
+        assert found.utility == pytest.approx(expected.utility, abs=1e-7)
+        assert (weights * np.abs(found.rule.nearest - expected.rule.nearest)).max() < 1e-7
+        assert verify_rule(problem, found.rule).margin >= 0

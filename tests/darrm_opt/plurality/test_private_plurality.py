@@ -219,6 +219,101 @@ def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
     assert noisy.most_releases(Privacy(1.0, 0.0))[0] == 0
 
 
+# ------------------------------------------------------------------------------------- a cap on labels
+
+CAPPED = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=3)
+"""About half of the checks of a unanimous vote pass."""
+
+
+def test_a_cap_holds_over_releases_and_restarts(tmp_path: Path) -> None:
+    always = NoisyMaximum(7, 3, 2.0, threshold=-1000.0, check_sigma=2.0, cap=3)
+    PluralityLog.begin(tmp_path / "log", always, queries=8)
+    votes = [[1] * 7] * 2
+    answers = []
+    for _ in range(4):  # each time as another process would: from the file alone
+        log = PluralityLog(tmp_path / "log")
+        answers += PrivatePlurality(log.mechanism, log).release_many(votes).tolist()
+    assert [each != ABSTENTION for each in answers] == [True] * 3 + [False] * 5
+    assert (log.labels, log.spent, log.left) == (3, 8, 0)  # every query is charged, answered or not
+    with pytest.raises(BudgetSpent):
+        PrivatePlurality(log.mechanism, log).release(votes[0])
+
+
+def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
+    class Counting(SeededRandomnessForTestsOnly):
+        drawn = 0
+
+        def octets(self, count: int) -> bytes:
+            self.drawn += count
+            return super().octets(count)
+
+    source = Counting(3)
+    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=200)
+    release = PrivatePlurality(CAPPED, log, source=source)
+    first = release.release_many([[0] * 7] * 100, "a")
+    assert np.count_nonzero(first != ABSTENTION) == log.labels == 3
+    before = source.drawn
+    assert release.release_many([[0] * 7] * 50).tolist() == [ABSTENTION] * 50
+    assert source.drawn == before  # no check is made, no noise is drawn
+    assert release.release_many([[2] * 7] * 100, "a").tolist() == first.tolist()  # asked again: free, and as it was
+    assert (log.labels, log.spent) == (3, 150)
+
+
+def test_two_processes_share_one_cap(tmp_path: Path) -> None:
+    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=60)
+    both = [PrivatePlurality(CAPPED, log), PrivatePlurality(CAPPED, PluralityLog(tmp_path / "log"))]
+    answers = [both[turn % 2].release([0] * 7) for turn in range(60)]
+    assert sum(answer is not None for answer in answers) == log.labels == 3
+
+
+@pytest.mark.slow
+def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
+    from darrm_opt.plurality.accounting import VoteReleases, vote_cost
+
+    capped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0, cap=20)
+    made = [VoteReleases("label", 12.0, 20, "discrete"), VoteReleases("check", 60.0, 500, "discrete")]
+    assert capped.epsilon(500, 1e-5) == vote_cost(made, 1e-5, classes=10).epsilon
+    uncapped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0)
+    assert capped.epsilon(15, 1e-5) == uncapped.epsilon(15, 1e-5)
+    total = Privacy(4.0, 1e-5)
+    fitting, _ = capped.most_releases(total)
+    assert capped.epsilon(fitting, 1e-5) <= 4.0 < capped.epsilon(math.ceil(1.02 * fitting), 1e-5)
+    assert fitting > 5 * uncapped.most_releases(total)[0]
+    log = PluralityLog.begin(tmp_path / "log", capped, budget=total)
+    assert (log.limit, log.mechanism) == (fitting, capped)
+
+
+def test_caps_that_are_refused(tmp_path: Path) -> None:
+    for cap in (0, -1, 2.5, True):
+        with pytest.raises(InvalidInput, match="cap"):
+            NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=cap)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="None without a threshold"):
+        NoisyMaximum(7, 3, 4.0, cap=3)
+    with pytest.raises(InvalidInput, match="counts the labels"):
+        PrivatePlurality(CAPPED)
+    uncapped = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0)
+    log = PluralityLog.begin(tmp_path / "log", CAPPED, queries=5)
+    with pytest.raises(InvalidInput, match="the log of this mechanism"):
+        PrivatePlurality(uncapped, log)
+    record = json.loads(json.dumps(CAPPED.record()))
+    assert mechanism_from_record(record) == CAPPED != uncapped
+    for broken in ({**record, "format": 1}, {key: each for key, each in record.items() if key != "cap"}):
+        with pytest.raises(InvalidInput):
+            mechanism_from_record(broken)
+
+
+@pytest.mark.parametrize("labels", [None, 2, -1, 1.0, True, "1"])
+def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels: object) -> None:
+    from darrm_opt.mechanism.journal import Journal
+
+    PluralityLog.begin(tmp_path / "log", CAPPED, queries=5)
+    journal = Journal(tmp_path / "log", lambda *_: None)
+    with journal.locked() as file:
+        file.append({"count": 1} | ({} if labels is None else {"labels": labels}))
+    with pytest.raises(ReleaseLogDamaged, match="count its classes"):
+        PluralityLog(tmp_path / "log")
+
+
 def test_logs_that_are_refused(tmp_path: Path) -> None:
     mechanism = RuleMechanism(PROBLEM, SOLUTION.rule)
     path = tmp_path / "log"

@@ -141,7 +141,7 @@ def test_noisy_votes_of_many_voters_keep_their_utility(
 ) -> None:
     """K = 201, not private, one voter affected, 50 releases within (1, 1e-5): rows once shown at 0.793 and 0.814."""
     problem = Problem(201, Privacy(math.inf), Privacy(1.0), 1)
-    useful = as_objective("rectangular").aim(201).utility
+    useful = as_objective("rectangular").linear_goal(201).utility
 
     def priced(knob: float) -> tuple[NoiseFunction, float]:
         gamma = noise_function(201, noise(1 / knob))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
+    least_epsilon,
     least_possible_delta,
     least_possible_delta_of_sequence,
     optimal_composition,
@@ -206,6 +207,21 @@ def test_too_many_different_events_are_refused() -> None:
 def test_bad_input_is_named(arguments: tuple[float, float, int, float], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         optimal_composition(*arguments)
+
+
+@pytest.mark.parametrize("guess", [None, 1e-300, 0.5, 1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.5, 3.0, 4.0, math.inf, math.nan])
+def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
+    tried: list[float] = []
+
+    def delta(epsilon: float) -> float:
+        tried.append(epsilon)
+        return max(0.0, 1 - epsilon)
+
+    found = least_epsilon(delta, 0.0, 3.0, guess)
+    assert 1.0 <= found <= 1.0 + 1e-14
+    assert delta(found) == 0.0
+    if guess is not None and abs(guess - 1.0) < 1e-9:
+        assert len(tried) < 30
 
 
 def test_bad_totals_and_events_are_named() -> None:

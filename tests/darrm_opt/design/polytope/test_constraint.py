@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, random_multiset, signed
-from support.strategies import Asked, asked, random_noise
+from support.strategies import ProblemCase, asked, random_noise
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -26,7 +26,7 @@ def some_multisets(rng: np.random.Generator, problem: Problem, many: int) -> Cou
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_values_are_the_papers_inequality_divided_by_its_factor(case: Asked) -> None:
+def test_values_are_the_papers_inequality_divided_by_its_factor(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
     constraint, voters = PrivacyConstraint.of(problem), Voters.of(problem.strictest)
@@ -40,7 +40,7 @@ def test_values_are_the_papers_inequality_divided_by_its_factor(case: Asked) -> 
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_limit_is_rounded_down_and_hardly(case: Asked) -> None:
+def test_the_limit_is_rounded_down_and_hardly(case: ProblemCase) -> None:
     problem = case.problem
     limit = PrivacyConstraint.of(problem).limit
     true = Voters.of(problem.strictest).limit()
@@ -86,7 +86,7 @@ def test_rows_of_dyadic_corners_are_exact_fractions() -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:30], ids=str)
-def test_rows_are_what_they_promise(case: Asked) -> None:
+def test_rows_are_what_they_promise(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
     constraint, voters = PrivacyConstraint.of(problem), Voters.of(problem.strictest)
@@ -102,7 +102,7 @@ def test_rows_are_what_they_promise(case: Asked) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:30], ids=str)
-def test_mirrored_multisets_have_the_opposite_value(case: Asked) -> None:
+def test_mirrored_multisets_have_the_opposite_value(case: ProblemCase) -> None:
     """p → 1 − p and p′ → 1 − p′ exchange the two answers: H(1−p) = −H(p), so φ changes its sign."""
     rng = np.random.default_rng(case.K)
     problem = case.problem

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.exact import Voters, multisets
-from support.strategies import Asked, asks
+from support.strategies import ProblemCase, asks
 
 from darrm_opt import InvalidInput, Privacy, Problem
 from darrm_opt.design.polytope.corners import BLOCK_VECTORS, LABELS, ConstraintGenerator, Corners, Counts
@@ -133,7 +133,7 @@ def test_a_slip_in_the_eighth_corner_would_be_noticed() -> None:
 
 
 @given(asks())
-def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(asked: Asked) -> None:
+def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(asked: ProblemCase) -> None:
     problem = asked.problem
     computed, exact = Corners.of(problem), Voters.of(problem).corners()
     assert [*exact] == [*computed.labels]

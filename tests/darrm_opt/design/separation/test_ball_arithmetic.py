@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.exact import Voters, precise, random_multiset
-from support.strategies import Asked, asked, random_noise
+from support.strategies import ProblemCase, asked, random_noise
 
 from darrm_opt import BackendUnavailable, NotPrivate, NotProven, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -27,7 +27,7 @@ def as_counts(voters: dict[str, int]) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 @pytest.mark.parametrize("case", LARGER, ids=str)
-def test_values_are_those_of_70_digits(case: Asked) -> None:
+def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
     ball, exact = BallConstraint(problem), Voters.of(problem.strictest)
@@ -45,7 +45,7 @@ def test_values_are_those_of_70_digits(case: Asked) -> None:
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: Asked) -> None:
+def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) -> None:
     problem = case.problem
     noise = random_noise(np.random.default_rng(case.K), problem.K)
     constraint = PrivacyConstraint.of(problem)
@@ -61,7 +61,7 @@ def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: Asked) -> Non
     ) <= Decimal(found.bound)
 
 
-def marked(case: Asked) -> Any:
+def marked(case: ProblemCase) -> Any:
     """Mark the cases whose limit is 0: only γ = 0 meets it, with nothing to spare."""
     return pytest.param(case) if case.target_epsilon == case.delta == 0 else case
 
@@ -72,7 +72,7 @@ def test_a_limit_of_nothing_is_met_by_noise_alone() -> None:
 
 
 @pytest.mark.parametrize("case", [marked(case) for case in SMALL], ids=str)
-def test_whatever_is_certified_in_doubles_is_private_in_balls(case: Asked) -> None:
+def test_whatever_is_certified_in_doubles_is_private_in_balls(case: ProblemCase) -> None:
     problem = case.problem
     solution = solve(problem)
     certificate = verify(problem, solution.gamma, arithmetic="ball")
@@ -84,7 +84,7 @@ def test_whatever_is_certified_in_doubles_is_private_in_balls(case: Asked) -> No
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
-def test_both_arithmetics_refuse_the_same(case: Asked) -> None:
+def test_both_arithmetics_refuse_the_same(case: ProblemCase) -> None:
     problem = case.problem
     noise = random_noise(np.random.default_rng((case.K, 5)), problem.K, "uniform")
     try:

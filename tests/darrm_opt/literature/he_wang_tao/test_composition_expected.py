@@ -35,8 +35,9 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_delta_of_sequence,
 )
 from darrm_opt.accounting.composition.randomized_response import response_losses
-from darrm_opt.accounting.gaussian import amplify_by_subsampling, doubling_rule_holds, gaussian_delta
+from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.pld.composition import common_discretisation, pld_of
+from darrm_opt.accounting.subsampling import amplify_by_subsampling, doubling_rule_holds
 from darrm_opt.literature.he_wang_tao.earlier_bounds import (
     dwork_rothblum_kl,
     nissim_stemmer_failure,

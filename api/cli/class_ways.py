@@ -1,0 +1,174 @@
+"""Ways of answering queries among three or more classes, as `darrm plurality --ways`, `plan` and `compare` show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from api.cli.output import answer
+from api.cli.parameters import number
+
+if TYPE_CHECKING:
+    from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
+    from darrm_opt.plurality.designer import ReleaseDesign
+    from darrm_opt.problem import Privacy
+
+DEFAULT_PRIOR = "dirichlet(1)"
+"""Law of votes where none is given."""
+
+VOTE_ROWS = 65_536
+"""Rows of a file of votes that are read at a time."""
+
+DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
+
+
+def several_classes(classes: str | None) -> bool:
+    """Return whether votes are among three or more classes, so that another designer answers.
+
+    Raises:
+        InvalidInput: not a number of classes.
+    """
+    from darrm_opt.problem import whole_number
+
+    accepted = "a whole number of classes, at least 2"
+    return classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
+
+
+def class_ways(
+    K: str | None,
+    classes: str | None,
+    queries: str,
+    total_epsilon: str | None,
+    total_delta: str | None,
+    affected: str | None,
+    *,
+    prior: str | None,
+    votes: str | None,
+    price: str,
+    unused: dict[str, Any],
+    json: bool,
+) -> None:
+    """Design every way of answering queries among three or more classes, and print them.
+
+    Args:
+        K: voters, as typed, like what follows.
+        classes: C.
+        queries: Q.
+        total_epsilon: ε of all answers together.
+        total_delta: δ of all answers together.
+        affected: votes that one record can move; has to be said.
+        prior: how votes fall; None: `DEFAULT_PRIOR`.
+        votes: a file of past votes instead.
+        price: cost of a wrong label.
+        unused: options of two classes, by name, that were typed.
+        json: whether the answer is JSON.
+
+    Raises:
+        InvalidInput: a number is out of its range, or an option that two classes alone have.
+    """
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PluralityObjective, design_releases
+    from darrm_opt.problem import Privacy, real_number
+
+    for name, value in unused.items():
+        raise InvalidInput(name, value, "nothing with three or more classes", "There the voters are not private.")
+    if affected is None:
+        raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+    law = vote_law(prior, votes, K, classes)
+    total = Privacy(
+        real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
+        real_number(number(total_delta), "total_delta", "a probability in [0, 1)"),
+    )
+    design = design_releases(
+        number(K),
+        number(classes),
+        total,
+        number(queries),
+        affected=number(affected),
+        objective=PluralityObjective(law, price=number(price)),
+    )
+    show_ways(design, None, json=json)
+
+
+def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | None) -> PluralityPrior:
+    """Return the prior of a text, or of a file of votes that are public or not protected; `DEFAULT_PRIOR` for neither."""
+    import numpy as np
+
+    from api.cli.vote_files import blocks
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.plurality import PastVotes, parse_prior
+    from darrm_opt.problem import whole_number
+
+    if path is None:
+        return parse_prior(prior or DEFAULT_PRIOR)
+    if prior is not None:
+        raise InvalidInput("prior", prior, "nothing beside --votes", "The votes are the prior.")
+
+    voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
+    many = whole_number(number(classes), "classes", "a whole number of classes, at least 2", least=2)
+    tables = list(blocks(path, voters, VOTE_ROWS, many))
+    if not tables:
+        raise InvalidInput("votes", path, "a file with at least one row of votes")
+    return PastVotes.of_votes(np.concatenate(tables), many)
+
+
+def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
+    """Print every way, and write the best one for `darrm label`."""
+    from api.cli.files import write_whole
+    from api.cli.report import as_json, columns
+
+    best = design.best
+    if output is not None:
+        write_whole(output, as_json(best.mechanism.record()).encode())
+    if json:
+        answer(as_json(design.as_dict()))
+        return
+    rows = [
+        [
+            way.name.replace("_", " "),
+            *(f"{share:.4f}" for share in (way.right, way.wrong, way.abstained, way.worth)),
+            f"{way.epsilon:.4f}",
+            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in way.parameters.items()),
+        ]
+        for way in design.ways
+    ]
+    heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
+    law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
+    lines = [
+        f"{design.K} voters, {design.classes} classes, {design.queries} queries, ({design.total.epsilon:g}, {design.total.delta:g})-DP in all.",
+        columns(heads, rows),
+        f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
+    ]
+    lines += [
+        f"gap        no table of the same (ε, δ) each is worth more than {way.worth + way.gap:.9f} (gap {way.gap:.1e})"
+        for way in design.ways
+        if way.gap is not None
+    ]
+    if output is not None:
+        lines.append(
+            f"written    {best.name.replace('_', ' ')}: release at most {design.queries} with it (darrm label --queries)"
+        )
+    answer("\n".join(lines))
+
+
+def show_estimate(
+    problem: PluralityProblem, total: Privacy, queries: int, objective: PluralityObjective, *, json: bool
+) -> None:
+    """Print what an optimum that has no table would take, and what the mechanisms that need none are worth."""
+    from api.cli.report import as_json
+    from darrm_opt.answers.plurality import table_seconds
+    from darrm_opt.plurality import design_releases
+    from darrm_opt.plurality.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
+
+    design = design_releases(problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective)
+    partitions = partition_count(design.K, design.classes) if design.K < THREE_PARTS_TOO_MANY else None
+    seconds = None if partitions is None else table_seconds(partitions, problem)
+    if json:
+        nothing = dict.fromkeys(("utility", "upper_bound", "gap"))
+        ways = {way.name: way.worth for way in design.ways}
+        rates = {way.name: way.parameters.get("rate", 1 / way.parameters.get("sigma", 1.0)) for way in design.ways}
+        estimate = {"partitions": partitions, "seconds": seconds}
+        answer(as_json(design.as_dict() | nothing | {"estimate": estimate, "ways": ways, "rates": rates}))
+        return
+    show_ways(design, None, json=False)
+    known = "far more" if partitions is None or seconds is None else f"{partitions:,}, some {seconds / 86400:,.0f} days"
+    answer(f"optimal    not made: tables have at most {MAX_PARTITIONS:,} partitions, and these votes {known}")

@@ -1,0 +1,131 @@
+// Votes among any number of classes: every way of answering the queries within one total, the answer of /v1/plurality/ways.
+
+import { label } from "./curves.js";
+import { byId, make, scrolling, table } from "./elements.js";
+import * as fields from "./fields.js";
+import { answered } from "./follow.js";
+import { count, guarantee, percent, plain } from "./numbers.js";
+
+/** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
+const FIELDS = {
+  class_K: "K", classes: "classes", class_affected: "affected", class_queries: "queries", class_epsilon: "target_epsilon",
+  class_delta: "delta", class_prior: "prior", class_price: "price",
+};
+
+const SYMBOLS = { sigma: "σ", check_sigma: "σ₁", threshold: "T", cap: "labels ≤", epsilon: "ε each", delta: "δ each", rate: "rate" };
+
+const NAMES = { optimal: "optimal table", gnmax: "GNMax", confident_gnmax: "Confident-GNMax", laplace: "Laplace noise" };
+
+let running = null; // controls the asking that is under way
+let asked = ""; // the request whose answer is on the page, or on its way
+
+/** Prepares the form; `state` gives the page's, `change` alters it. To be called once. */
+export function prepare(state, change) {
+  byId("class-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({ ...state(), ...Object.fromEntries(Object.keys(FIELDS).map((name) => [name, byId(name).value.trim()])) });
+    workOut();
+  });
+}
+
+/** Shows what a link asks for, if it asks for classes, and brings it into view. */
+export async function arrive(state) {
+  if (!Object.keys(FIELDS).some((name) => state[name])) return forget();
+  if (JSON.stringify(request()) !== asked) await workOut();
+  byId("class-panel").scrollIntoView({ behavior: "instant" });
+}
+
+function forget() {
+  running?.abort(new DOMException("Asked for something else.", "AbortError"));
+  running = null;
+  asked = "";
+  fields.clear(byId("class-form"));
+  byId("class-ways").replaceChildren();
+  byId("class-status").textContent = "";
+}
+
+/** Returns what the form asks, as the API has it; an empty field is left out. */
+function request() {
+  const given = Object.entries(FIELDS).map(([field, name]) => [name, byId(field).value.trim()]);
+  return Object.fromEntries(given.filter(([, text]) => text).map(([name, text]) => [name, name === "prior" ? text : number(text)]));
+}
+
+/** Returns the number that a text is; what is none goes to the server as it is, which says what is wrong with it. */
+function number(text) {
+  return Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
+async function workOut() {
+  forget();
+  const body = request();
+  const mine = (running = new AbortController());
+  const say = (text) => (byId("class-status").textContent = text);
+  asked = JSON.stringify(body);
+  say("Working …");
+  try {
+    const how = { body, signal: mine.signal, onProgress: say, onWait: (_, why) => say(why) };
+    const answer = await (await answered("v1/plurality/ways", how)).json();
+    say("");
+    present(answer);
+  } catch (error) {
+    if (mine === running) refuse(error);
+  } finally {
+    if (mine === running) running = null;
+  }
+}
+
+function refuse(error) {
+  asked = "";
+  const named = Object.fromEntries(Object.entries(FIELDS).map(([field, name]) => [name, field]));
+  const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [named[name] ?? name, text]);
+  const { first, rest } = fields.show(byId("class-form"), Object.fromEntries(complaints));
+  byId("class-status").textContent = first ? rest.join(" ") : error.message;
+  first?.focus();
+}
+
+function named(way) {
+  return NAMES[way] ?? label(way);
+}
+
+function present({ K, classes, queries, total, price, samples, ways }) {
+  const [best] = ways;
+  const optimum = ways.find(({ name }) => name === "optimal");
+  const tiles = [
+    ["Best way", named(best.name), `of ${count(ways.length, "way")} that spend ${guarantee(total.epsilon, total.delta)}`],
+    ["Right", percent(best.right, 1), `wrong ${percent(best.wrong, 1)}, no class ${percent(best.abstained, 1)}`],
+    ["Worth", plain(best.worth), price ? `right − ${plain(price)} · wrong, a query` : "share of right answers"],
+    optimum
+      ? ["Proven gap", plain(optimum.gap, 2), "no table of the same ε and δ each is worth more than this above the optimal one"]
+      : ["Proven gap", "–", "too many vote counts for a table"],
+  ];
+  const said = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best way first`;
+  const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;
+  const rows = ways.map((way) => [
+    named(way.name), shares(way), percent(way.right, 1), percent(way.wrong, 1), percent(way.abstained, 1), plain(way.worth),
+    plain(way.epsilon), chosen(way.parameters),
+  ]);
+  const heads = ["Way", "Shares", "Right", "Wrong", "⊥", "Worth", "Spends ε", "Chosen"];
+  byId("class-ways").replaceChildren(
+    make("dl", { class: "tiles" }, ...tiles.map(([name, value, meaning]) =>
+      make("div", {}, make("dt", {}, name), make("dd", { class: "value" }, value), make("dd", { class: "hint" }, meaning)),
+    )),
+    make("p", { class: "about" }, `${said}.${law}`),
+    scrolling(said, table(said, heads, rows)),
+  );
+}
+
+/** Returns the three shares as one bar; the numbers stand beside it. */
+function shares({ right, wrong, abstained }) {
+  const parts = Object.entries({ right, wrong, abstained }).map(([name, share]) => {
+    const part = make("span", { class: `part ${name}` });
+    part.style.width = `${100 * share}%`;
+    return part;
+  });
+  return make("span", { class: "shares", "aria-hidden": "true" }, ...parts);
+}
+
+function chosen(parameters) {
+  const said = Object.entries(parameters).map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
+  const parts = said.map((text, place) => make("span", { class: "one" }, text + (place < said.length - 1 ? ", " : "")));
+  return make("span", { class: "chosen" }, ...parts.flatMap((part) => [part, make("wbr")]));
+}

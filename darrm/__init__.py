@@ -1,0 +1,69 @@
+"""The program: ``darrm VERB …``, ``python -m darrm VERB …``, and the service as an ASGI application.
+
+The command line and the service are the package `api`, a name that many projects give to a folder of their own. An
+installed darrm-opt therefore keeps `api` out of site-packages, in ``darrm/_service/``, and this package, which has nothing
+else in it and imports nothing, leads to it: its parent folder becomes the first entry of ``sys.path``, before the present
+folder and before ``PYTHONPATH``. Processes that the program starts take over ``sys.path`` and so find the same `api`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from api.settings import Settings
+
+_HERE = Path(__file__).resolve().parent
+
+
+def service_folder() -> Path:
+    """Return the folder that holds this distribution's package `api`: installed from a wheel, or in a checkout."""
+    installed = _HERE / "_service"
+    return installed if installed.is_dir() else _HERE.parent
+
+
+def main() -> None:
+    """Run ``darrm``: the console script.
+
+    Raises:
+        SystemExit: always, with a code of `api.cli.output.ExitCode`.
+    """
+    _lead_to_service()
+    from api.cli import main as run
+
+    run()
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Return the service as an ASGI application, for a server of one's own: ``uvicorn --factory darrm:create_app``.
+
+    Args:
+        settings: None reads them from the environment, once.
+
+    Raises:
+        BackendUnavailable: the extra ``serve`` is not installed.
+        ImportError: another package called ``api`` was imported in this process.
+        InvalidInput: a setting in the environment is not valid.
+    """
+    _lead_to_service()
+    from darrm_opt.optional_packages import needed_by
+
+    with needed_by("The service"):
+        from api.app import create_app as create
+
+    return create(settings)
+
+
+def _lead_to_service() -> None:
+    folder = service_folder()
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
+    loaded = getattr(sys.modules.get("api"), "__file__", None)
+    if "api" in sys.modules and (loaded is None or Path(loaded).resolve().parent != folder / "api"):
+        raise ImportError(
+            f"another package called api is imported already, from {loaded}: run darrm in a process of its own"
+        )

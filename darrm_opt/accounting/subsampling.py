@@ -1,0 +1,48 @@
+"""Amplification by subsampling: the privacy of a step that sees a random batch of the records."""
+
+from __future__ import annotations
+
+import math
+
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy, real_number
+from darrm_opt.rounding import ULP, up
+
+
+def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
+    """Return the privacy of an (ε, δ)-DP step on a random batch: (ln(1 + q(e^ε − 1)), qδ).
+
+    Args:
+        event: privacy of the step for the batch it sees, under replace-one.
+        rate: q = batch/N, in (0, 1]; the batch is drawn uniformly without replacement.
+
+    Guarantees:
+        Sound for every q and ε, under replace-one; rounded up.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
+    Source: Balle, Barthe, Gaboardi 2018 (amplification by sampling without replacement).
+    """
+    rate = _check_rate(rate)
+    if rate == 1 or event.epsilon == math.inf:
+        return Privacy(event.epsilon, up(rate * event.delta, 2) if rate < 1 and event.delta else event.delta)
+    if event.epsilon > 1:  # ln(1 + q(e^ε − 1)) = ε + ln(q + (1−q)e^(−ε)), which cannot overflow
+        amplified = event.epsilon + math.log(rate + (1 - rate) * math.exp(-event.epsilon))
+        amplified = up(amplified + 4 * ULP * event.epsilon, 8)
+    else:
+        amplified = up(math.log1p(rate * math.expm1(event.epsilon)), 8) if event.epsilon else 0.0
+    return Privacy(min(amplified, event.epsilon), min(event.delta, up(rate * event.delta, 2)) if event.delta else 0.0)
+
+
+def doubling_rule_holds(epsilon: float, rate: float) -> bool:
+    """Return whether 2qε ≥ ln(1 + q(e^ε − 1)): the shortcut of the reviewed source, false for ε above about 1.256."""
+    return 2 * rate * epsilon >= math.log1p(rate * math.expm1(epsilon))
+
+
+def _check_rate(rate: float) -> float:
+    accepted = "a share of the records, above 0 and at most 1"
+    number = real_number(rate, "rate", accepted)
+    if not 0 < number <= 1:
+        raise InvalidInput("rate", rate, accepted)
+    return number

@@ -1,0 +1,94 @@
+"""Kernel library: loads `kernel.c` as compiled, or says that there is none.
+
+A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which are
+also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone, ``DARRM_KERNEL=c``
+insists on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+
+VERSION = 1
+"""Version of the interface, as the library must state it: a stale one is not used. It also ends the file's name."""
+
+LIBRARY = Path(__file__).with_name("kernel.so.1")
+
+LARGEST = sys.float_info.max
+"""Stands for infinity in the library, which is compiled without."""
+
+DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
+"""What a call of the library returns."""
+
+CHOICES = ("auto", "c", "numpy")
+"""What ``DARRM_KERNEL`` may say."""
+
+_whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+
+
+class Tables(ctypes.Structure):
+    """What depends on the constraint alone; the fields stand in `kernel.c`."""
+
+    _fields_ = (
+        *((name, _whole) for name in ("K", "affected")),
+        *((name, _double) for name in ("x", "y", "Delta", "q")),
+        ("stride", _whole),
+        *((name, _array) for name in ("mass", "terms", "tail")),
+        ("most_mean", _double),
+        ("most_entries", _whole),
+    )
+
+
+class Search(ctypes.Structure):
+    """One search: what is asked, and what is found; the fields stand in `kernel.c`."""
+
+    _fields_ = (
+        ("signed_values", _array),
+        *((name, _double) for name in ("fuzz", "above", "start", "seconds")),
+        *((name, _whole) for name in ("width", "first", "stride", "settle", "most")),
+        *((name, _double) for name in ("value", "left_out")),
+        ("counts", _whole * 8),
+        ("kept", _whole),
+        *((name, _array) for name in ("cut_values", "cuts")),
+    )
+
+
+@cache
+def kernel() -> ctypes.CDLL | None:
+    """Return the library; None where NumPy is to search. Looked for once in a process.
+
+    Raises:
+        InvalidInput: ``DARRM_KERNEL`` says none of `CHOICES`.
+        BackendUnavailable: it insists on a library that is not there.
+    """
+    choice = os.environ.get("DARRM_KERNEL", "auto") or "auto"
+    if choice not in CHOICES:
+        raise InvalidInput("DARRM_KERNEL", choice, "auto, c or numpy")
+    if choice == "numpy":
+        return None
+    library = _loaded()
+    if library is None and choice == "c":
+        raise BackendUnavailable(
+            "DARRM_KERNEL=c needs the compiled kernel, which is not here: install where there is a C compiler, or unset it."
+        )
+    return library
+
+
+def _loaded() -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        if library.kernel_version() != VERSION:
+            return None
+    except (OSError, AttributeError):  # not built, or for another machine
+        return None
+    structures = (ctypes.POINTER(Tables), ctypes.POINTER(Search))
+    library.separate.argtypes = structures
+    library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, _array, _array)
+    library.signed_mass.argtypes = (_whole, _whole, _array, _array, _whole, ctypes.c_int, _array)
+    return library

@@ -1,0 +1,68 @@
+"""Row cache: the parts of privacy rows that all problems with the same voters share.
+
+A row is q·P + R, where P and R are signed masses of a multiset (`PrivacyConstraint.signed_masses`) and only q = e^(−target ε)
+depends on the target. Along one line of a table, where ε, Δ and K stay and the target varies, every row is thus made once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import numpy as np
+
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import Corners, Counts
+from darrm_opt.noise import Array
+
+MAX_LINES = 16
+"""Voters whose rows are kept; each problem needs those of its strictest and of its loosest reading."""
+
+MAX_ENTRIES = 250_000
+"""Most doubles kept of each part for one kind of voters (2 MB); further rows are made each time."""
+
+
+def cached_rows(constraint: PrivacyConstraint, counts: Counts) -> Array:
+    """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once.
+
+    Args:
+        constraint: of the problem.
+        counts: voters at each corner [voters], shape (vectors, corners).
+    """
+    if not 0 < len(counts) * constraint.entries <= MAX_ENTRIES:
+        return constraint.rows(counts)
+    return _line(constraint.K, constraint.corners).rows(constraint, counts)
+
+
+@functools.lru_cache(maxsize=MAX_LINES)
+def _line(K: int, corners: Corners) -> _Line:  # noqa: ARG001 — what the parts depend on
+    return _Line((K + 1) // 2)
+
+
+class _Line:
+    """Signed masses by multiset for one kind of voters; safe to share between threads."""
+
+    def __init__(self, entries: int) -> None:
+        self._lock = threading.Lock()
+        self._place: dict[bytes, int] = {}
+        self._on_data, self._on_neighbour = np.empty((0, entries)), np.empty((0, entries))
+
+    def rows(self, constraint: PrivacyConstraint, counts: Counts) -> Array:
+        """Return the rows of some multisets."""
+        content = np.ascontiguousarray(counts).tobytes()
+        width = len(content) // max(1, len(counts))
+        keys = [content[at : at + width] for at in range(0, len(content), width)]
+        with self._lock:
+            missing = [i for i, key in enumerate(keys) if key not in self._place]
+            if missing:
+                kept = len(self._on_data)
+                if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
+                    return constraint.rows(counts)
+                on_data, on_neighbour = constraint.signed_masses(counts[missing])
+                for place, i in enumerate(missing, kept):
+                    self._place.setdefault(keys[i], place)
+                self._on_data = np.concatenate([self._on_data, on_data])
+                self._on_neighbour = np.concatenate([self._on_neighbour, on_neighbour])
+            places = [self._place[key] for key in keys]
+            rows: Array = constraint.q * self._on_data[places] + self._on_neighbour[places]
+            return rows

@@ -1,0 +1,206 @@
+"""Compiled search: the worst case by the separation kernel, `kernel.c`, with the sieves of `pruned` and the join of `separable`.
+
+The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
+halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so columns
+are shared among threads in any way, and the answer does not depend on their number.
+
+Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
+order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from darrm_opt.design.kernel.library import LARGEST, Search, Tables
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
+from darrm_opt.design.separation.binomials import TAIL, binomial
+from darrm_opt.design.separation.first_order import Indices
+from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN, Settle
+from darrm_opt.design.separation.result import Collector, Found
+from darrm_opt.design.separation.separable import MAX_TABLE_ENTRIES
+from darrm_opt.noise import Array
+
+SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
+"""In the order of their numbers in the kernel."""
+
+MIN_THREADED_WORK = 1e7
+"""Entries of rows from which threads pay: some 10 ms of one."""
+
+PARTS_PER_THREAD = 4
+"""Columns differ in length and in what is open on them: more parts than threads even that out."""
+
+
+def search_columns(
+    library: ctypes.CDLL,
+    signed: Array,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    *,
+    settle: Settle = "always",
+    width: int | None = None,
+) -> None:
+    """Feed the collector with the worst multisets, the cuts, and a bound on what was left out.
+
+    Args:
+        library: the kernel.
+        signed: g(0..K).
+        constraint: any Δ.
+        collector: takes what is found.
+        settle: as in `pruned.search_pruned`.
+        width: if given, only min(nx, ny) ≤ width is searched, and nothing is proved.
+
+    Raises:
+        TimeLimitReached: the collector's deadline has passed.
+    """
+    r = constraint.affected
+    collector.tick()
+    whole = _Columns(0, 1, r if width is None else width)
+    if not collector.most and constraint.corners.Delta > 0:
+        faces = _search(library, signed, constraint, collector, "never", _Columns(0, 1, 0), -LARGEST)
+        collector.take(faces, proved=False)
+        if whole.width == 0 and settle == "never":
+            collector.leave_out(faces.left_out)
+            return
+    threads = thread_count() if _work(constraint, whole.width) > MIN_THREADED_WORK else 1
+    if threads == 1:
+        found = _search(library, signed, constraint, collector, settle, whole, collector.value)
+        collector.take(_merged([found], collector.most) if found.values.size > 1 else found)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    parts = min(r + 1, threads * PARTS_PER_THREAD)
+    start = collector.value
+    with ThreadPoolExecutor(threads) as pool:
+        running = [
+            pool.submit(
+                _search, library, signed, constraint, collector, settle, _Columns(first, parts, whole.width), start
+            )
+            for first in range(parts)
+        ]
+    collector.take(_merged([part.result() for part in running], collector.most))
+
+
+class _Columns(NamedTuple):
+    """Columns nx = first, first + stride, …, and of each the rows with ny ≤ width."""
+
+    first: int
+    stride: int
+    width: int
+
+
+def thread_count() -> int:
+    """Return how many threads a large search takes: ``OMP_NUM_THREADS`` if that is set, else the processors allowed."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return max(1, int(asked)) if asked.isdecimal() else len(os.sched_getaffinity(0))
+
+
+def _work(constraint: PrivacyConstraint, width: int) -> float:
+    """Return about how many entries of rows a search goes through."""
+    return (constraint.affected + 1) * min(width + 1, constraint.affected / 4 + 1) * constraint.K / 3
+
+
+def _search(
+    library: ctypes.CDLL,
+    signed: Array,
+    constraint: PrivacyConstraint,
+    collector: Collector,
+    settle: Settle,
+    columns: _Columns,
+    start: float,
+) -> Found:
+    """Search some columns; columns leave out what beats none of their finds and nothing above ``start``."""
+    most, corners = collector.most, len(constraint.corners.labels)
+    signed = np.ascontiguousarray(signed)
+    values, cuts = np.empty(most), np.empty((most, 8), dtype=np.int64)
+    search = Search(
+        signed_values=signed.ctypes.data,
+        fuzz=rounding_error(constraint.affected, float(np.abs(signed).max())),
+        above=_finite(collector.above),
+        start=_finite(start),
+        seconds=_finite(collector.remaining),
+        width=columns.width,
+        first=columns.first,
+        stride=columns.stride,
+        settle=SETTLES.index(settle),
+        most=most,
+        cut_values=values.ctypes.data,
+        cuts=cuts.ctypes.data,
+    )
+    collector.check(library.separate(_tables(constraint).reference, search))
+    counts = np.array(search.counts[:corners], dtype=np.int64)
+    kept = search.kept
+    return Found(_real(search.value), counts, _real(search.left_out), values[:kept], cuts[:kept, :corners])
+
+
+def _merged(parts: list[Found], most: int) -> Found:
+    """Return what one search of all columns finds."""
+    worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
+    values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
+    first = np.lexsort((*cuts.T[::-1], -values))[:most]
+    return Found(worst.value, worst.counts, max(part.left_out for part in parts), values[first], cuts[first])
+
+
+class _TablesOf:
+    """Tables of one constraint, and the arrays that they point to."""
+
+    def __init__(self, constraint: PrivacyConstraint) -> None:
+        corners, r = constraint.corners, constraint.affected
+        self._arrays = mass, terms, tail = _binomials(r, corners.Delta)
+        self._tables = Tables(
+            K=constraint.K,
+            affected=r,
+            x=corners.x,
+            y=corners.y,
+            Delta=corners.Delta,
+            q=constraint.q,
+            stride=mass.shape[1],
+            mass=mass.ctypes.data,
+            terms=terms.ctypes.data,
+            tail=tail.ctypes.data,
+            most_mean=MAX_EVALUATED_MEAN,
+            most_entries=MAX_TABLE_ENTRIES,
+        )
+        self.reference = ctypes.byref(self._tables)
+
+
+@lru_cache(maxsize=16)
+def _tables(constraint: PrivacyConstraint) -> _TablesOf:
+    return _TablesOf(constraint)
+
+
+@lru_cache(maxsize=16)
+def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
+    """Return (Pr[Bin(a, Δ) = t] at [a, t], `binomials.terms_of` and the tail of `pruned._local_bend` by voters M that move).
+
+    Only for M with a mean M·Δ for which a sum over the terms is worth it.
+    """
+    mean: Array = np.arange(r + 1, dtype=np.float64) * Delta
+    mean = mean[mean <= MAX_EVALUATED_MEAN]
+    terms: Indices = np.ones(mean.size, dtype=np.int64)
+    tail = mean.copy()
+    bound, t = mean**2 / 2, 1
+    while np.any(further := bound > TAIL):
+        t += 1
+        terms[further] = t
+        tail[further] *= mean[further] / t
+        bound[further] *= mean[further] / (t + 1)
+    tail *= 1 + (terms + 1) * 4 * UNIT_ROUNDOFF
+    if Delta == 0:
+        return np.ones((1, 1)), terms, tail
+    mass = binomial(np.arange(mean.size), Delta, int(min(terms.max(), mean.size)))
+    return np.ascontiguousarray(mass.T), terms, tail
+
+
+def _finite(level: float) -> float:
+    return min(max(level, -LARGEST), LARGEST)
+
+
+def _real(value: float) -> float:
+    return -np.inf if value <= -LARGEST else value

@@ -1,0 +1,63 @@
+"""Build hook: compiles the separation kernel (`darrm_opt.design.kernel`) where there is a C compiler.
+
+The kernel is plain C without Python's headers and is loaded by ctypes, so that one wheel serves every Python of a
+platform. Without a compiler the wheel holds no library, serves every platform, and NumPy does the same searches, slower.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from packaging.tags import platform_tags
+
+SOURCE = Path("darrm_opt/design/kernel/kernel.c")
+LIBRARY = SOURCE.with_name("kernel.so.1")
+
+# What the rounding bounds rest on stands in the source; nothing here may imply -ffast-math.
+FLAGS = [
+    *("-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+    *("-ffinite-math-only", "-fno-signed-zeros", "-fPIC", "-shared", "-fvisibility=default"),
+]
+VARIANTS: tuple[list[str], ...] = (["-DKERNEL_CLONES", "-Wl,--build-id=none"], [])
+"""Tried in turn: a second copy of the inner loops for AVX2 needs a linker and a C library that choose at load time."""
+
+
+class KernelHook(BuildHookInterface[Any]):
+    """Compiles the kernel beside its source and adds it to the wheel; warns and goes on where that fails."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and mark the wheel as one for this platform if there is a library."""
+        del version
+        root = Path(self.root)
+        if compile_kernel(root):
+            build_data["artifacts"].append(f"/{LIBRARY}")
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{next(iter(platform_tags()))}"
+        else:
+            (root / LIBRARY).unlink(missing_ok=True)  # of an earlier build
+            self.app.display_warning("no C compiler: the wheel has no separation kernel, and NumPy will search")
+
+
+def compile_kernel(root: Path) -> bool:
+    """Compile the kernel in a source tree; return whether there is a library now."""
+    if sys.platform != "linux" or os.environ.get("DARRM_BUILD_KERNEL") == "0":
+        return False
+    compiler = shlex.split(os.environ.get("CC", "")) or [next(filter(shutil.which, ("cc", "gcc", "clang")), "")]
+    if not shutil.which(compiler[0]):
+        return False
+    library = root / LIBRARY
+    beside = library.with_name(f"{library.name}.{os.getpid()}")
+    for variant in VARIANTS:
+        command = [*compiler, *FLAGS, *variant, str(SOURCE), "-o", str(beside), "-lm"]
+        if subprocess.run(command, cwd=root, check=False, capture_output=True).returncode == 0:  # noqa: S603 - the user's compiler
+            beside.replace(library)
+            return True
+    beside.unlink(missing_ok=True)
+    return False

@@ -1,0 +1,377 @@
+"""The compiled search: the same as the NumPy searches, as enumeration, as exact arithmetic, with any number of threads."""
+
+from __future__ import annotations
+
+import ctypes.util
+import itertools
+import math
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.exact import NEGLIGIBLE, Voters, named
+from support.kernels import HAS_KERNEL, searched_by
+from support.strategies import asked, random_noise
+
+from darrm_opt import NoiseFunction, Privacy, Problem, certify, solve, verify
+from darrm_opt.design.kernel import library
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.polytope.corners import ConstraintGenerator
+from darrm_opt.design.schedule import binding_family
+from darrm_opt.design.separation import compiled
+from darrm_opt.design.separation.binomials import binomial, terms_of
+from darrm_opt.design.separation.oracle import enumerated_worst_case, separable_worst_case, worst_case
+from darrm_opt.design.separation.oracle import worst_case_near_faces as near_faces
+from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN, Settle
+from darrm_opt.design.separation.result import Collector, TimeLimitReached, WorstCase
+from darrm_opt.errors import BackendUnavailable, InvalidInput
+
+WITH_KERNEL = pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")
+
+SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
+
+
+def uneven(rng: np.random.Generator, K: int) -> NoiseFunction:
+    """Return a γ that is not monotone wherever K allows one."""
+    noise = random_noise(rng, K, str(rng.choice(["uniform", "coin", "alternating", "spike", "small"])))
+    return NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :][::-1], K) if noise.is_monotone else noise
+
+
+def both(noise: NoiseFunction, constraint: PrivacyConstraint, **options: object) -> tuple[WorstCase, WorstCase]:
+    found = []
+    for path in ("c", "numpy"):
+        with searched_by(path):
+            found.append(worst_case(noise, constraint, **options))  # type: ignore[arg-type]
+    return found[0], found[1]
+
+
+def equal(one: WorstCase, other: WorstCase) -> bool:
+    """Whether two searches found the same, bit by bit."""
+    return (one.bound, one.value, one.method, one.error) == (other.bound, other.value, other.method, other.error) and (
+        np.array_equal(one.counts, other.counts) and np.array_equal(one.cuts, other.cuts)
+    )
+
+
+# ------------------------------------------------------------------------------- the same as NumPy, as enumeration
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("seed", range(40))
+def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
+    rng = np.random.default_rng((seed, 21))
+    problem = asked(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
+    noise, constraint = uneven(rng, problem.K), PrivacyConstraint.of(problem)
+    if seed % 3 == 0:
+        noise, _ = certify(problem, noise)
+    true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    fuzz = 4 * constraint.error(float(noise.values.max())) + 1e-15
+    for above, most, settle in itertools.product(
+        (None, -math.inf, true.value - 1e-3, true.value + 1e-9), (0, 3, 1000), SETTLE
+    ):
+        compiled_one, reference = both(noise, constraint, above=above, most=most, settle=settle)
+        assert compiled_one.error == reference.error
+        for found in (compiled_one, reference):
+            assert found.bound >= true.value - fuzz
+            assert found.value <= true.value + fuzz
+            assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= fuzz
+        level = constraint.limit if above is None else above
+        if settle == "always":
+            assert compiled_one.method == reference.method
+            assert compiled_one.bound <= max(true.value, level) + 2 * fuzz
+            if true.value > level + fuzz:
+                assert compiled_one.value == pytest.approx(true.value, abs=fuzz)
+                assert len(compiled_one.cuts) > 0 or most == 0
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("seed", range(12))
+def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
+    rng = np.random.default_rng((seed, 22))
+    K = int(rng.integers(2, 40))
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3), Privacy(0.7, 0.01), int(rng.integers(1, K + 1))))
+    noise = uneven(rng, K)
+    for above in (None, -math.inf, 0.1):
+        one, other = both(noise, constraint, above=above)
+        assert (one.bound, one.value, one.method) == (other.bound, other.value, other.method)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize(("K", "affected"), [(25, 25), (22, 6)])
+@pytest.mark.parametrize("Delta", [1e-4, 0.02, 0.2, 0.6])
+def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int, affected: int, Delta: float) -> None:
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
+    for seed in range(3):
+        noise = uneven(np.random.default_rng((seed, K)), K)
+        true, fuzz = separable_worst_case(noise, constraint), 4 * constraint.error(1.0)
+        for above in (-math.inf, true.value - 1e-6, true.value + 1e-9):
+            for most in (0, 9):
+                found = worst_case(noise, constraint, above=above, most=most)
+                assert found.method == "complete"
+                assert true.value - fuzz <= found.bound <= max(true.value, above) + 2 * fuzz
+                if above < true.value:
+                    assert found.value == pytest.approx(true.value, abs=fuzz)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("name", ["MAX_EVALUATED_MEAN", "MAX_TABLE_ENTRIES"])
+@pytest.mark.parametrize(("K", "affected"), [(9, 9), (9, 4), (8, 7)])
+def test_each_way_to_search_a_row_completely(monkeypatch: pytest.MonkeyPatch, name: str, K: int, affected: int) -> None:
+    """Whole rows where a mean over the binomials is not worth its terms, single skeletons where no table is."""
+    monkeypatch.setattr(compiled, name, 0)
+    compiled._tables.cache_clear()
+    compiled._binomials.cache_clear()
+    for Delta, seed in itertools.product((0.01, 0.3), range(4)):
+        problem = Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected)
+        noise, constraint = uneven(np.random.default_rng((seed, 3)), K), PrivacyConstraint.of(problem)
+        true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+        for above, most in itertools.product((-math.inf, true.value - 1e-3), (0, 50)):
+            found = worst_case(noise, constraint, above=above, most=most)
+            assert found.value == pytest.approx(true.value, abs=1e-13)
+            assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
+    compiled._tables.cache_clear()
+    compiled._binomials.cache_clear()
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize(("above", "method"), [(0.0, "first-order"), (2.0, "complete")])
+def test_rows_that_nothing_can_search_are_charged_at_their_bound(
+    monkeypatch: pytest.MonkeyPatch, above: float, method: str
+) -> None:
+    monkeypatch.setattr(compiled, "MAX_EVALUATED_MEAN", 0)
+    monkeypatch.setattr(compiled, "MAX_TABLE_ENTRIES", 0)
+    compiled._tables.cache_clear()
+    compiled._binomials.cache_clear()
+    problem = Problem(8, Privacy(0.2, 0.1), Privacy(0.7, 0.05))
+    constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(3), 8)
+    true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    found = worst_case(noise, constraint, above=above)
+    assert found.bound >= true.value
+    assert found.method == method
+    compiled._tables.cache_clear()
+    compiled._binomials.cache_clear()
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("seed", range(16))
+def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
+    """The bound covers φ at every multiset that either path knows; the value is attained."""
+    rng = np.random.default_rng((seed, 24))
+    problem = asked(rng, (3, 5, 6, 8, 11, 16)).problem
+    noise, constraint, voters = uneven(rng, problem.K), PrivacyConstraint.of(problem), Voters.of(problem.strictest)
+    found, reference = both(noise, constraint, above=-math.inf, most=8)
+    error = Decimal(3 * found.error) + NEGLIGIBLE
+    assert abs(voters.phi(noise.values, named(found.counts)) - Decimal(found.value)) <= error
+    for counts in (found.counts, reference.counts, *found.cuts, *reference.cuts):
+        exact = voters.phi(noise.values, named(counts))
+        assert exact <= Decimal(found.bound) + NEGLIGIBLE
+        assert exact <= Decimal(reference.bound) + NEGLIGIBLE
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-5, 0.02, 0.2])
+def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> None:
+    problem = Problem(15, Privacy(0.2, Delta), Privacy(0.6, Delta / 2))
+    answers = {}
+    for path in ("c", "numpy"):
+        with searched_by(path):
+            answers[path] = solve(problem)
+    for path, other in (("c", "numpy"), ("numpy", "c")):
+        with searched_by(other):
+            assert verify(problem, answers[path].gamma).margin >= 0
+    assert answers["c"].gamma == pytest.approx(answers["numpy"].gamma, abs=1e-9)
+    assert answers["c"].utility == pytest.approx(answers["numpy"].utility, abs=1e-10)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2, 0.3])
+@pytest.mark.parametrize(("K", "affected"), [(1, 1), (9, 9), (12, 5), (40, 40)])
+def test_monotone_noise_functions(K: int, affected: int, Delta: float) -> None:
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
+    noise = random_noise(np.random.default_rng(K), K, "monotone")
+    for most in (0, 5, 100):
+        one, other = both(noise, constraint, above=0.05, most=most)
+        assert one.method == other.method == "monotone"
+        assert one.error == other.error
+        assert one.bound == pytest.approx(other.bound, abs=1e-14)
+        assert constraint.values(noise.signed, one.counts[np.newaxis])[0] == pytest.approx(one.value, abs=1e-13)
+        assert len(one.cuts) == len(other.cuts)
+        values = [constraint.values(noise.signed, found.cuts) for found in (one, other)]
+        assert values[0] == pytest.approx(values[1], abs=1e-13)
+
+
+# --------------------------------------------------------------------------------------------- threads, cuts, time
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-5, 1e-2, 0.3])
+def test_the_answer_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch, Delta: float) -> None:
+    constraint = PrivacyConstraint.of(Problem(24, Privacy(0.2, Delta), Privacy(0.6, Delta / 2)))
+    monkeypatch.setattr(compiled, "MIN_THREADED_WORK", 0)
+    for seed in range(4):
+        noise = uneven(np.random.default_rng((seed, 25)), 24)
+        worst = worst_case(noise, constraint, above=-math.inf).value
+        levels = (-math.inf, worst - 0.2, worst - 1e-6, worst + 1e-9)
+        for above, most, settle in itertools.product(levels, (0, 3, 40, 1000), SETTLE):
+            found = []
+            for threads in (1, 2, 5):
+                monkeypatch.setattr(compiled, "thread_count", lambda threads=threads: threads)
+                found.append(worst_case(noise, constraint, above=above, most=most, settle=settle))
+            assert equal(found[0], found[1])
+            assert equal(found[0], found[2])
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.2])
+def test_few_cuts_are_the_worst_of_many(Delta: float) -> None:
+    constraint = PrivacyConstraint.of(Problem(14, Privacy(0.2, Delta), Privacy(0.6, Delta / 2)))
+    noise = uneven(np.random.default_rng(26), 14)
+    above = worst_case(noise, constraint, above=-math.inf).value / 2
+    every = worst_case(noise, constraint, above=above, most=100_000)
+    assert len(every.cuts) > 50
+    values = constraint.values(noise.signed, every.cuts)
+    assert np.all(np.diff(values) <= 1e-14)
+    assert np.array_equal(every.cuts[0], every.counts)
+    assert len(np.unique(every.cuts, axis=0)) == len(every.cuts)
+    for most in (1, 2, 7, 40):
+        few = worst_case(noise, constraint, above=above, most=most)
+        assert len(few.cuts) <= most
+        assert np.array_equal(few.cuts, every.cuts[: len(few.cuts)])
+
+
+@pytest.mark.parametrize("said", ["3", " 2 , 1", ""])
+def test_OMP_NUM_THREADS_limits_the_threads(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
+    assert compiled.thread_count() == {"3": 3, " 2 , 1": 2, "": 5}[said]
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_kernel_itself_watches_the_clock(monkeypatch: pytest.MonkeyPatch, Delta: float, threads: int) -> None:
+    constraint = PrivacyConstraint.of(Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta)))
+    monkeypatch.setattr(Collector, "tick", lambda _: None)
+    monkeypatch.setattr(compiled, "thread_count", lambda: threads)
+    monkeypatch.setattr(compiled, "MIN_THREADED_WORK", 0)
+    late = time.perf_counter() - 1
+    for noise in (uneven(np.random.default_rng(1), 12), random_noise(np.random.default_rng(1), 12, "monotone")):
+        with pytest.raises(TimeLimitReached):
+            worst_case(noise, constraint, deadline=late)
+    with pytest.raises(TimeLimitReached):
+        near_faces(uneven(np.random.default_rng(1), 12), constraint, above=0.0, most=3, deadline=late)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-6, 1e-2])
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_near_faces(Delta: float, width: int) -> None:
+    constraint = PrivacyConstraint.of(Problem(20, Privacy(0.3, Delta), Privacy(0.6, Delta)))
+    noise = uneven(np.random.default_rng(27), 20)
+    found = {}
+    for path in ("c", "numpy"):
+        with searched_by(path):
+            found[path] = near_faces(noise, constraint, above=0.05, most=1000, width=width)
+            with_none = near_faces(noise, constraint, above=0.05, most=0, width=width)
+            assert with_none.value == pytest.approx(found[path].value, abs=1e-13)
+    assert found["c"].value == pytest.approx(found["numpy"].value, abs=1e-13)
+    assert found["c"].method == found["numpy"].method == "estimate"
+    assert found["c"].cuts[:, 2:4].min(axis=1).max() <= width
+
+
+# ------------------------------------------------------------------------------------------------ tables and rows
+
+
+@pytest.mark.parametrize(("r", "Delta"), [(1, 1e-12), (40, 1e-5), (30, 0.3), (200, 0.5), (20, 0.0)])
+def test_tables_are_those_of_the_numpy_search(r: int, Delta: float) -> None:
+    mass, terms, tail = compiled._binomials(r, Delta)
+    affordable = [M for M in range(r + 1) if M * Delta <= MAX_EVALUATED_MEAN]
+    assert len(terms) == len(tail) == len(affordable)
+    for M in affordable:
+        assert terms[M] == terms_of(M * Delta)
+        window = int(terms[M]) + 1
+        exact = math.prod(M * Delta / k for k in range(1, window))
+        assert exact <= tail[M] <= exact * (1 + 1e-12)
+    if Delta > 0:
+        assert mass.shape[0] == len(affordable)
+        assert mass.shape[1] > min(terms.max(), len(affordable) - 1)
+        assert np.array_equal(mass, binomial(np.arange(len(affordable)), Delta, mass.shape[1] - 1).T)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-4, 0.3])
+@pytest.mark.parametrize(("K", "affected"), [(1, 1), (2, 2), (11, 11), (12, 5), (200, 200)])
+def test_rows_are_those_of_numpy(K: int, affected: int, Delta: float) -> None:
+    """Voter by voter, bit by bit."""
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
+    counts = binding_family(constraint)
+    if K < 12:
+        counts = np.concatenate(
+            [*ConstraintGenerator(Problem(K, Privacy(0.3, Delta), Privacy(0.9), affected)).blocks()]
+        )
+    rows = []
+    for path in ("c", "numpy"):
+        with searched_by(path):
+            rows.append(constraint.rows(counts[:300]))
+    assert np.array_equal(*rows)
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize("Delta", [0.0, 1e-5, 0.1])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 30.0, math.inf])
+def test_rows_of_many_voters(Delta: float, epsilon: float) -> None:
+    """As convolutions of binomials, within rounding of what is made voter by voter."""
+    constraint = PrivacyConstraint.of(Problem(301, Privacy(epsilon, Delta), Privacy(0.9, Delta / 2)))
+    counts = np.random.default_rng(1).multinomial(
+        301, np.full(len(constraint.corners.labels), 1 / 8 if Delta else 1 / 4), 20
+    )
+    counts = np.concatenate([counts, binding_family(constraint)[::50]])
+    rows = constraint.rows(counts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("darrm_opt.design.polytope.constraint.MAX_STEPWISE_K", 1000)
+        assert np.abs(rows - constraint.rows(counts)).sum(axis=1).max() <= 2 * constraint.error(1.0)
+
+
+# ----------------------------------------------------------------------------------------------- with and without
+
+
+def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not built, for another machine, or of another version: none of it stops anybody."""
+    problem = Problem(9, Privacy(0.3, 0.01), Privacy(0.6, 0.005))
+    noise, constraint = uneven(np.random.default_rng(2), 9), PrivacyConstraint.of(problem)
+    before = worst_case(noise, constraint)
+    broken = tmp_path / "kernel.so.1"
+    broken.write_bytes(b"this is no library")
+    monkeypatch.delenv("DARRM_KERNEL", raising=False)
+    for path in (tmp_path / "nothing", broken, Path(str(ctypes.util.find_library("c")))):
+        monkeypatch.setattr(library, "LIBRARY", path)
+        library.kernel.cache_clear()
+        assert library.kernel() is None
+        assert worst_case(noise, constraint).bound == pytest.approx(before.bound, abs=1e-12)
+        assert solve(Problem(5, Privacy(0.3), Privacy(0.6))).certificate.margin >= 0
+        monkeypatch.setenv("DARRM_KERNEL", "c")
+        library.kernel.cache_clear()
+        with pytest.raises(BackendUnavailable, match="DARRM_KERNEL=c needs the compiled kernel, which is not here"):
+            library.kernel()
+        monkeypatch.delenv("DARRM_KERNEL")
+    library.kernel.cache_clear()
+
+
+@WITH_KERNEL
+def test_a_library_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "VERSION", library.VERSION + 1)
+    monkeypatch.delenv("DARRM_KERNEL", raising=False)
+    library.kernel.cache_clear()
+    assert library.kernel() is None
+    library.kernel.cache_clear()
+
+
+def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DARRM_KERNEL", "fortran")
+    library.kernel.cache_clear()
+    with pytest.raises(InvalidInput, match="DARRM_KERNEL = 'fortran' is not valid: expected auto, c or numpy"):
+        library.kernel()
+    monkeypatch.setenv("DARRM_KERNEL", "numpy")
+    assert library.kernel() is None
+    library.kernel.cache_clear()

@@ -1,0 +1,232 @@
+"""Permute-and-flip and the exponential mechanism without a table: their law, their account, what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.plurality_exact import neighbours, vote_counts
+
+from darrm_opt import Privacy
+from darrm_opt.errors import InvalidInput
+from darrm_opt.plurality import (
+    ABSTENTION,
+    NoisyMaximum,
+    PluralityLog,
+    PrivatePlurality,
+    SelectionMechanism,
+    VoteMechanism,
+    selection_for,
+)
+from darrm_opt.plurality.accounting import bounded_range_divergence, composed_epsilon, table_divergence
+from darrm_opt.plurality.samplers import SELECTIONS, mechanism_from_record
+from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
+
+Counts = tuple[int, ...]
+
+
+def law(name: str, counts: Counts, rate: float) -> list[float]:
+    """Probability of each class, from the definition: every order of the coins."""
+    coins = [math.exp(-rate * (max(counts) - count)) for count in counts]
+    if name == "exponential":
+        return [coin / math.fsum(coins) for coin in coins]
+    chances = [0.0] * len(counts)
+    orders = list(permutations(range(len(counts))))
+    for order in orders:
+        left = 1.0
+        for place in order:
+            chances[place] += left * coins[place] / len(orders)
+            left *= 1 - coins[place]
+    return chances
+
+
+# ---------------------------------------------------------------------------------- what is drawn
+
+DRAWS, LEVEL, SHIFT, MISSED = 20_000, 1e-4, 0.03, 1e-3
+"""Draws of an audit, its false alarms, a change of two probabilities, and the share of audits that may miss that change."""
+
+
+def audit(mechanism: VoteMechanism, counts: Counts, chances: list[float]) -> None:
+    """Hold draws against a law by χ², and show that a law that is off by `SHIFT` would be noticed."""
+    outputs = [*range(len(counts)), ABSTENTION][: len(chances)]
+    bits = SeededRandomnessForTestsOnly(17)
+    sample = np.array([mechanism.draw(counts, bits) for _ in range(DRAWS)])
+    assert set(sample.tolist()) <= set(outputs)
+    seen = np.array([np.count_nonzero(sample == output) for output in outputs])
+    expected = np.array(chances) * DRAWS
+    assert (expected >= 5).all()
+    assert math.fsum(chances) == pytest.approx(1, abs=1e-9)
+    assert stats.chisquare(seen, expected * (DRAWS / expected.sum())).pvalue > LEVEL
+    order = np.argsort(chances)
+    moved = np.array(chances)
+    moved[order[-1]] -= SHIFT
+    moved[order[-2]] += SHIFT
+    noncentral = DRAWS * float(np.sum((moved - chances) ** 2 / moved))
+    limit = stats.chi2.isf(LEVEL, len(chances) - 1)
+    assert stats.ncx2.cdf(limit, len(chances) - 1, noncentral) < MISSED
+    assert stats.chisquare(seen, moved * (DRAWS / moved.sum())).pvalue < LEVEL
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize(("counts", "rate"), [((3, 1, 0), 0.4), ((1, 2, 2, 1), 0.7), ((0, 5, 2), 0.25)])
+def test_classes_follow_the_law_at_a_stated_power(name: str, counts: Counts, rate: float) -> None:
+    audit(SelectionMechanism(name, sum(counts), len(counts), rate), counts, law(name, counts, rate))
+
+
+@pytest.mark.slow
+def test_confident_gnmax_follows_the_convolution_of_both_noises_at_a_stated_power() -> None:
+    counts, sigma, check_sigma, threshold = (5, 3, 0), 1.5, 2.5, 4.0
+
+    def masses(scale: float) -> dict[int, float]:
+        raw = {x: math.exp(-x * x / (2 * scale * scale)) for x in range(-30, 31)}
+        return {x: each / math.fsum(raw.values()) for x, each in raw.items()}
+
+    passes = math.fsum(chance for x, chance in masses(check_sigma).items() if max(counts) + x >= threshold)
+    noise, chances = masses(sigma), [0.0, 0.0, 0.0]
+    for first, second in [(a, b) for a in range(-9, 10) for b in range(-9, 10)]:
+        for third in range(-9, 10):
+            noisy = (counts[0] + first, counts[1] + second, counts[2] + third)
+            leaders = [place for place in range(3) if noisy[place] == max(noisy)]
+            for place in leaders:
+                chances[place] += noise[first] * noise[second] * noise[third] / len(leaders)
+    mechanism = NoisyMaximum(8, 3, sigma, threshold=threshold, check_sigma=check_sigma)
+    audit(mechanism, counts, [*(passes * chance for chance in chances), 1 - passes])
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) -> None:
+    mechanism = SelectionMechanism(name, 10**6, 1000, 1000.0)
+    bits = SeededRandomnessForTestsOnly(3)
+    counts = tuple(10**6 if place == 777 else 0 for place in range(1000))
+    assert {mechanism.draw(counts, bits) for _ in range(5)} == {777}
+    assert {SelectionMechanism(name, 3, 2, 5e-324).draw((3, 0), bits) for _ in range(60)} == {0, 1}
+
+
+# ------------------------------------------------------------------------------------ the account
+
+
+@pytest.mark.parametrize("affected", [1, 2])
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_one_release_over_all_neighbours(name: str, affected: int) -> None:
+    K, classes, rate = 5, 3, 0.35
+    each = SelectionMechanism(name, K, classes, rate, affected=affected).each.epsilon
+    losses, spread = [], 0.0
+    for counts in vote_counts(K, classes):
+        for other in neighbours(counts, affected):
+            p, q = law(name, counts, rate), law(name, other, rate)
+            here = [math.log(a / b) for a, b in zip(p, q, strict=True)]
+            losses += here
+            spread = max(spread, max(here) - min(here))
+    assert max(losses) <= each * (1 + 1e-12)
+    if name == "exponential":  # what its account rests on
+        assert spread == pytest.approx(each)
+    else:  # and why permute-and-flip has another one
+        assert max(losses) > 0.9 * each
+        assert spread > 1.2 * each
+
+
+def pairs(width: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+    s = (np.arange(count) + 0.5) * (width / count)
+    q = np.expm1(s - width) / (np.expm1(s - width) - np.expm1(s))
+    return q * np.exp(s), q
+
+
+@pytest.mark.parametrize("width", [1e-3, 0.3, 2.0, 8.0])
+def test_the_divergence_of_a_range_is_above_every_member_and_close(width: float) -> None:
+    p, q = pairs(width, 4001)
+    members = table_divergence(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1))
+    bound = bounded_range_divergence(width)
+    orders = 0.5 + np.array([0.0, 0.25, 1.0, 2.0, 6.0]) / max(width, 0.5)
+    orders = orders[np.abs(orders - 1) > 1e-2]
+    assert (bound.at(orders) >= members.at(orders) * (1 - 1e-9)).all()
+    assert (bound.at(orders) <= members.at(orders) * 1.02).all()
+
+
+def test_the_laws_of_all_neighbours_are_within_the_divergence_of_their_range() -> None:
+    K, classes, rate = 5, 3, 0.35
+    edges = [(counts, other) for counts in vote_counts(K, classes) for other in neighbours(counts, 1)]
+    p, q = ([law("exponential", edge[side], rate) for edge in edges] for side in (0, 1))
+    orders = np.array([0.5, 0.8, 1.5, 3.0, 8.0])
+    assert (table_divergence(p, q).at(orders) <= bounded_range_divergence(2 * rate).at(orders)).all()
+
+
+def test_a_total_is_never_below_the_recursion_over_the_family() -> None:
+    width, releases, epsilon = 0.6, 6, 1.5
+    p, q = pairs(width, 60)
+    p, q = np.concatenate([p, q]), np.concatenate([q, p])  # both directions
+    grid = np.linspace(-releases * width - 1, releases * width + 1, 2401)  # ln x
+    value = np.maximum(1 - np.exp(grid), 0.0)
+    for _ in range(releases):  # V_t(x) = sup over pairs of Σ_c P_c·V_{t−1}(x·Q_c/P_c)
+        up, down = np.log(q / p), np.log((1 - q) / (1 - p))
+        value = np.max(
+            [
+                a * np.interp(grid + x, grid, value) + (1 - a) * np.interp(grid + y, grid, value)
+                for a, x, y in zip(p, up, down, strict=True)
+            ],
+            axis=0,
+        )
+    delta = float(np.interp(epsilon, grid, value))
+    assert 1e-4 < delta < 0.1
+    proved = composed_epsilon([(bounded_range_divergence(width), releases)], delta).epsilon
+    assert epsilon < proved < 1.35 * epsilon
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_rates_for_a_total(name: str) -> None:
+    total = Privacy(2.0, 1e-5)
+    found = selection_for(name, total, 50, K=40, classes=6, affected=2)
+    assert 1.98 < found.epsilon(50, 1e-5) <= 2.0
+    fitting, account = found.most_releases(total)
+    assert 49 <= fitting <= 51
+    assert account == ("optimal" if name == "permute_and_flip" else "bounded range")
+    pure = selection_for(name, Privacy(2.0), 50, K=40, classes=6)
+    assert pure.most_releases(Privacy(2.0))[0] >= 50
+    assert 50 * 2 * pure.rate <= 2.0
+    assert selection_for(name, Privacy(400.0), 1, K=40, classes=6).rate == pytest.approx(200, rel=1e-9)
+
+
+def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> None:
+    flip, exponential = (selection_for(name, Privacy(2.0, 1e-5), 1000, K=40, classes=6).rate for name in SELECTIONS)
+    assert exponential > 1.9 * flip
+
+
+# ------------------------------------------------------------------------------- logs, refusals
+
+
+def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
+    mechanism = SelectionMechanism("permute_and_flip", 7, 3, 0.5)
+    log = PluralityLog.begin(tmp_path / "log", mechanism, budget=Privacy(3.0))
+    assert (log.limit, log.account, log.mechanism) == (3, "optimal", mechanism)
+    assert PrivatePlurality(mechanism, log).release([2] * 7) in {0, 1, 2}
+    record = json.loads(json.dumps(mechanism.record()))
+    assert mechanism_from_record(record) == mechanism != SelectionMechanism("exponential", 7, 3, 0.5)
+    with pytest.raises(InvalidInput, match="every field of a darrm selection mechanism"):
+        mechanism_from_record({key: each for key, each in record.items() if key != "rate"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "laplace"}, "one of permute_and_flip, exponential"),
+        ({"rate": 0.0}, "rate = 0"),
+        ({"rate": math.nan}, "rate"),
+        ({"rate": math.inf}, "rate = inf"),
+        ({"rate": 1000.5}, "at most 1000"),
+        ({"affected": 8}, "affected = 8"),
+        ({"affected": 0}, "affected = 0"),
+        ({"classes": 1}, "classes = 1"),
+        ({"classes": 2**15 + 1}, "classes = 32769"),
+        ({"K": 0}, "K = 0"),
+    ],
+)
+def test_what_is_no_selection_mechanism(change: dict[str, object], message: str) -> None:
+    given = {"name": "exponential", "K": 7, "classes": 3, "rate": 0.5} | change
+    with pytest.raises(InvalidInput, match=message):
+        SelectionMechanism(**given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="width"):
+        bounded_range_divergence(0.0)

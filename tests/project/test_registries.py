@@ -1,0 +1,103 @@
+"""Registries own the names: what the recipes of docs/architecture.md add is accepted everywhere, by code that does not know it.
+
+The additions are those of `tests/support/additions`: real processes start with them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.darrm_runner import PROGRAM
+from support.paths import ROOT, TESTS
+from support.service import Service
+
+from darrm_opt import Problem, solve
+
+ADDITIONS = os.pathsep.join([str(TESTS / "support" / "additions"), str(ROOT)])
+PROBLEM = ["--K", "5", "--m", "2", "--epsilon", "0.3"]
+VOTERS = {"K": 5, "epsilon": 0.3}
+
+
+def darrm(*words: str, expected: int = 0) -> Any:
+    """Return what a verb answers as JSON, or what it says where it refuses."""
+    environment = {**os.environ, "PYTHONPATH": ADDITIONS, "DARRM_CACHE_URL": "off"}
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, env=environment, check=False, timeout=120)
+    assert done.returncode == expected, done.stderr
+    return json.loads(done.stdout) if expected == 0 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    started = Service(
+        "memory", Path(tmp_path_factory.mktemp("registries")), PYTHONPATH=ADDITIONS, DARRM_WAIT_SECONDS="60"
+    )
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def asked(service: Service, path: str, **body: Any) -> Any:
+    answer = service.client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_new_backend_and_a_new_objective_are_accepted_everywhere(service: Service) -> None:
+    usual = solve(Problem.from_allowance(K=5, m=2, epsilon=0.3), "shared(3,3)")
+    local = darrm("solve", *PROBLEM, "--backend", "twin", "--objective", "balanced", "--json")
+    remote = asked(service, "/v1/gamma", **VOTERS, m=2, backend="twin", objective="balanced(3)")
+    for found in (local, remote):
+        assert found["backend"] == "twin"
+        assert found["objective"] == "balanced agreement"
+        assert found["gamma"] == pytest.approx(usual.gamma.tolist(), abs=1e-9)
+
+
+def test_a_new_baseline_is_in_every_curve(service: Service) -> None:
+    local = darrm("curve", *PROBLEM, "--over", "p", "--json")
+    remote = asked(service, "/v1/error-curve", **VOTERS, m=2, points=3)
+    alone = asked(service, "/v1/error-curve", **VOTERS, m=2, points=3, baselines=["one_voter"])
+    tradeoff = asked(service, "/v1/tradeoff", **VOTERS, ms=[1, 2], baselines=["one_voter"])
+    assert all("one_voter" in answer["curves"] for answer in (local, remote, alone, tradeoff))
+    undefined = asked(service, "/v1/error-curve", **VOTERS, m=0.5, points=3, baselines=["one_voter"])
+    assert undefined["left_out"] == {"one_voter": "It is not defined for this problem."}
+
+
+def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
+    budget = {"queries": 2, "total_epsilon": 0.8, "total_delta": 1e-3, "fresh": True}
+    words = ["--queries", "2", "--total-epsilon", "0.8", "--total-delta", "1e-3", "--fresh", "--json"]
+    voters = ["--K", "5", "--epsilon", "0.3"]
+    rows = {row["name"]: row for row in darrm("compare", *voters, *words)["rows"]}
+    remote = {row["name"]: row for row in asked(service, "/v1/compare", **VOTERS, **budget)["rows"]}
+    assert rows["linear"] == remote["linear"]
+    assert rows["linear"]["knob"] == "slope"
+    assert 0 < rows["linear"]["utility"] <= rows["optimal_sequence"]["utility"] * (1 + 1e-9)
+    options = {option["mechanism"]: option for option in darrm("plan", *voters, *words)["options"]}
+    planned = {option["mechanism"]: option for option in asked(service, "/v1/plan", **VOTERS, **budget)["options"]}
+    assert options["linear"] == planned["linear"]
+    assert options["linear"]["fits"]
+    assert options["linear"]["why"].startswith("γ grows by ")
+
+
+def test_messages_help_and_schema_name_the_additions(service: Service) -> None:
+    refused = service.client.post("/v1/gamma", json={**VOTERS, "m": 2, "backend": "abacus"})
+    assert refused.status_code == 422
+    assert "gurobi, cvxpy, twin" in refused.text
+    assert "gurobi, cvxpy, twin" in darrm("solve", *PROBLEM, "--backend", "abacus", expected=2)
+    schema = service.client.get("/openapi.json").text
+    assert all(f'"{name}"' in schema for name in ("twin", "one_voter"))
+    help_text = subprocess.run(
+        [*PROGRAM, "solve", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ADDITIONS},
+        check=True,
+    ).stdout
+    assert "highs|gurobi|cvxpy|twin" in help_text
+    assert "balanced(a=3)" in " ".join(help_text.split())

@@ -1,0 +1,28 @@
+"""Searches by the compiled kernel and by NumPy, each at will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from darrm_opt.design.kernel import library
+
+HAS_KERNEL = library.kernel() is not None
+"""Whether this installation was built where there was a C compiler."""
+
+PATHS = ("c", "numpy") if HAS_KERNEL else ("numpy",)
+"""What ``DARRM_KERNEL`` can say here."""
+
+
+@contextmanager
+def searched_by(path: str) -> Iterator[None]:
+    """Search by one of `PATHS` for a while."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DARRM_KERNEL", path)
+        library.kernel.cache_clear()
+        try:
+            yield
+        finally:
+            library.kernel.cache_clear()

@@ -48,12 +48,12 @@ def processor_count(root: Path = Path("/")) -> int:
 
 
 def process_count(solvers: int) -> int:
-    """Return the solver processes of a worker: those of jobs, and those of short work.
+    """Return the solver processes of a worker: those of jobs, of small γ, and of other short work.
 
     >>> [process_count(solvers) for solvers in (1, 2, 4)]
-    [2, 3, 6]
+    [3, 4, 8]
     """
-    return solvers + max(1, solvers // 2)
+    return solvers + 2 * max(1, solvers // 2)
 
 
 def default_solvers(limit: int | None, processors: int) -> int:
@@ -81,7 +81,7 @@ def solver_memory(chosen: int | None, workers: int, solvers: int, limit: int | N
         InvalidInput: they cannot: fewer processes can.
 
     >>> solver_memory(None, 1, 2, 2048), solver_memory(None, 1, 1, 65_536), solver_memory(300, 1, 1, 1024)
-    (597, 2048, 300)
+    (448, 2048, 300)
     """
     if chosen is not None:
         return chosen

@@ -87,8 +87,8 @@ class DesignService:
     """The service behind the routes: answers requests with plain data and never blocks the event loop.
 
     γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
-    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Short work has a second pool of
-    processes: certificates, error curves, small accounts, and the γ of small problems. Clients have turns at both. Use `open`, which starts the background work and ends it.
+    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Short work has processes of
+    its own: certificates, error curves and small accounts in one pool, the γ of small problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
 
     Args:
         store: of answers and jobs; the service closes it.
@@ -103,6 +103,7 @@ class DesignService:
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver")
         self._computers = ProcessPool(short, memory=memory, name="compute")
+        self._quick = ProcessPool(short, memory=memory, name="quick")
         self._short_lane = FairQueue(short)
         self._flights = SingleFlight()
         self._quota = ClientQuota(settings.max_compute)
@@ -117,7 +118,7 @@ class DesignService:
         shorts = dict[str, JobHandler]()
         if settings.solve == "on":
             handlers[GAMMA_JOB] = self._gamma_jobs.handle
-            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._computers)
+            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._quick)
             shorts[GAMMA_JOB] = short_jobs.handle
         worker = partial(JobWorker, self._jobs, self._events, self.run_in_thread, lease=settings.lease_seconds)
         self._workers = [worker(handlers, size=size)]
@@ -152,7 +153,7 @@ class DesignService:
                 task.cancel()
             service._drain()
             await asyncio.gather(*(worker.close() for worker in service._workers))
-            await asyncio.gather(service._solvers.close(), service._computers.close())
+            await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
             await asyncio.to_thread(service._threads.shutdown)
             await asyncio.to_thread(service._readers.shutdown)
             service._close_jobs()
@@ -175,8 +176,8 @@ class DesignService:
 
     @property
     def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" do jobs, "compute" short work."""
-        return {"solvers": self._solvers.state, "compute": self._computers.state}
+        """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
+        return {"solvers": self._solvers.state, "quick": self._quick.state, "compute": self._computers.state}
 
     async def _drain_on(self, shutdown: Shutdown) -> None:
         await shutdown.wait()

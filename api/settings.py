@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from api.server.memory import default_solvers, memory_limit, processor_count, solver_memory
+from api.server.container_limits import default_solvers, memory_limit, processor_count, solver_memory
 from darrm_opt.errors import InvalidInput
 from solver_cache.location import VARIABLE, cache_url
 

@@ -21,7 +21,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from darrm_opt.design.program import Status
+from darrm_opt.design.status import Status
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -39,9 +39,9 @@ from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
-from darrm_opt.design.program import Status
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation.oracle import worst_case
+from darrm_opt.design.status import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem, whole_number
 

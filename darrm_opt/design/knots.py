@@ -7,7 +7,7 @@ resolve neighbours. So the solver is given γ at some *knots*, linear between th
 
 M has no negative entry, and its rows sum to at most 1, so z lies in the box, too, and whatever holds for rows·M·y holds for
 rows·z: an answer of the smaller program is one of the whole. The bound is not that of the smaller program but weak duality
-over *all* coordinates with its multipliers (`program.dual_bound`). What lies between the two is, at each coordinate,
+over *all* coordinates with its multipliers (`dual_bound`). What lies between the two is, at each coordinate,
 
     v_l = max(0, r_l)·(1 − z_l) + max(0, −r_l)·z_l,      r = w − Aᵀλ,
 

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, open_backend
+from darrm_opt.design.dual_bound import dual_bound, in_increments
 from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import LinearGoal
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR
-from darrm_opt.design.program import Status, dual_bound, in_increments
 from darrm_opt.design.row_cache import cached_rows
 from darrm_opt.design.separation.result import WorstCase
+from darrm_opt.design.status import Status
 from darrm_opt.noise import Array, NoiseFunction
 
 MAX_SMALL_ENTRY = 2.0**-20

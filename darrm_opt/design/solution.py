@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.program import Status
+from darrm_opt.design.status import Status
 from darrm_opt.durable_file import replacing
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem

@@ -218,7 +218,7 @@ class PrivateMajorityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             Release(plain, problem),
             largest_count_between(lambda count: self._of_fits(count).epsilon <= total.epsilon, 0, MAX_FITS + 1),
         )
-        ledger.once(1, lambda: np.ones(1, dtype=np.uint8))
+        ledger.charge_and_release(1, lambda: np.ones(1, dtype=np.uint8))
 
     def _of_fits(self, count: int) -> Privacy:
         """Return what the models of so many fits on the same records cost together."""

@@ -153,7 +153,7 @@ class PrivateMajority:
         """
         table = checked_votes(votes, self.problem.K)
         if isinstance(self._budget, ReleaseLog):
-            return self._budget.once(len(table), lambda: self._draw(table), release_id)
+            return self._budget.charge_and_release(len(table), lambda: self._draw(table), release_id)
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if self._budget is not None:

@@ -185,7 +185,7 @@ class ReleaseLog:
         with self._journal.locked() as file:
             return self._bits(file, release_id)
 
-    def once(self, count: int, draw: Callable[[], Bits], release_id: str | None = None) -> Bits:
+    def charge_and_release(self, count: int, draw: Callable[[], Bits], release_id: str | None = None) -> Bits:
         """Release ``count`` bits, or return those that were released under this id.
 
         Args:

@@ -9,8 +9,8 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.comparison.baselines import CALIBRATED
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.objective import AnyObjective
-from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution, Statistics
+from darrm_opt.design.status import Status
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest

@@ -109,14 +109,14 @@ class PluralityLog(ReleaseLog):
             return self._labels
 
     def once_labels(self, count: int, draw: Callable[[int], Labels], release_id: str | None = None) -> Labels:
-        """Release ``count`` answers, or return those that were released under this id; as `ReleaseLog.once`.
+        """Release ``count`` answers, or return those that were released under this id; as `ReleaseLog.charge_and_release`.
 
         Args:
             count: how many answers.
             draw: draws them, given how many classes were released before; called at most once, while nobody else may write.
-            release_id: as for `ReleaseLog.once`.
+            release_id: as for `ReleaseLog.charge_and_release`.
         """
-        return cast("Labels", self.once(count, cast("Any", lambda: draw(self._labels)), release_id))
+        return cast("Labels", self.charge_and_release(count, cast("Any", lambda: draw(self._labels)), release_id))
 
     def _counted(self, bits: Any) -> dict[str, Any]:
         return {"labels": int(np.count_nonzero(bits != ABSTENTION))}

@@ -23,9 +23,9 @@ import numpy as np
 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ONE, ZERO, Counts
-from darrm_opt.design.program import Status
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve, solve_warm
+from darrm_opt.design.status import Status
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import DarrmError
 from darrm_opt.problem import Problem

@@ -179,13 +179,13 @@ def campaign(kills: int, seed: int, pause: tuple[float, float], seconds: float =
     expected = undisturbed()
     while tally.kills.total() < kills and time.monotonic() - began < seconds:
         with tempfile.TemporaryDirectory() as name:
-            once(Path(name), expected, kills, rng, pause, tally, began + seconds)
+            killed_run(Path(name), expected, kills, rng, pause, tally, began + seconds)
         print(f"{time.monotonic() - began:.0f} s", *report(tally), *tally.wrong, sep="\n", file=sys.stderr)  # noqa: T201
     tally.seconds = time.monotonic() - began
     return tally
 
 
-def once(
+def killed_run(
     folder: Path,
     expected: list[Row],
     kills: int,

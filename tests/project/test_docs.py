@@ -27,7 +27,7 @@ from support.paths import ROOT
 from api.cli.parser import Command, Option
 from api.cli.verbs import VERBS, load
 from api.settings import PREFIX, Settings
-from darrm_opt.design.program import Status
+from darrm_opt.design.status import Status
 from tools.__main__ import PAGES
 from tools.licences import row as licence_row
 from tools.locked import DEV, RUNTIME, direct, licence, pinned

@@ -59,7 +59,7 @@ EXAMPLES = {
         "darrm compose --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
         "darrm compose --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
     ),
-    "vote-cost": ("darrm vote-cost --checks 640 --check-sigma 150 --labels 286 --label-sigma 40 --total-delta 1e-5",),
+    "vote-cost": ("darrm vote-cost --checks 640 --check-sigma 150 --labels 286 --label-sigma 40 --delta 1e-5",),
     "gnmax": ("darrm gnmax --total-epsilon 1 --total-delta 1e-5 --queries 20",),
     "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),

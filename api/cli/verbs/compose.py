@@ -62,7 +62,7 @@ def compose(
     each, release = _release(asked, design, solution)
     table = composition_to_dict(each, number(queries), number(slack), number(total_delta), release, fresh=fresh)
     if json:
-        answer(as_json({"queries": number(queries), "fresh": fresh, "accounts": table}))
+        answer(as_json({name: {**account, "fresh": fresh} for name, account in table.items()}))
         return
     rows = [
         [name, "-" if total["epsilon"] is None else f"{total['epsilon']:.6f}", _delta(total)]

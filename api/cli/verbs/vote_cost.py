@@ -24,9 +24,7 @@ def vote_cost(
     check_sigma: Annotated[
         str | None, Option("--check-sigma", "σ of the Gaussian noise on the largest count of a check.", "VOTES")
     ] = None,
-    total_delta: Annotated[
-        str | None, Option("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
-    ] = None,
+    delta: Annotated[str | None, Option("--delta", "δ of all releases together, in (0, 1).", "PROBABILITY")] = None,
     total_epsilon: Annotated[
         str | None,
         Option("--total-epsilon", "Instead of --label-sigma: ε of all releases together; find the least σ.", "NATS"),
@@ -52,11 +50,11 @@ def vote_cost(
 
     about = {"classes": None if classes is None else number(classes), "affected": number(affected)}
     if total_epsilon is not None:
-        releases, cost = _calibrated(total_epsilon, total_delta, labels, checks, check_ratio, label_sigma, noise, about)
+        releases, cost = _calibrated(total_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
         with options_named(**TOTAL):
-            cost = cost_of(releases, number(total_delta), **about)
+            cost = cost_of(releases, number(delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
         answer(as_json(sigmas | _record(cost)))
@@ -85,7 +83,7 @@ def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[
 
 def _calibrated(
     total_epsilon: str,
-    total_delta: str | None,
+    delta: str | None,
     labels: str,
     checks: str,
     check_ratio: str,
@@ -101,7 +99,7 @@ def _calibrated(
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
     with options_named(**TOTAL):
         vote = calibrate_noise(
-            Privacy(number(total_epsilon), number(total_delta)),
+            Privacy(number(total_epsilon), number(delta)),
             number(labels),
             checks=number(checks),
             check_ratio=number(check_ratio),

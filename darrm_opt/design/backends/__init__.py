@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.program import Outcome
+from darrm_opt.design.status import Outcome
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 

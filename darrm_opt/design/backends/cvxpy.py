@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, row_scale
-from darrm_opt.design.program import Outcome, Status
+from darrm_opt.design.status import Outcome, Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, row_scale
-from darrm_opt.design.program import Outcome, Status
+from darrm_opt.design.status import Outcome, Status
 from darrm_opt.errors import SolveFailed
 from darrm_opt.fork_identity import process_identity
 from darrm_opt.noise import Array

@@ -30,8 +30,8 @@ def told(*arguments: str, given: str = "") -> Any:
 
 def accounts(*arguments: str, given: str = "") -> Any:
     found = told(*arguments, given=given)
-    assert found["fresh"] is ("--fresh" in arguments)
-    return found["accounts"]
+    assert {account.pop("fresh") for account in found.values()} == {"--fresh" in arguments}
+    return found
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['table']} {row['quantity']} {row['inputs']}")

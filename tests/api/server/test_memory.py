@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.errors.exceptions import WorkLimitExceeded
-from api.server.memory import (
+from api.server.container_limits import (
     MAX_MEMORY,
     MIN_MEMORY,
     WORKER_MEMORY,

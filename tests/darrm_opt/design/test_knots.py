@@ -16,7 +16,7 @@ from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
-from darrm_opt.design.program import Status
+from darrm_opt.design.status import Status
 
 SHAPES = pytest.mark.parametrize("monotone", [False, True])
 

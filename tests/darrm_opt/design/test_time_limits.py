@@ -23,10 +23,10 @@ from darrm_opt.design import closed_forms, cutting_planes, solver
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds, one_voter
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.program import Status
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Collector, TimeLimitReached
+from darrm_opt.design.status import Status
 from darrm_opt.noise import NoiseFunction
 
 

@@ -118,13 +118,13 @@ def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
         raise RuntimeError("no randomness")
 
     with pytest.raises(RuntimeError, match="no randomness"):
-        ledger.once(3, breaks)
+        ledger.charge_and_release(3, breaks)
     with pytest.raises(InvalidInput, match=r"draw = \(2,\)"):
-        ledger.once(3, lambda: np.zeros(2, dtype=np.uint8))
+        ledger.charge_and_release(3, lambda: np.zeros(2, dtype=np.uint8))
     with pytest.raises(RuntimeError, match="cannot be used from within one of its own releases"):
-        ledger.once(1, lambda: np.full(1, ledger.spent, dtype=np.uint8))
+        ledger.charge_and_release(1, lambda: np.full(1, ledger.spent, dtype=np.uint8))
     assert ledger.spent == 0
-    assert ledger.once(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
+    assert ledger.charge_and_release(3, lambda: np.ones(3, dtype=np.uint8)).tolist() == [1, 1, 1]
 
 
 def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,10 +247,10 @@ def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
     ledger = begun(tmp_path)
     for bad in (-1, 1.5, True, "3"):
         with pytest.raises(InvalidInput, match="a whole number of releases, at least 0"):
-            ledger.once(bad, never)  # type: ignore[arg-type]  # refused
+            ledger.charge_and_release(bad, never)  # type: ignore[arg-type]  # refused
     for name in ("", "x" * 201, "a\nb", 7):
         with pytest.raises(InvalidInput, match="1 to 200 printable characters"):
-            ledger.once(1, never, name)  # type: ignore[arg-type]  # refused
+            ledger.charge_and_release(1, never, name)  # type: ignore[arg-type]  # refused
     with pytest.raises(InvalidInput, match="at least 0"):
         ReleaseLog.create(tmp_path / "l", solved(SMALL), queries=-1)
     with pytest.raises(InvalidInput, match="budget"):
@@ -438,6 +438,6 @@ def test_a_killed_process_leaves_a_ledger_that_counts_all_it_released(tmp_path: 
         assert told <= len(here) <= found.spent
         # What was on its way when the process died is asked for again under its name, and costs once.
         before, name = found.spent, f"run {number}, release {len(here) - 1}"
-        assert found.once(1, never, name).shape == (1,)
+        assert found.charge_and_release(1, never, name).shape == (1,)
         assert found.spent == before
     assert ledger.spent == len(ledger.ids)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer
-from api.cli.parameters import TOTAL, AsJson, number, options_named
+from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def vote_cost(
         releases, cost = _calibrated(total_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        with options_named(**TOTAL):
-            cost = cost_of(releases, number(delta), **about)
+        cost = cost_of(releases, number(delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
         answer(as_json(sigmas | _record(cost)))
@@ -97,7 +96,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
-    with options_named(**TOTAL):
+    with options_named(epsilon="total_epsilon"):
         vote = calibrate_noise(
             Privacy(number(total_epsilon), number(delta)),
             number(labels),

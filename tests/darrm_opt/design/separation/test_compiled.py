@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes.util
+import gc
 import itertools
 import math
 import time
+import weakref
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,6 +154,33 @@ def test_rows_that_nothing_can_search_are_charged_at_their_bound(
     assert found.method == method
     compiled._tables.cache_clear()
     compiled._binomials.cache_clear()
+
+
+@WITH_KERNEL
+def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    constraint = PrivacyConstraint.of(Problem(9, Privacy(0.2, 0.1), Privacy(0.7, 0.05)))
+    noise, made = uneven(np.random.default_rng(3), 9), compiled._binomials.__wrapped__
+    true, read, loaded = worst_case(noise, constraint), [], library.kernel()
+    assert loaded is not None
+
+    def recorded(r: int, Delta: float) -> Any:
+        arrays = made(r, Delta)
+        read.append(weakref.ref(arrays[0]))
+        return arrays
+
+    class Meanwhile:
+        @staticmethod
+        def separate(*inputs: Any) -> int:
+            compiled._tables.cache_clear()
+            gc.collect()
+            assert read[-1]() is not None
+            return int(loaded.separate(*inputs))
+
+    compiled._tables.cache_clear()
+    monkeypatch.setattr(compiled, "_binomials", recorded)
+    monkeypatch.setattr("darrm_opt.design.separation.oracle.kernel", lambda: Meanwhile)
+    assert equal(worst_case(noise, constraint), true)
+    assert len(read) == 2  # a pass over the faces, and the search
 
 
 @WITH_KERNEL

@@ -6,6 +6,8 @@ import ctypes.util
 import gc
 import itertools
 import math
+import shutil
+import subprocess
 import time
 import weakref
 from decimal import Decimal
@@ -406,3 +408,16 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_KERNEL", "numpy")
     assert library.kernel() is None
     library.kernel.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no GCC")
+@pytest.mark.parametrize(
+    "flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"]
+)
+def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
+    source = library.LIBRARY.with_name("kernel.c")
+    others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-fsyntax-only")
+    command = ["gcc", *filter(None, [flag]), *others, str(source)]
+    built = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (built.returncode == 0) == (flag == ""), built.stderr
+    assert flag == "" or "voids the rounding bounds" in built.stderr

@@ -87,7 +87,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
         found = ball_worst_case(noise, problem)
     else:
         raise InvalidInput("arithmetic", arithmetic, "'float' or 'ball'")
-    if found.bound > constraint.limit:
+    if not found.bound <= constraint.limit:
         raise _refusal(found, constraint, noise, problem)
     return certificate_of(found, constraint)
 

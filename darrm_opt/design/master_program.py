@@ -23,6 +23,9 @@ from darrm_opt.noise import Array, NoiseFunction
 MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
 
+MAX_EXPONENT = 1000
+"""Largest power of two for that: beyond some 2^1023 it is no double."""
+
 MAX_ROWS_PER_COLUMN = 2.5
 """With more rows than this for each variable, the solver gives up those that do not bind."""
 
@@ -316,5 +319,6 @@ class MasterProgram:
 def _scales(rows: Array) -> Array:
     """Return powers of two that bring the largest entry of a `MAX_SMALL_ENTRY` to [1/2, 1); 1 for other rows."""
     largest = np.abs(rows).max(axis=1)
-    scales: Array = np.where((largest > 0) & (largest < MAX_SMALL_ENTRY), np.ldexp(1.0, -np.frexp(largest)[1]), 1.0)
+    exponent = np.maximum(np.frexp(largest)[1], -MAX_EXPONENT)
+    scales: Array = np.where((largest > 0) & (largest < MAX_SMALL_ENTRY), np.ldexp(1.0, -exponent), 1.0)
     return scales

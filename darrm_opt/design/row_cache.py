@@ -7,6 +7,7 @@ depends on the target. Along one line of a table, where ε, Δ and K stay and th
 from __future__ import annotations
 
 import functools
+import os
 import threading
 
 import numpy as np
@@ -39,13 +40,16 @@ def _line(K: int, corners: Corners) -> _Line:  # noqa: ARG001 — what the parts
     return _Line((K + 1) // 2)
 
 
+os.register_at_fork(after_in_child=_line.cache_clear)  # a lock that another thread held stays shut in the child
+
+
 class _Line:
     """Signed masses by multiset for one kind of voters; safe to share between threads."""
 
     def __init__(self, entries: int) -> None:
         self._lock = threading.Lock()
         self._place: dict[bytes, int] = {}
-        self._on_data, self._on_neighbour = np.empty((0, entries)), np.empty((0, entries))
+        self._parts = np.empty((0, entries)), np.empty((0, entries))
 
     def rows(self, constraint: PrivacyConstraint, counts: Counts) -> Array:
         """Return the rows of some multisets."""
@@ -55,14 +59,15 @@ class _Line:
         with self._lock:
             missing = [i for i, key in enumerate(keys) if key not in self._place]
             if missing:
-                kept = len(self._on_data)
+                kept = len(self._parts[0])
                 if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)
-                on_data, on_neighbour = constraint.signed_masses(counts[missing])
+                more = constraint.signed_masses(counts[missing])
+                on_data, on_neighbour = (np.concatenate(both) for both in zip(self._parts, more, strict=True))
+                # both at once, and before the places: an interruption or want of memory leaves rows without a place at worst
+                self._parts = on_data, on_neighbour
                 for place, i in enumerate(missing, kept):
                     self._place.setdefault(keys[i], place)
-                self._on_data = np.concatenate([self._on_data, on_data])
-                self._on_neighbour = np.concatenate([self._on_neighbour, on_neighbour])
             places = [self._place[key] for key in keys]
-            rows: Array = constraint.q * self._on_data[places] + self._on_neighbour[places]
+            rows: Array = constraint.q * self._parts[0][places] + self._parts[1][places]
             return rows

@@ -25,8 +25,8 @@
 #if !defined(FLT_EVAL_METHOD) || FLT_EVAL_METHOD != 0
 #error "products and sums must be rounded to double one by one"
 #endif
-#ifdef __FAST_MATH__
-#error "-ffast-math voids the rounding bounds"
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
+#error "-ffast-math, and what it consists of, voids the rounding bounds"
 #endif
 
 #ifdef KERNEL_CLONES /* one more copy of the inner loops, for processors with AVX2; the same operations, four at a time */

@@ -47,9 +47,9 @@ class BallConstraint:
         if strict.voter.epsilon == math.inf:
             self.x, self.y = self.exact(1.0), self.exact(0.0)
         else:
-            growth = self.exact(strict.voter.epsilon).exp()
-            self.x = (growth + self.Delta) / (growth + 1)
-            self.y = (1 - self.Delta) / (growth + 1)
+            shrink = (-self.exact(strict.voter.epsilon)).exp()  # e^ε itself overflows even here, to a ball of nothing
+            self.x = (1 + self.Delta * shrink) / (1 + shrink)
+            self.y = (1 - self.Delta) * shrink / (1 + shrink)
         target = self.exact(strict.target.epsilon)
         self.q = (-target).exp()
         self.limit = -(-target).expm1() + 2 * self.q * self.exact(strict.target.delta)

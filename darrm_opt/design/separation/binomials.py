@@ -45,11 +45,25 @@ def terms_of(mean: float) -> int:
 
 
 def binomial(trials: Indices, Delta: float, terms: int) -> Array:
-    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many)."""
+    """Return Pr[Bin(trials, Δ) = t] for t = 0..terms, shape (terms+1, many).
+
+    From the end that is likelier: (1−Δ)^trials would underflow for Δ near 1, and all other masses with it.
+    """
+    if Delta > 1 / 2:
+        most = int(trials.max(initial=0))
+        zeros = _ratios_from(np.power(Delta, trials), trials, (1.0 - Delta) / Delta, most)
+        left = trials - np.arange(terms + 1)[:, np.newaxis]
+        ones: Array = np.where(left >= 0, np.take_along_axis(zeros, np.maximum(left, 0), axis=0), 0.0)
+        return ones
+    return _ratios_from(np.exp(trials * math.log1p(-Delta)), trials, Delta / (1.0 - Delta), terms)
+
+
+def _ratios_from(first: Array, trials: Indices, odds: float, terms: int) -> Array:
+    """Return the masses of 0..terms from that of 0, shape (terms+1, many)."""
     t = np.arange(terms)[:, np.newaxis]
     mass = np.empty((terms + 1, trials.size))
-    mass[0] = np.exp(trials * math.log1p(-Delta)) if Delta <= 1 / 2 else np.power(1.0 - Delta, trials)
-    mass[1:] = np.maximum(trials - t, 0) / (t + 1) * (Delta / (1.0 - Delta))
+    mass[0] = first
+    mass[1:] = np.maximum(trials - t, 0) / (t + 1) * odds
     return np.multiply.accumulate(mass, axis=0, out=mass)
 
 
@@ -126,8 +140,8 @@ def _all_binomials(most: int, Delta: float, terms: int) -> Array:
 def evaluation_error(mean: float) -> float:
     """Return a bound on |computed − exact| of such a mean, relative to max|A|, for aΔ and a′Δ up to ``mean``.
 
-    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, 1−Δ is
-    exact and its power is within that. Each further one 6u more, so a product of two at most
+    The first mass carries (6 + 4·mean)u: log1p, product and exp where Δ ≤ ½, as then −ln(1−Δ) ≤ 1.39·Δ; beyond, it is that of
+    all a < T trials, a power of Δ, which is exact, as 1−Δ is. Each further one 6u more, so a product of two at most
     (14 + 8·mean + 12T)u relative; (T+1)² products are added in at most 4T + 4 sequential steps (in any order); all
     weights sum to at most 1, and two tails are cut off. The same holds for `bound_by_extremes` and `bound_by_distance`, which have no more.
     """

@@ -144,7 +144,8 @@ def _search(
         cut_values=values.ctypes.data,
         cuts=cuts.ctypes.data,
     )
-    collector.check(library.separate(_tables(constraint).reference, search))
+    tables = _tables(constraint)  # held: the cache may forget them while the library reads the arrays
+    collector.check(library.separate(tables.reference, search))
     counts = np.array(search.counts[:corners], dtype=np.int64)
     kept = search.kept
     return Found(_real(search.value), counts, _real(search.left_out), values[:kept], cuts[:kept, :corners])

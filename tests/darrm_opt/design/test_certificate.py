@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from support.exact import Voters, random_multiset
+from support.kernels import PATHS, searched_by
 from support.strategies import NOISES, ProblemCase, asked, random_noise
 
 from darrm_opt import (
@@ -271,6 +272,17 @@ def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver
             broken += excess(problem, noise, refusal.worst) > 0
             assert certify(problem, noise)[1].margin >= 0
     assert broken >= 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_voters_that_nearly_always_fail_are_not_taken_for_none(path: str) -> None:
+    problem = Problem(60, Privacy(0.0, 1 - 1e-6), Privacy(5.0))
+    upper = np.zeros(30)
+    upper[0], upper[-1] = 0.1, (PrivacyConstraint.of(problem).limit + 1e-6) / (1 + math.exp(-5.0))
+    noise = NoiseFunction.from_upper_half(upper, problem.K)
+    assert excess(problem, noise, {"down": 60}) > 1e-7
+    with searched_by(path), pytest.raises(NotPrivate):
+        verify(problem, noise)
 
 
 def test_the_refusal_says_where_and_how_much() -> None:

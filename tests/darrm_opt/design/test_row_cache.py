@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from support.forks import forked
 
 from darrm_opt import Problem
 from darrm_opt.design import row_cache
@@ -31,3 +34,29 @@ def test_a_full_cache_makes_rows_all_the_same(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(row_cache, "MAX_ENTRIES", 10 * constraint.entries)
     for some in (every[:6], every[3:9], every[9:16], every):
         assert row_cache.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_an_interruption_leaves_no_row_of_two_multisets(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+    constraint = PrivacyConstraint.of(Problem.from_allowance(K=7, m=2, epsilon=0.41 + call / 100))
+    every = np.concatenate(list(ConstraintGenerator(Problem.from_allowance(K=7, m=2, epsilon=0.3)).blocks()))
+    row_cache.cached_rows(constraint, every[:5])
+    joined, calls = np.concatenate, iter(range(2))
+
+    def interrupted(*parts: Any, **options: Any) -> Any:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return joined(*parts, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "concatenate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            row_cache.cached_rows(constraint, every[5:9])
+    for some in (every[20:23], every[5:9], every[:30]):
+        assert row_cache.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
+
+
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    constraint = PrivacyConstraint.of(Problem.from_allowance(K=5, m=2, epsilon=0.43))
+    with row_cache._line(constraint.K, constraint.corners)._lock:  # as another thread holds it while it makes rows
+        assert forked(lambda: str(row_cache._line(constraint.K, constraint.corners)._lock.locked())) == "False"

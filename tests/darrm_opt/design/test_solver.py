@@ -493,3 +493,11 @@ def test_the_papers_two_settings(epsilon: float, m: int, Delta: float) -> None:
     solution = solved(problem)
     assert solution.utility > utility(problem, certify(problem, subsampling(11, m))[0])
     assert Voters.of(problem).excess(solution.gamma, {"xy": 8, "down": 3}) <= Decimal(0)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+def test_the_smallest_Delta_that_a_double_holds(epsilon: float) -> None:
+    problem = Problem(4, Privacy(epsilon, 5e-324), Privacy(0.1))
+    solution = solve(problem)
+    assert verify(problem, solution.noise).margin >= 0
+    assert solution.status is Status.OPTIMAL

@@ -143,3 +143,13 @@ def test_without_flint_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         match=r"^arithmetic = 'ball' needs the package python-flint, which is not installed: pip install 'darrm-opt\[exact\]'\.$",
     ):
         verify(Problem.from_allowance(K=3, m=1, epsilon=0.1), np.zeros(4), arithmetic="ball")
+
+
+@pytest.mark.parametrize("epsilon", [1e16, 1e19, 1e21, 1e300])
+@pytest.mark.parametrize("Delta", [0.0, 0.1])
+def test_voters_of_an_epsilon_that_overflows_are_hardly_private(epsilon: float, Delta: float) -> None:
+    problem = Problem(3, Privacy(epsilon, Delta), Privacy(0.5))
+    with pytest.raises(NotPrivate):
+        verify(problem, [1.0] * 4, arithmetic="ball")
+    noise, certificate = certify(problem, random_noise(np.random.default_rng(5), 3))
+    assert verify(problem, noise, arithmetic="ball").bound == pytest.approx(certificate.bound, abs=1e-12)

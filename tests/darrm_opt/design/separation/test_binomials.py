@@ -60,6 +60,17 @@ def test_the_masses_of_a_binomial(trials: int, Delta: float) -> None:
     assert sum(masses(trials, Delta)[terms + 1 :]) <= TAIL
 
 
+@pytest.mark.parametrize("Delta", [0.6, 0.99, 1 - 1e-6, 1 - 1e-9, 1 - 2.0**-53])
+def test_the_masses_of_a_binomial_that_nearly_everybody_is_in(Delta: float) -> None:
+    trials = np.array([0, 1, 2, 40, 64])  # (1 - Delta)^64 is no double any more
+    mass = binomial(trials, Delta, 64)
+    assert mass.shape == (65, 5)
+    for column, many in zip(mass.T, trials.tolist(), strict=True):
+        true = [float(m) for m in masses(many, Delta)]
+        assert column == pytest.approx([*true, *[0.0] * (64 - many)], rel=1e-13, abs=1e-300)
+    assert binomial(trials, Delta, 3) == pytest.approx(mass[:4], rel=0, abs=0)
+
+
 @pytest.mark.parametrize("Delta", [1e-5, 0.05, 0.4])
 @pytest.mark.parametrize(("n", "N", "plus", "minus"), PLACES)
 def test_means_and_their_bounds(n: int, N: int, plus: int, minus: int, Delta: float) -> None:

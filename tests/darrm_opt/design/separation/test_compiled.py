@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ctypes.util
+import gc
 import itertools
 import math
+import shutil
+import subprocess
 import time
+import weakref
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,6 +156,34 @@ def test_rows_that_nothing_can_search_are_charged_at_their_bound(
     assert found.method == method
     compiled._tables.cache_clear()
     compiled._binomials.cache_clear()
+
+
+@WITH_KERNEL
+def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    constraint = PrivacyConstraint.of(Problem(9, Privacy(0.2, 0.1), Privacy(0.7, 0.05)))
+    noise, made = uneven(np.random.default_rng(3), 9), compiled._binomials.__wrapped__
+    true, loaded = worst_case(noise, constraint), library.kernel()
+    read: list[weakref.ref[Any]] = []
+
+    def recorded(r: int, Delta: float) -> Any:
+        arrays = made(r, Delta)
+        read.append(weakref.ref(arrays[0]))
+        return arrays
+
+    class Meanwhile:
+        @staticmethod
+        def separate(*inputs: Any) -> int:
+            compiled._tables.cache_clear()
+            gc.collect()
+            assert read[-1]() is not None
+            assert loaded is not None
+            return int(loaded.separate(*inputs))
+
+    compiled._tables.cache_clear()
+    monkeypatch.setattr(compiled, "_binomials", recorded)
+    monkeypatch.setattr("darrm_opt.design.separation.oracle.kernel", lambda: Meanwhile)
+    assert equal(worst_case(noise, constraint), true)
+    assert read
 
 
 @WITH_KERNEL
@@ -375,3 +408,16 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_KERNEL", "numpy")
     assert library.kernel() is None
     library.kernel.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no GCC")
+@pytest.mark.parametrize(
+    "flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"]
+)
+def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
+    source = library.LIBRARY.with_name("kernel.c")
+    others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-fsyntax-only")
+    command = ["gcc", *filter(None, [flag]), *others, str(source)]
+    built = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (built.returncode == 0) == (flag == ""), built.stderr
+    assert flag == "" or "voids the rounding bounds" in built.stderr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.cli.output import answer
 from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.plurality.accounting import VoteCost, VoteReleases
@@ -55,7 +56,7 @@ def vote_cost(
         releases, cost = _calibrated(total_epsilon, total_delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        with options_named(**TOTAL):
+        with Working("accounting"), options_named(**TOTAL):
             cost = cost_of(releases, number(total_delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
@@ -99,7 +100,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
-    with options_named(**TOTAL):
+    with Working("calibrating noise"), options_named(**TOTAL):
         vote = calibrate_noise(
             Privacy(number(total_epsilon), number(total_delta)),
             number(labels),

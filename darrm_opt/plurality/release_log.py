@@ -77,6 +77,9 @@ class PluralityLog(ReleaseLog):
             queries: or this many releases, whose total cost is then for the caller to know.
             first: how many are about to be released: a log that allows fewer is not begun.
 
+        Returns:
+            The log, on disk.
+
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
             BudgetSpent: fewer than ``first`` releases fit; there is no file.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.cli.output import answer
 from api.cli.parameters import number
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import PluralityObjective, PluralityPrior, PluralityProblem
@@ -78,14 +79,15 @@ def class_ways(
         real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0"),
         real_number(number(total_delta), "total_delta", "a probability in [0, 1)"),
     )
-    design = design_releases(
-        number(K),
-        number(classes),
-        total,
-        number(queries),
-        affected=number(affected),
-        objective=PluralityObjective(law, price=number(price)),
-    )
+    with Working("designing releases"):
+        design = design_releases(
+            number(K),
+            number(classes),
+            total,
+            number(queries),
+            affected=number(affected),
+            objective=PluralityObjective(law, price=number(price)),
+        )
     show_ways(design, None, json=json)
 
 
@@ -159,7 +161,10 @@ def show_estimate(
     from darrm_opt.plurality import design_releases
     from darrm_opt.plurality.problem import MAX_PARTITIONS, THREE_PARTS_TOO_MANY, partition_count
 
-    design = design_releases(problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective)
+    with Working("estimating"):
+        design = design_releases(
+            problem.K, problem.classes, total, queries, affected=problem.affected, objective=objective
+        )
     partitions = partition_count(design.K, design.classes) if design.K < THREE_PARTS_TOO_MANY else None
     seconds = None if partitions is None else table_seconds(partitions, problem)
     if json:

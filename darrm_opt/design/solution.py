@@ -18,7 +18,7 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
 if TYPE_CHECKING:
-    from darrm_opt.figures.notebook import NotebookFigure
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,14 @@ class Solution:
 
         return solution_html(self)
 
-    def plot(self) -> NotebookFigure:
+    def plot(self) -> Figure:
         """Return γ and its error beside the baselines at the same privacy, as a figure that a notebook shows.
 
         Raises:
             BackendUnavailable: matplotlib is not installed.
         """
         baselines = _later("baselines").private_baselines(self.problem)
-        figure: NotebookFigure = _later("figures").comparison_figure(self, baselines)
+        figure: Figure = _later("figures").comparison_figure(self, baselines)
         return figure
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -87,6 +87,7 @@ class ReleaseLog:
         budget: Privacy | None = None,
         queries: int | None = None,
         fresh: bool = False,
+        first: int = 0,
     ) -> ReleaseLog:
         """Begin a ledger for one γ, with a total budget or a number of releases.
 
@@ -98,6 +99,7 @@ class ReleaseLog:
             fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
                 False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
                 (`accounting.freshness.FRESH`). Such a ledger is for the releases of one training: other models, another ledger.
+            first: how many are about to be released: a ledger that allows fewer is not begun.
 
         Returns:
             The ledger, on disk.
@@ -105,6 +107,7 @@ class ReleaseLog:
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
             NotPrivate: the γ is not private for its problem.
+            BudgetSpent: fewer than ``first`` releases fit; there is no file.
             BudgetUnreadable: the file cannot be written.
         """
         if (budget is None) == (queries is None):
@@ -125,7 +128,7 @@ class ReleaseLog:
             "account": quota.account,
             "limit": quota.queries,
         }
-        create_log(path, header)
+        create_log(path, header, budget, first)
         return cls(path)
 
     @property
@@ -226,9 +229,7 @@ class ReleaseLog:
     @property
     def in_words(self) -> str:
         """The budget, in words."""
-        if self._budget is None:
-            return f"{self.limit} releases"
-        return f"epsilon = {self._budget.epsilon!r}, delta = {self._budget.delta!r} in total"
+        return _in_words(self._budget, self.limit)
 
     def _bits(self, file: Open, release_id: str | None) -> Bits | None:
         if release_id is None or release_id not in self._places:
@@ -310,13 +311,28 @@ def _read(text: str, count: int) -> Bits:
     return np.unpackbits(packed, count=count)
 
 
-def create_log(path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+def _in_words(budget: Privacy | None, limit: int) -> str:
+    if budget is None:
+        return f"{limit} releases"
+    return f"epsilon = {budget.epsilon!r}, delta = {budget.delta!r} in total"
+
+
+def create_log(path: str | os.PathLike[str], header: dict[str, Any], budget: Privacy | None, first: int) -> None:
     """Create a log, durably.
 
+    Args:
+        path: a file that does not exist yet.
+        header: its first line, which says its ``limit``.
+        budget: total (ε, δ), or None where only a number of releases was fixed.
+        first: how many are about to be released.
+
     Raises:
+        BudgetSpent: fewer are allowed; there is no file.
         InvalidInput: the file exists.
         BudgetUnreadable: it cannot be written.
     """
+    if whole_number(first, "first", _COUNT, least=0) > header["limit"]:
+        raise BudgetSpent(_in_words(budget, header["limit"]), header["limit"], 0, first)
     try:
         create(path, header)
     except FileExistsError as err:

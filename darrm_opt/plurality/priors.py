@@ -72,7 +72,14 @@ class Favoured:
         return _favoured_masses(cells, self._log_moment)
 
     def check_classes(self, classes: int) -> None:
-        """Raise `InvalidInput` unless every chance is at least 1/C."""
+        """Refuse chances below 1/C.
+
+        Args:
+            classes: C.
+
+        Raises:
+            InvalidInput: a chance is below 1/C, so that another class is favoured.
+        """
         low = min(self.chances)
         if low < (1 - 1e-12) / classes:
             raise InvalidInput("chances", low, f"at least 1/{classes}", "Below it another class is favoured.")
@@ -182,7 +189,15 @@ class PastVotes:
         return cls(tuple(seen.items()))
 
     def check_shape(self, K: int, classes: int) -> None:
-        """Raise `InvalidInput` unless these were K votes among so many classes."""
+        """Refuse another number of voters or classes.
+
+        Args:
+            K: number of voters.
+            classes: C.
+
+        Raises:
+            InvalidInput: these were not K votes among C classes.
+        """
         example = self.counts[0][0]
         if (sum(example), len(example)) != (K, classes):
             raise InvalidInput(

@@ -112,6 +112,10 @@ class PluralityProblem:
 def partition_count(K: int, classes: int) -> int:
     """Return the number of partitions of K into at most ``classes`` parts; time grows with K·min(K, classes).
 
+    Args:
+        K: number of voters.
+        classes: C, the most parts.
+
     >>> partition_count(50, 4), partition_count(30, 6)
     (1154, 1206)
     """

@@ -66,6 +66,7 @@ class PluralityLog(ReleaseLog):
         *,
         budget: Privacy | None = None,
         queries: int | None = None,
+        first: int = 0,
     ) -> PluralityLog:
         """Begin a log for one mechanism, with a total budget or a number of releases.
 
@@ -74,9 +75,14 @@ class PluralityLog(ReleaseLog):
             mechanism: what releases.
             budget: total (ε, δ) of all releases; how many fit is proved by `VoteMechanism.most_releases`.
             queries: or this many releases, whose total cost is then for the caller to know.
+            first: how many are about to be released: a log that allows fewer is not begun.
+
+        Returns:
+            The log, on disk.
 
         Raises:
             InvalidInput: not exactly one of ``budget`` and ``queries``, a number out of range, or the file exists.
+            BudgetSpent: fewer than ``first`` releases fit; there is no file.
             BudgetUnreadable: the file cannot be written.
         """
         if (budget is None) == (queries is None):
@@ -94,7 +100,7 @@ class PluralityLog(ReleaseLog):
             "account": account,
             "limit": limit,
         }
-        create_log(path, header)
+        create_log(path, header, budget, first)
         return cls(path)
 
     @property

@@ -77,12 +77,22 @@ class PluralityRule:
 
     @classmethod
     def of(cls, problem: PluralityProblem, values: Any) -> PluralityRule:
-        """Return the rule with these values for a problem's voters and classes."""
+        """Return the rule with these values for a problem's voters and classes.
+
+        Args:
+            problem: how many voters and classes, and whether a rule may abstain.
+            values: probability of each output for each partition of the votes, as `PluralityRule` takes them.
+        """
         return cls(problem.K, problem.classes, values, abstention=problem.abstention)
 
     @classmethod
     def normalised(cls, problem: PluralityProblem, values: Any) -> PluralityRule:
-        """Return the rule nearest to real numbers whose sums are 1 up to rounding (or a solver's tolerance)."""
+        """Return the rule nearest to real numbers whose sums are 1 up to rounding (or a solver's tolerance).
+
+        Args:
+            problem: how many voters and classes, and whether a rule may abstain.
+            values: as for `of`.
+        """
         cells = histograms(problem.K, problem.classes, 1, problem.abstention)
         table = np.clip(np.nan_to_num(np.array(values, dtype=np.float64), nan=0.0), 0.0, 1.0)
         sums = np.add.reduceat(table * cells.multiplicities, cells.starts)

@@ -77,14 +77,29 @@ class VoteMechanism(ABC):
 
     @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, for vote counts."""
+        """Return a class 0..C−1, or `ABSTENTION`, for vote counts.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
 
     @abstractmethod
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, proved, rounded up [nats]."""
+        """Return ε of so many releases together at δ, proved, rounded up [nats].
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+        """
 
     def fits(self, budget: Privacy, releases: int) -> bool:
-        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        """Return whether so many releases are proved to fit in a total (ε, δ).
+
+        Args:
+            budget: the total.
+            releases: how many.
+        """
         return self.epsilon(releases, budget.delta) <= budget.epsilon
 
     @abstractmethod
@@ -121,7 +136,12 @@ class RuleMechanism(VoteMechanism):
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability."""
+        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
         cells = self.rule.cell_of(counts)
         left = source.below(self.rule.denominator)  # uniform; the output is where it falls among the numerators
         chosen = 0
@@ -134,6 +154,10 @@ class RuleMechanism(VoteMechanism):
         """Return ε of so many releases together at δ, by optimal composition of (ε, δ)-DP, or of the laws of all neighbours.
 
         The second account is for tables with δ = 0 and a total with δ > 0.
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
         """
         from darrm_opt.accounting.composition.optimal import optimal_composition
         from darrm_opt.accounting.errors import DeltaTooSmall
@@ -150,7 +174,12 @@ class RuleMechanism(VoteMechanism):
         return min(found, composed_epsilon([(self._divergence, releases)], delta).epsilon)
 
     def fits(self, budget: Privacy, releases: int) -> bool:
-        """Return whether so many releases are proved to fit in a total (ε, δ)."""
+        """Return whether so many releases are proved to fit in a total (ε, δ).
+
+        Args:
+            budget: the total.
+            releases: how many.
+        """
         return PrivacyBudget(budget).fits(self.problem.target, releases) or super().fits(budget, releases)
 
     def most_releases(self, budget: Privacy) -> tuple[int, str]:
@@ -211,7 +240,12 @@ class NoisyMaximum(VoteMechanism):
                 raise InvalidInput("cap", cap, "None without a threshold", "The number of releases is the cap there.")
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random."""
+        """Return a class 0..C−1, or `ABSTENTION` where a check fails; ties are broken at random.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
         if self.threshold is not None and self.check_sigma is not None:
             noisy = max(counts) + discrete_gaussian(Fraction(self.check_sigma) ** 2, source)
             if noisy < self.threshold:
@@ -222,7 +256,12 @@ class NoisyMaximum(VoteMechanism):
         return leaders[source.below(len(leaders))]
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, rounded up [nats]: each is a check if there is one, and a label up to the cap."""
+        """Return ε of so many releases together at δ, rounded up [nats]: each is a check if there is one, and a label up to the cap.
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+        """
         from darrm_opt.plurality.accounting.vote_cost import VoteReleases, vote_cost
 
         labels = releases if self.cap is None else min(releases, self.cap)
@@ -291,7 +330,12 @@ class SelectionMechanism(VoteMechanism):
         return Privacy(float_above(2 * self.affected * Fraction(self.rate)))
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, each with exactly its probability."""
+        """Return a class 0..C−1, each with exactly its probability.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
         rate, largest = Fraction(self.rate), max(counts)
 
         def accepted(place: int) -> bool:
@@ -304,7 +348,12 @@ class SelectionMechanism(VoteMechanism):
         return place
 
     def epsilon(self, releases: int, delta: float) -> float:
-        """Return ε of so many releases together at δ, rounded up [nats]."""
+        """Return ε of so many releases together at δ, rounded up [nats].
+
+        Args:
+            releases: how many.
+            delta: δ of all together [probability].
+        """
         from darrm_opt.accounting.composition.optimal import optimal_composition
         from darrm_opt.plurality.accounting.composition import bounded_range_divergence, composed_epsilon
 

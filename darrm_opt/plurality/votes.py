@@ -39,7 +39,12 @@ def checked_classes(votes: Any, K: int | None, classes: int) -> VoteTable:
 
 
 def count_votes(votes: Any, K: int | None, classes: int) -> VoteTable:
-    """Return the votes for each class in each row, shape (N, C); arguments and errors as `checked_classes`.
+    """Return the votes for each class in each row, shape (N, C); errors as `checked_classes`.
+
+    Args:
+        votes: whole numbers 0..C−1, shape (N, K) or (K,).
+        K: number of voters; None: as many as there are columns.
+        classes: C.
 
     >>> count_votes([[0, 2, 2]], 3, 3).tolist()
     [[1, 0, 2]]

@@ -78,7 +78,7 @@ def label(
         (plurality.K, plurality.classes) if plurality else (release.problem.K, None)  # type: ignore[union-attr]
     )
     count = check_label_files(votes, labels, K, classes, rows)
-    account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh)
+    account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh, first=count)
     mechanism: PrivateMajority | PrivatePlurality
     if plurality is None:
         mechanism = PrivateMajority(release, account)  # type: ignore[arg-type]  # no plurality, so a majority
@@ -161,10 +161,12 @@ def budget(
     total_delta: str | None,
     *,
     fresh: bool,
+    first: int = 0,
 ) -> ReleaseLog:
-    """Return the ledger at ``path``, begun if there is none; what was typed must be what it says.
+    """Return the ledger at ``path``, begun if there is none and it allows ``first`` releases; what was typed must be what it says.
 
     Raises:
+        BudgetSpent: it would be begun, and allows fewer.
         InvalidInput: it is new and no budget was typed, or two; or it has another budget or another γ.
     """
     from pathlib import Path
@@ -188,7 +190,7 @@ def budget(
                 "Give --total-epsilon and --total-delta, or --queries.",
             )
         try:
-            return _begun(path, release, total, number(queries), fresh=fresh)
+            return _begun(path, release, total, number(queries), fresh=fresh, first=first)
         except InvalidInput as err:
             if err.argument != "ledger":  # "ledger": somebody else has just begun it
                 raise
@@ -208,15 +210,15 @@ def budget(
 
 
 def _begun(
-    path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool
+    path: str, release: Release | VoteMechanism, total: Privacy | None, queries: Any, *, fresh: bool, first: int
 ) -> ReleaseLog:
     from darrm_opt.mechanism import ReleaseLog
     from darrm_opt.plurality.release_log import PluralityLog
     from darrm_opt.plurality.samplers import VoteMechanism
 
     if isinstance(release, VoteMechanism):
-        return PluralityLog.begin(path, release, budget=total, queries=queries)
-    return ReleaseLog.create(path, release, budget=total, queries=queries, fresh=fresh)
+        return PluralityLog.begin(path, release, budget=total, queries=queries, first=first)
+    return ReleaseLog.create(path, release, budget=total, queries=queries, fresh=fresh, first=first)
 
 
 def _total(total_epsilon: str, total_delta: str | None) -> Privacy:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import ExitCode, answer, end, say
 from api.cli.parameters import AsJson, number
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.plurality import MechanismComparison
@@ -109,9 +110,10 @@ def plurality(
     law = vote_law(prior, votes, K, classes)
     objective = PluralityObjective(law, ties, number(price))  # type: ignore[arg-type]  # checked there
     if ways:
-        design = design_releases(
-            number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
-        )
+        with Working("designing releases"):
+            design = design_releases(
+                number(K), number(classes), total, number(queries), affected=number(affected), objective=objective
+            )
         show_ways(design, output, json=json)
         return
     problem = PluralityProblem(
@@ -124,7 +126,8 @@ def plurality(
         return
     if (seconds := plurality_seconds(problem)) > LONG and time_limit is None:
         say(f"About {seconds / 60:,.0f} minutes are expected; --time-limit stops earlier, with a proven gap.")
-    found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
+    with Working("designing the rule"):
+        found = compare_mechanisms(problem, objective, time_limit=None if time_limit is None else number(time_limit))
     solution = found.solution
     if output is not None:
         chosen = found.mechanisms.get(mechanism)
@@ -142,10 +145,11 @@ def _noise(
     from api.cli.report import as_json
     from darrm_opt.plurality.plan import noise_for
 
-    noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
+    with Working("calibrating noise"):
+        noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
+        spent = noisy.epsilon(queries, total.delta)
     if output is not None:
         write_whole(output, as_json(noisy.record()).encode())
-    spent = noisy.epsilon(queries, total.delta)
     if json:
         answer(as_json({**noisy.record(), "queries": queries, "epsilon": spent, "delta": total.delta}))
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.cli.output import answer
 from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.plurality.accounting import VoteCost, VoteReleases
@@ -53,7 +54,8 @@ def vote_cost(
         releases, cost = _calibrated(total_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        cost = cost_of(releases, number(delta), **about)
+        with Working("accounting"):
+            cost = cost_of(releases, number(delta), **about)
     if json:
         sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
         answer(as_json(sigmas | _record(cost)))
@@ -96,7 +98,7 @@ def _calibrated(
 
     if label_sigma is not None:
         raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
-    with options_named(epsilon="total_epsilon"):
+    with Working("calibrating noise"), options_named(epsilon="total_epsilon"):
         vote = calibrate_noise(
             Privacy(number(total_epsilon), number(delta)),
             number(labels),

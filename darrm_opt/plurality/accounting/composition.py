@@ -154,6 +154,9 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     Args:
         width: w > 0 [nats], the difference of the ends of the interval; the interval itself may depend on the pair.
 
+    Raises:
+        InvalidInput: not a finite width above 0.
+
     Source: Dong, Durfee, Rogers 2020. Ours: where the ratios P_c/Q_c are in [l, u], Pr[c | high] ∝ P_c − l·Q_c and
     Pr[c | low] ∝ u·Q_c − P_c draw the outcome from one of two, whose ratios are u and l: so those two dominate. Pairs (l, u)
     with u = e^s, l = e^(s−w), 0 ≤ s ≤ w, are covered by `RANGE_STEPS` pairs of ratios that lie a step further apart.

@@ -177,6 +177,15 @@ def test_no_rows_are_refused_and_leave_no_ledger() -> None:
         assert not Path("ledger").exists()
 
 
+@pytest.mark.parametrize("budget", [("--queries", "3"), ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")])
+def test_more_rows_than_a_new_budget_allows_leave_no_ledger(budget: tuple[str, ...]) -> None:
+    result = label(written("votes.npy", votes(500)), "labels.csv", *budget)
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert "500 releases were asked" in result.stderr
+    assert "0 are spent. Nothing was charged and nothing was released." in result.stderr
+    assert {path.name for path in Path().iterdir()} == {"solution.json", "votes.npy"}
+
+
 # ------------------------------------------------------------------------------------------ what it refuses
 
 

@@ -112,6 +112,26 @@ def test_long_work_shows_itself_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert terminal.getvalue().endswith("\r\x1b[K")  # nothing of it is left
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gnmax", "--total-epsilon", "1", "--total-delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--label-sigma", "40", "--total-delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--total-delta", "1e-5"),
+        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
+        ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
+        ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--ways"),
+        ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
+    ],
+)
+def test_verbs_that_can_take_long_show_that_they_work(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    began = Working.__enter__
+    monkeypatch.setattr(Working, "__enter__", lambda work: (shown.append(work._what), began(work))[1])
+    assert run(*words).exit_code == 0
+    assert shown
+
+
 def test_short_work_and_logs_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr("sys.stderr", stream)

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -64,10 +65,13 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         CacheError: the cache cannot be used.
     """
     from api.access.keys import list_keys
-    from api.settings import read_settings
+    from api.settings import misspelt_settings, read_settings
     from solver_cache import open_store
 
     settings = read_settings(**overrides)
+    for warning in misspelt_settings(os.environ):
+        print(warning, file=sys.stderr)  # noqa: T201 — before there is a log
+    _ = settings.solver_memory  # refused here, where there is not enough
     host = listening.getsockname()[0]
     if settings.keys is not None:
         list_keys(settings.keys)

@@ -56,7 +56,8 @@ _ADVICE = {
     Status.INFEASIBLE: "The solver calls the program infeasible, which it never is (γ = 0 is private): try another backend.",
     Status.UNBOUNDED: "The solver calls the program unbounded, which it never is (γ ≤ 1): try another backend.",
     Status.NUMERICAL: "The solver lost its accuracy: try another backend, or move extreme parameters inward.",
-    Status.INTERRUPTED: "Interrupted on request: nothing was stored.",
+    Status.INTERRUPTED: "Stopped on request, or at the gap that was asked for: the answer is private, and its gap says how far "
+    "from optimal it may be.",
     Status.SEARCH_LIMIT: "The best monotone γ: with so many voters off their ends no other γ is searched for a proof, and the "
     "gap says how much better one could be at most.",
     Status.ROUNDING_LIMIT: "The constraint is so small that rounding hides the optimum: the answer is private, and its gap says "

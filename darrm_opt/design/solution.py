@@ -32,6 +32,7 @@ class Progress:
         upper_bound: proven bound on the best possible utility.
         violation: how far the program's present answer breaks the constraint; ≤ 0 when it does not.
         seconds: time since the start [s].
+        noise: the γ of that utility, not proved yet (`darrm_opt.certify` proves it); None where there is none to show.
     """
 
     round: int
@@ -40,6 +41,7 @@ class Progress:
     upper_bound: float
     violation: float
     seconds: float
+    noise: NoiseFunction | None = field(default=None, repr=False, compare=False)
 
 
 Watcher = Callable[[Progress], None]

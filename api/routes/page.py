@@ -26,6 +26,7 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
 }
 
 
@@ -49,6 +50,12 @@ class PageFile(NamedTuple):
 def get_page(request: Request) -> Response:
     """Return the page."""
     return _file_response(_file("index.html"), request)
+
+
+@router.api_route("/llms.txt", methods=["GET", "HEAD"])
+def get_map(request: Request) -> Response:
+    """Return the map of the API and the documentation for language models."""
+    return _file_response(_file("llms.txt"), request)
 
 
 @router.api_route("/page/{name}", methods=["GET", "HEAD"])

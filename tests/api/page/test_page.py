@@ -19,9 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import uvicorn
+from support import solver_tasks as tasks
 
 from api.access import keys
 from api.app import create_app
+from api.service import gamma_jobs
 from api.settings import Settings
 
 CHROMIUM = "/usr/bin/chromium"
@@ -732,17 +734,27 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
     visit.tab.wait_for_selector("#headline:has-text('5 voters')")
 
 
-def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, impatient: str) -> None:
-    visit = visiting(impatient)
-    visit.tab.goto(f"{impatient}/?K=901&m=41&epsilon=0.05&Delta=1e-3")
-    visit.tab.wait_for_selector("#cancel:has-text('Stop, and keep the γ')")
-    visit.tab.click("#cancel")
-    visit.tab.wait_for_selector("#headline:has-text('901 voters')")
-    visit.settled()
-    assert not visit.tab.is_visible("#trouble")
-    assert visit.text("#status").startswith("Done: the best γ so far keeps")
-    visit.tab.click("#proof summary")
-    assert "this one may be" in visit.text("#certificate")
+def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    served = _served(Settings(cache_url="memory", wait_seconds=0))
+    try:
+        visit = visiting(next(served))
+        visit.tab.goto(f"{visit.server}/?{PAPER_QUERY}")
+        visit.tab.wait_for_selector("#cancel:has-text('Stop, and keep the γ')")
+        visit.tab.click("#cancel")
+        visit.tab.wait_for_selector("#headline:has-text('11 voters')")
+        visit.settled()
+        assert not visit.tab.is_visible("#trouble")
+        assert visit.text("#status").startswith("Done: the best γ so far keeps")
+        with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=done") as answer:  # noqa: S310 — our own server
+            ids = [job["id"] for job in json.load(answer)["jobs"] if job["kind"] == "gamma"]
+        with urllib.request.urlopen(f"{visit.server}/v1/jobs/{ids[0]}/result") as answer:  # noqa: S310 — our own server
+            kept = json.load(answer)
+        assert kept["status"] == "interrupted"
+        cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
+        assert [float(row[1]) for row in cells] == kept["gamma"]
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import pytest
 from fastapi.testclient import TestClient
+from support.paths import ROOT
 
 from api.app import create_app
 from api.routes.page import CONTENT_SECURITY_POLICY
@@ -84,3 +85,14 @@ def test_head_is_answered(client: TestClient) -> None:
 def test_page_is_no_part_of_the_api(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/page")]
+
+
+def test_the_map_for_language_models_names_every_path_and_only_files_that_exist(client: TestClient) -> None:
+    answer = client.get("/llms.txt")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    paths = set(client.get("/openapi.json").json()["paths"])
+    api, _, documents = answer.text.partition("## Documentation")
+    assert set(re.findall(r"(?<![\w.])/[a-z](?:[\w/{}-]|\.\w)*", api)) - {"/openapi.json"} == paths
+    named = re.findall(r"[\w/]+\.md", documents)
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []

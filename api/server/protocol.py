@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -46,6 +47,9 @@ class ConnectionLimits(NamedTuple):
     head_seconds: float
     body_seconds: float
 
+
+SAMPLED_CONNECTIONS = 64
+"""Connections among which an idle one is sought, in no order: a look at thousands for each new one would stall the loop."""
 
 RESERVED_CONNECTIONS = 64
 """Connections beyond the limit on which health is still answered."""
@@ -117,7 +121,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _make_room(self) -> bool:
         """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
         idle: dict[str, list[GuardedProtocol]] = {}
-        for connection in self.connections:
+        for connection in islice(self.connections, SAMPLED_CONNECTIONS):
             if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
                 idle.setdefault(connection.client[0] if connection.client else "", []).append(connection)
         if not idle:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from api.settings import Settings
 
 
+BACKLOG = 2048
+"""Connections that wait to be accepted: beyond them the kernel drops a client's first packet, which is sent again after seconds."""
+
+
 class ListenError(DarrmError):
     """The address cannot be listened on; the message says what to choose instead."""
 
@@ -41,7 +45,7 @@ def listen(host: str, port: Any) -> socket.socket:
         raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as err:
         raise ListenError(_listen_advice(err, host, port)) from err
 

@@ -15,9 +15,8 @@ COPY requirements-service.lock /src/
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv --without-pip /opt/darrm \
     && pip --python /opt/darrm/bin/python install --only-binary :all: --require-hashes -r /src/requirements-service.lock \
-    && find /opt/darrm -type d -name tests -prune -exec rm -r {} + \
-    && find /opt/darrm -path '*/site-packages/plotly/*' ! -name plotly.min.js ! -name package_data ! -path '*/plotly/__init__.py' -delete
-# Of NumPy and SciPy not their tests, and of Plotly the one script that the page loads.
+    && find /opt/darrm -type d -name tests -prune -exec rm -r {} +
+# Of NumPy and SciPy not their tests.
 
 # The build backend comes from a lock too, so that building downloads nothing unpinned.
 COPY requirements-run.lock /src/

@@ -25,6 +25,7 @@ EXTRAS = {
     "httptools": ("httptools", "serve"),
     "httpx": ("httpx", "client"),
     "matplotlib": ("matplotlib", "plot"),
+    "opentelemetry": ("opentelemetry-sdk", "otel"),
     "platformdirs": ("platformdirs", "store"),
     "prometheus_client": ("prometheus-client", "serve"),
     "psycopg": ("psycopg", "postgres"),

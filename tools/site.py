@@ -20,6 +20,7 @@ CARRIED = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/results.md": "benchmarks.md",
+    "api/page/llms.txt": "llms.txt",
 }
 """Files outside docs/ that are pages of the site, by their path in the repository."""
 

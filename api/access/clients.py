@@ -13,7 +13,7 @@ from api.errors.problem_details import Rejection
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/favicon.ico"})
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/llms.txt", "/favicon.ico"})
 """Paths that need no key: health, the API's description, and the page, which asks for a key."""
 
 OPEN_FOLDERS = ("/page/",)

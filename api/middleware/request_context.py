@@ -14,7 +14,7 @@ from typing import Any
 from api.errors.problem_details import Rejection, retry_after
 from api.errors.problem_types import CLIENT_CLOSED_REQUEST
 from api.middleware.admission import App, Receive, Scope, Send, send_rejection
-from api.observability import metrics
+from api.observability import metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 
 _LOG = logging.getLogger("api")
@@ -76,27 +76,29 @@ class RequestContextMiddleware:
             await send(message)
 
         metrics.track_in_flight(1)
-        try:
-            await self._app(scope, receive, sent)
-        except asyncio.CancelledError:  # by the server, which stops and has waited for as long as it may
-            if status:
-                raise
-            await send_rejection(STOPPED, scope, sent)
-        except Exception:
-            _LOG.exception("unexpected error")
-            if status:  # the answer is under way: all that is left is to break it off
-                raise
-            await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)
-            status = 500
-        finally:
-            metrics.track_in_flight(-1)
-            seconds = time.perf_counter() - began
-            status = status or CLIENT_CLOSED_REQUEST
-            template = _route_template(scope)
-            metrics.count_request(scope["method"], template, status, seconds)
-            client = scope.get("darrm.client")
-            name = "unknown" if client is None else client.name
-            log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
+        with traces.request_span(scope["method"], scope["headers"]) as traced:
+            try:
+                await self._app(scope, receive, sent)
+            except asyncio.CancelledError:  # by the server, which stops and has waited for as long as it may
+                if status:
+                    raise
+                await send_rejection(STOPPED, scope, sent)
+            except Exception:
+                _LOG.exception("unexpected error")
+                if status:  # the answer is under way: all that is left is to break it off
+                    raise
+                await send_rejection(Rejection("internal-error", "The server's log has the details."), scope, sent)
+                status = 500
+            finally:
+                metrics.track_in_flight(-1)
+                seconds = time.perf_counter() - began
+                status = status or CLIENT_CLOSED_REQUEST
+                template = _route_template(scope)
+                metrics.count_request(scope["method"], template, status, seconds)
+                client = scope.get("darrm.client")
+                name = "unknown" if client is None else client.name
+                traced(template, status, name, identity)
+                log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
 
 
 def _route_template(scope: Scope) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -21,7 +22,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from api.observability import traces
+from darrm_opt import __version__
+from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.status import Status
+from darrm_opt.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -142,13 +147,15 @@ def track_solve() -> Iterator[Callable[[str, str], None]]:
         nonlocal method, outcome
         method, outcome = by, ended
 
-    try:
-        yield done
-    except asyncio.CancelledError:
-        outcome = "cancelled"
-        raise
-    finally:
-        count_solve(method, outcome, time.monotonic() - began)
+    with traces.solve_span() as ended:
+        try:
+            yield done
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            ended(method, outcome)
+            count_solve(method, outcome, time.monotonic() - began)
 
 
 def count_lookups(found: str, times: int = 1) -> None:
@@ -196,9 +203,22 @@ def render(now: Mapping[str, tuple[str, float]]) -> bytes:
         MultiProcessCollector(together, folder)  # type: ignore[no-untyped-call]  # it is not typed there
         found = generate_latest(together)
     more = CollectorRegistry()
+    more.register(_CollectedMetric(_build()))
     for name, (about, value) in now.items():
         more.register(_CollectedMetric(GaugeMetricFamily(name, about, value=value)))
     return found + generate_latest(more)
+
+
+@lru_cache(maxsize=1)  # it does not change while the process lives
+def _build() -> Metric:
+    """Return the gauge that says what runs: always 1, told by its labels."""
+    try:
+        compiled = "yes" if kernel() is not None else "no"
+    except BackendUnavailable:
+        compiled = "no"
+    build = GaugeMetricFamily("darrm_build_info", "What runs here.", labels=("version", "python", "kernel"))
+    build.add_metric((__version__, platform.python_version(), compiled), 1.0)
+    return build
 
 
 class _CollectedMetric:

@@ -84,7 +84,17 @@ export function pause(seconds, signal) {
   });
 }
 
-/** Keeps an API key for this tab. */
-export function useKey(key) {
-  sessionStorage.setItem(KEY, key);
+/** Keeps an API key for this tab, without blanks around it; returns whether it can be a key at all. */
+export function useKey(text) {
+  const key = text.trim();
+  const possible = /^[\x21-\x7e]+$/.test(key); // what a header can carry
+  if (possible) sessionStorage.setItem(KEY, key);
+  return possible;
+}
+
+/** Forgets the API key; returns whether there was one. */
+export function forgetKey() {
+  const there = sessionStorage.getItem(KEY) !== null;
+  sessionStorage.removeItem(KEY);
+  return there;
 }

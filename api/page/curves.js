@@ -1,5 +1,7 @@
 // The ways of releasing: what they are called, and how their curves look. Colours are in page.css, under the same names.
 
+import { svg } from "./elements.js";
+
 const CURVES = {
   optimal: { label: "optimal γ (this design)", symbol: "circle", dash: "solid" },
   optimal_sequence: { label: "optimal γ of all releases at once", symbol: "circle", dash: "solid" },
@@ -16,7 +18,7 @@ const OTHER = { symbol: "star", dash: "dot" };
 const ALSO = { fewer_voters: "fewer voters", saa: "subsample and aggregate", dpbag: "DPBag", dpbag_data_dependent: "DPBag, by its own account" };
 
 /** Returns the name under which a way has its look. */
-function kin(name) {
+export function kin(name) {
   return name in CURVES ? name : "other";
 }
 
@@ -27,15 +29,14 @@ export function label(name) {
   return CURVES[name]?.label ?? ALSO[name] ?? name.replaceAll("_", " ");
 }
 
-/** Returns how a curve is drawn: {symbol, dash, colour}. */
-export function look(name) {
-  const { symbol, dash } = CURVES[kin(name)] ?? OTHER;
-  return { symbol, dash, colour: colour(`--curve-${kin(name)}`) };
+/** Returns the dashes of a curve's line, as SVG has them; undefined where it is solid. */
+export function dash(name) {
+  return DASHES[(CURVES[kin(name)] ?? OTHER).dash] || undefined;
 }
 
-/** Returns a colour of page.css, as it is in the present scheme. */
-export function colour(variable) {
-  return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+/** Returns the outline of a curve's marker, whose middle is at (14, 6). */
+export function mark(name) {
+  return SHAPES[(CURVES[kin(name)] ?? OTHER).symbol];
 }
 
 /** Returns the names in drawing order, this design last and on top. */
@@ -53,20 +54,15 @@ const SHAPES = {
   diamond: "M14 1.5 18.5 6 14 10.5 9.5 6z",
   square: "M11 3h6v6h-6z",
   "triangle-up": "M14 2 18.2 9.4H9.8z",
+  x: "M11 3l3 3 3-3 1 1-3 3 3 3-1 1-3-3-3 3-1-1 3-3-3-3z",
+  cross: "M13 2h2v3h3v2h-3v3h-2V7h-3V5h3z",
+  star: "M14 1.5l1.2 3.2h3.3l-2.6 2 1 3.3-2.9-2-2.9 2 1-3.3-2.6-2h3.3z",
 };
 
 /** Returns a small drawing of a curve's line and marker. */
 export function swatch(name) {
-  const { symbol, dash } = CURVES[kin(name)] ?? OTHER;
-  const svg = element("svg", { viewBox: "0 0 28 12", "aria-hidden": "true", class: "swatch" });
-  svg.style.color = `var(--curve-${kin(name)})`;
-  svg.append(element("path", { d: "M1 6H27", "stroke-dasharray": DASHES[dash], class: "line" }));
-  if (symbol in SHAPES) svg.append(element("path", { d: SHAPES[symbol] }));
-  return svg;
-}
-
-function element(name, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-  return made;
+  const drawing = svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true", class: "swatch" });
+  drawing.style.color = `var(--curve-${kin(name)})`;
+  drawing.append(svg("path", { d: "M1 6H27", "stroke-dasharray": dash(name), class: "line" }), svg("path", { d: mark(name) }));
+  return drawing;
 }

@@ -11,6 +11,14 @@ export function make(name, attributes = {}, ...children) {
   return made;
 }
 
+/** Returns an SVG element with these attributes and children. */
+export function svg(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [attribute, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(attribute, value);
+  made.append(...children);
+  return made;
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

@@ -12,7 +12,8 @@ const OVER = new Set(["done", "failed", "cancelled"]);
 /**
  * Asks as `ask` does, and waits for the job if there is one.
  *
- * `how.onJob(pending)` hears that there is one, and `how.onProgress(text)` how far it is.
+ * `how.onJob(pending)` hears that there is one, and `how.onProgress(text, job)` how far it is. For a job that `stop` ended,
+ * returns {stopped: its id}: to ask again would be to solve on.
  */
 export async function answered(path, how = {}) {
   for (;;) {
@@ -23,11 +24,20 @@ export async function answered(path, how = {}) {
     how.onJob?.(pending)?.catch(() => {}); // what is told beside the waiting may fail
     try {
       await finished(id, how);
+      if (stopping.delete(id)) return { stopped: id };
     } catch (error) {
       if (error instanceof Cancelled) await ask(`v1/jobs/${id}`, { method: "DELETE" }).catch(() => {});
       throw error;
     }
   }
+}
+
+const stopping = new Set(); // jobs that were stopped here, with what they had
+
+/** Stops a job with the best certified γ so far as its result; whoever waits for it hears of it as of any other end. */
+export async function stop(id) {
+  const answer = await ask(`v1/jobs/${id}/stop`, { method: "POST" });
+  if (answer.status === 200) stopping.add(id);
 }
 
 async function finished(id, how) {
@@ -68,14 +78,17 @@ async function* chunks(stream) {
   for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
 }
 
-function tell({ state, progress }, { onProgress }) {
-  if (state === "queued") onProgress?.("Waiting for a free solver …");
-  else if (!progress) onProgress?.("Solving …");
+function tell(job, { onProgress }) {
+  const { state, progress } = job;
+  if (state === "queued") onProgress?.("Waiting for a free solver …", job);
+  else if (!progress) onProgress?.("Solving …", job);
+  else if ("done" in progress) onProgress?.(`Working: ${progress.done} of ${count(progress.of, "step")} done.`, job);
   else {
     const { round, rows, utility, upper_bound: bound, seconds } = progress;
     onProgress?.(
       `Solving for ${plain(seconds, 2)} s: ${count(round, "round")}, ${count(rows, "row")}. The best γ keeps between ` +
         `${percent(utility, 3)} and ${percent(bound, 3)}.`,
+      job,
     );
   }
 }

@@ -1,20 +1,20 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
-import { ask, useKey } from "./ask.js";
+import { ask, forgetKey, useKey } from "./ask.js";
 import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
-import { draw, plotly } from "./draw.js";
+import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
-import { Cancelled, answered } from "./follow.js";
+import { Cancelled, answered, stop } from "./follow.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import * as plan from "./plan.js";
 import { chosen, fill, fromQuery, isNotPrivate, problemQuery, read, toQuery } from "./state.js";
 import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
-import { aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
+import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
 
 const MAX_KEPT = 50;
 
@@ -23,6 +23,7 @@ const kept = new Map(); // answers of this visit by their query, so that going b
 let state = fromQuery(location.search);
 let shown = null; // what is on the page: {answer, text, curves}
 let running = null; // controls the asking that is under way
+let incumbent = null; // the job that has a certified γ already: {id}
 
 function start() {
   take.prepare();
@@ -35,26 +36,60 @@ function start() {
     event.preventDefault();
     change(read(state), { focus: true });
   });
-  form.addEventListener("change", () => {
+  form.addEventListener("change", whenReleased(() => {
     arrange();
     translate();
     change(read(state));
-  });
+  }));
   form.addEventListener("input", arrange);
   document.addEventListener("change", ({ target }) => {
     if (target.name === "measure") look({ ...state, measure: chosen("measure") });
   });
   document.addEventListener("click", follow);
   addEventListener("popstate", () => arrive(fromQuery(location.search)));
-  byId("cancel").addEventListener("click", () => running?.abort(new Cancelled()));
+  byId("cancel").addEventListener("click", () => (incumbent ? stop(incumbent.id) : running?.abort(new Cancelled())));
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    useKey(byId("key").value);
+    if (!useKey(byId("key").value)) {
+      refuseKey("This is no key: a key is one word of letters, digits and signs.");
+      return;
+    }
     byId("key").value = "";
     design();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && plots());
+  for (const moved of ["scroll", "resize"]) addEventListener(moved, fit, { passive: true });
+  addEventListener("beforeprint", () => (byId("proof").open = true));
+  fit();
   arrive(state);
+}
+
+/**
+ * Returns a handler that waits until no button of the pointer is down: leaving a field is a change, and what moves the
+ * page between press and release makes the browser forget the click.
+ */
+function whenReleased(handle) {
+  let pressed = false;
+  let waiting = false;
+  const release = () => {
+    pressed = false;
+    setTimeout(() => waiting && !pressed && settled()); // after the click
+  };
+  const settled = () => {
+    waiting = false;
+    handle();
+  };
+  addEventListener("pointerdown", () => (pressed = true), true);
+  for (const over of ["pointerup", "pointercancel"]) addEventListener(over, release, true);
+  return () => {
+    if (pressed) waiting = true;
+    else settled();
+  };
+}
+
+/** Gives the form the height that is left below it, so that its button is always in view. */
+function fit() {
+  const room = innerHeight - Math.max(16, form.parentElement.getBoundingClientRect().top) - 16;
+  form.style.setProperty("--room", `${Math.max(room, 320)}px`);
 }
 
 /** Shows another state, from the URL or a link. */
@@ -123,7 +158,8 @@ async function design(focus = false) {
     remember(query, found);
     shown = found;
     present();
-    say(`Done: the best γ keeps ${tiles(found.answer)[0][1]} of the utility.`);
+    const which = found.answer.status === "optimal" ? "the best γ" : "the best γ so far";
+    say(`Done: ${which} keeps ${tiles(found.answer)[0][1]} of the utility.`);
     if (focus) reveal();
   } catch (error) {
     if (signal === running.signal) refuse(signal.aborted ? signal.reason : error, focus); // else something newer was asked
@@ -143,9 +179,13 @@ async function obtain(query, signal) {
       const { seconds } = await (await ask(`v1/estimate${query}`, { signal })).json();
       expected = ` About ${plain(seconds, 1)} s are expected.${expected}`;
     },
-    onProgress: (text) => wait(text + expected),
+    onProgress: (text, job) => {
+      wait(text + expected);
+      offerIncumbent(job);
+    },
   };
   const answer = await answered(`v1/gamma${query}`, how);
+  if (answer.stopped) return stopped(answer.stopped, query, how);
   const text = await answer.text();
   const curves = await (await answered(`v1/error-curve${query}`, how)).json();
   return { answer: JSON.parse(text), text, curves };
@@ -154,6 +194,14 @@ async function obtain(query, signal) {
 function remember(query, found) {
   kept.set(query, found);
   if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value);
+}
+
+/** Returns the γ that a stopped job came to, and its curves: they are asked with its gap, which is enough for it. */
+async function stopped(id, query, how) {
+  const text = await (await ask(`v1/jobs/${id}/result`, how)).text();
+  const answer = JSON.parse(text);
+  const curves = await (await answered(`v1/error-curve${query}&gap=${answer.gap}`, how)).json();
+  return { answer, text, curves };
 }
 
 function say(text) {
@@ -165,8 +213,16 @@ function wait(text) {
   byId("waiting-text").textContent = text;
 }
 
+/** Lets the button keep the best γ so far, once there is one. */
+function offerIncumbent(job) {
+  const found = job?.progress?.incumbent;
+  incumbent = found ? { id: job.id } : null;
+  byId("cancel").textContent = found ? `Stop, and keep the γ that keeps ${percent(found.utility)}` : "Cancel";
+}
+
 function settle() {
   byId("waiting").hidden = true;
+  offerIncumbent(null);
   byId("answer").removeAttribute("aria-busy");
 }
 
@@ -184,8 +240,7 @@ function refuse(error, focus) {
     return;
   }
   if (error.status === 401) {
-    byId("key-form").hidden = false;
-    byId("key").focus();
+    refuseKey(forgetKey() ? `The server does not accept this key. ${error.message}` : "");
     return;
   }
   byId("result").classList.add("stale"); // what stands there answers something else
@@ -196,6 +251,16 @@ function refuse(error, focus) {
   byId("trouble").replaceChildren(make("p", {}, ...whole));
   byId("trouble").hidden = false;
   if (focus) first?.focus();
+}
+
+/** Asks for a key, and says what was wrong with the one that was given. */
+function refuseKey(text) {
+  byId("key-form").hidden = false;
+  byId("key-error").textContent = text;
+  byId("key-error").hidden = !text;
+  if (text) byId("key").setAttribute("aria-invalid", "true");
+  else byId("key").removeAttribute("aria-invalid");
+  byId("key").focus();
 }
 
 function complaints({ fields: found = {} }) {
@@ -245,28 +310,23 @@ function legend(names) {
   byId("legend").replaceChildren(before, ...boxes);
 }
 
-async function plots() {
+function plots() {
   const { answer, curves } = shown;
   const ones = answer.gamma.map((_, l) => l);
   const lines = (x, values) => Object.entries(curves.curves).map(([name, curve]) => ({ name, x, y: values(curve) }));
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
   tradeoff.show(hidden(), measure);
-  await draw(byId("gamma-figure"), {
+  draw(byId("gamma-figure"), {
     title: "Weight of the majority against a fair coin: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });
-  await draw(byId("error-figure"), {
-    title: measure === "tv_error" ? "What it costs: tv error" : "What it costs: disagreement",
+  draw(byId("error-figure"), {
+    title: `What it costs: ${MEASURE_NAMES[measure]}`,
     x: "p, each voter’s chance to say 1", y: "probability",
     about: aboutErrors(curves.p, curves.curves, measure, label), lines: lines(curves.p, (curve) => curve[measure]),
     hidden: hidden(), range: [0.5, 1],
   });
-  if (!(await plotly())) {
-    byId("no-plots").hidden = false;
-    byId("no-plots").textContent =
-      "Plots need the package plotly beside the server (pip install 'darrm-opt[page]'). The tables below hold every number of them.";
-  }
 }
 
 start();

@@ -5,6 +5,7 @@ import { byId, make } from "./elements.js";
 import { Cancelled, answered } from "./follow.js";
 import { percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
+import { MEASURE_NAMES } from "./words.js";
 
 const AT_ONCE = 5; // seconds: what costs less is worked out without being asked for
 const STEPS = 8; // targets where m has no meaning
@@ -109,7 +110,7 @@ function present() {
   const measured = lines.filter(({ y }) => y.some((value) => value !== null));
   byId("average-figure").hidden = measured.length === 0;
   draw(byId("average-figure"), {
-    ...common, title: `Average ${way.measure === "tv_error" ? "tv error" : "disagreement"}`, y: "probability", hidden: way.hidden,
+    ...common, title: `Average ${MEASURE_NAMES[way.measure]}`, y: "probability", hidden: way.hidden,
     about: "Averaged over the votes that the objective expects.", lines: measured,
   });
 }

@@ -127,7 +127,10 @@ export function aboutErrors(p, curves, measure, names) {
   return `${MEASURES[measure]} Largest error: ${worsts.join("; ")}.`;
 }
 
+/** What the errors are called. */
+export const MEASURE_NAMES = { tv_error: "error in probability", disagreement: "disagreement" };
+
 export const MEASURES = {
-  tv_error: "How far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p (at 1 − p it is the same).",
-  disagreement: "How often the released bit is not the majority that was voted, when every voter says 1 with chance p (at 1 − p it is the same).",
+  tv_error: "Error in probability (total variation, “tv_error” in the API): how far the chance of releasing a 1 is from the majority’s own, when every voter says 1 with chance p (at 1 − p it is the same).",
+  disagreement: "Disagreement: how often the released bit is not the majority that was voted, when every voter says 1 with chance p (at 1 − p it is the same).",
 };

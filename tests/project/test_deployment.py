@@ -20,7 +20,9 @@ from darrm_client.client import KEY_VARIABLE, URL_VARIABLE
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 FINAL = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-KUBERNETES = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
+KUBERNETES = sorted(
+    set((ROOT / "examples" / "kubernetes").glob("*.yaml")) - {*ROOT.rglob("examples/*/kustomization.yaml")}
+)
 USER = 10001
 
 

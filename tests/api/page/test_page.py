@@ -19,10 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import uvicorn
+from support import solver_tasks as tasks
 
-import api.routes.page as page_route
 from api.access import keys
 from api.app import create_app
+from api.service import gamma_jobs
 from api.settings import Settings
 
 CHROMIUM = "/usr/bin/chromium"
@@ -90,7 +91,7 @@ class Visit:
         self.tab.wait_for_selector("#answer:not([aria-busy])")
 
     def drawn(self) -> None:
-        self.tab.wait_for_selector("#error-figure .scatterlayer .js-line", state="attached")
+        self.tab.wait_for_selector("#error-figure .series .line", state="attached")
 
     def until(self, true: Callable[[], Any]) -> None:
         """Wait for something: not in the page, whose policy lets nobody evaluate texts."""
@@ -129,11 +130,9 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
     """Return a function that opens a tab; whatever it complained of in the end is a failure."""
     visits: list[Visit] = []
 
-    def opened(at: str = server, *, plots: bool = False, **look: Any) -> Visit:
+    def opened(at: str = server, **look: Any) -> Visit:
         visit = Visit((browser.new_context(**look) if look else window).new_page(), at)
         visit.tab.set_default_timeout(PATIENT)
-        if not plots:  # nearly all of a page's start is the plotting script
-            visit.tab.route("**/page/plotly-*", lambda route: route.fulfill(content_type="text/javascript", body=""))
         visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
         visit.tab.on("console", lambda told: visit.complaints.append(told.text) if told.type == "error" else None)
         visits.append(visit)
@@ -150,14 +149,8 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
 
 @pytest.fixture
 def visit(visiting: Visiting) -> Visit:
-    """A tab without plots."""
+    """A tab."""
     return visiting()
-
-
-@pytest.fixture
-def drawing(visiting: Visiting) -> Visit:
-    """A tab with plots."""
-    return visiting(plots=True)
 
 
 def _api(server: str, query: str) -> Any:
@@ -165,22 +158,31 @@ def _api(server: str, query: str) -> Any:
         return json.load(answer)
 
 
+def drawn_heights(visit: Visit, figure: str, curve: str) -> list[float]:
+    """Return where a curve's points are drawn, from the top [px]."""
+    path = visit.tab.get_attribute(f"{figure} .series[data-name={curve}] .line", "d")
+    return [float(height) for _, height in re.findall(r"[ML](\S+) ([\d.]+)", path)]
+
+
 def _expected_complaint(visit: Visit, status: int) -> None:
     """Forget that the browser itself notes a refused request on its console."""
     visit.complaints = [told for told in visit.complaints if f"status of {status}" not in told]
 
 
-def test_paper_setting_is_drawn_as_the_api_has_it(drawing: Visit) -> None:
-    drawing.go()
-    drawing.drawn()
-    drawn = drawing.tab.evaluate(
-        "Object.fromEntries(document.querySelector('#gamma-figure .plot').data.map((line) => [line.name, [...line.y]]))"
-    )
-    assert drawn["optimal γ (this design)"] == _api(drawing.server, PAPER_QUERY)["gamma"]
-    assert set(drawn) == {"optimal γ (this design)", "double subsampling", "subsampling", "randomised response"}
-    assert drawing.tab.locator("#gamma-figure .scatterlayer .trace").count() == 4
-    assert "0.3-DP" in drawing.text("#headline")
-    assert "90.82 %" in drawing.text("#figures")
+def test_paper_setting_is_drawn_as_the_api_has_it(visit: Visit) -> None:
+    visit.go()
+    visit.drawn()
+    gamma = _api(visit.server, PAPER_QUERY)["gamma"]
+    heights = drawn_heights(visit, "#gamma-figure", "optimal")
+    assert len(heights) == len(gamma)
+    (low, high), (lowest, highest) = (min(gamma), max(gamma)), (max(heights), min(heights))
+    for value, height in zip(gamma, heights, strict=True):  # a linear axis, upwards
+        assert height == pytest.approx(lowest + (value - low) / (high - low) * (highest - lowest), abs=0.02)
+    names = visit.tab.locator("#gamma-figure .series").evaluate_all("(all) => all.map((one) => one.dataset.name)")
+    assert set(names) == {"optimal", "double_subsampling", "subsampling", "randomized_response"}
+    assert visit.tab.locator("#gamma-figure .series.own .mark").count() == len(gamma)
+    assert "0.3-DP" in visit.text("#headline")
+    assert "90.82 %" in visit.text("#figures")
 
 
 def test_proof_is_told_in_words(visit: Visit) -> None:
@@ -237,27 +239,27 @@ def test_bad_input_is_told_at_its_field(visit: Visit, name: str, value: str, sai
     _expected_complaint(visit, 422)
 
 
-def test_url_is_the_state(drawing: Visit) -> None:
-    drawing.go()
-    drawing.fill("K", "9")
-    drawing.fill("Delta", "1e-5")
-    drawing.tab.check("input[name=shape][value=monotone]")
-    drawing.settled()
-    drawing.tab.check("input[name=measure][value=disagreement]")
-    drawing.tab.uncheck("#legend input[value=subsampling]")
+def test_url_is_the_state(visit: Visit) -> None:
+    visit.go()
+    visit.fill("K", "9")
+    visit.fill("Delta", "1e-5")
+    visit.tab.check("input[name=shape][value=monotone]")
+    visit.settled()
+    visit.tab.check("input[name=measure][value=disagreement]")
+    visit.tab.uncheck("#legend input[value=subsampling]")
     query = {"K": "9", "m": "3", "epsilon": "0.1", "Delta": "1e-5", "shape": "monotone"}
     query |= {"measure": "disagreement", "hide": "subsampling"}
-    assert drawing.query() == query
-    headline = drawing.text("#headline")
-    drawing.tab.reload()
-    drawing.settled()
-    drawing.drawn()
-    assert drawing.query() == query
-    assert drawing.text("#headline") == headline
-    assert drawing.tab.input_value("#Delta") == "1e-5"
-    assert drawing.tab.is_checked("input[name=measure][value=disagreement]")
-    assert not drawing.tab.is_checked("#legend input[value=subsampling]")
-    assert drawing.tab.locator("#gamma-figure .scatterlayer .trace").count() == 3
+    assert visit.query() == query
+    headline = visit.text("#headline")
+    visit.tab.reload()
+    visit.settled()
+    visit.drawn()
+    assert visit.query() == query
+    assert visit.text("#headline") == headline
+    assert visit.tab.input_value("#Delta") == "1e-5"
+    assert visit.tab.is_checked("input[name=measure][value=disagreement]")
+    assert not visit.tab.is_checked("#legend input[value=subsampling]")
+    assert visit.tab.locator("#gamma-figure .series").count() == 3
 
 
 def test_target_is_translated_when_it_is_given_the_other_way(visit: Visit) -> None:
@@ -365,8 +367,8 @@ def test_keyboard_alone(visit: Visit) -> None:
     keys = visit.tab.keyboard
     keys.press("Tab")
     assert visit.text(":focus") == "Skip to the result"
-    for _ in range(6):
-        keys.press("Tab")  # past the examples
+    for _ in range(7):
+        keys.press("Tab")  # past the paper and the examples
     assert visit.tab.evaluate("document.activeElement.id") == "K"
     keys.type("7")  # replaces what is there: a field that is tabbed to is selected
     order = ["K"]
@@ -389,30 +391,30 @@ def test_keyboard_alone(visit: Visit) -> None:
     assert visit.query()["measure"] == "disagreement"
 
 
-def test_screen_reader_finds_names_for_everything(drawing: Visit) -> None:
-    drawing.go()
-    drawing.drawn()
-    nameless = drawing.tab.evaluate(
+def test_screen_reader_finds_names_for_everything(visit: Visit) -> None:
+    visit.go()
+    visit.drawn()
+    nameless = visit.tab.evaluate(
         """[...document.querySelectorAll('input, select, button')].filter((control) =>
              !control.labels?.length && !control.getAttribute('aria-label') && !control.textContent.trim()).map((c) => c.id)"""
     )
     assert nameless == []
     for figure in ("gamma-figure", "error-figure"):
-        plot = drawing.tab.locator(f"#{figure} [role=img]")
+        plot = visit.tab.locator(f"#{figure} [role=img]")
         for attribute in ("aria-labelledby", "aria-describedby"):
-            assert len(drawing.text(f"#{plot.get_attribute(attribute)}")) > 10
-        assert drawing.tab.locator(f"#{figure} table caption").count() == 1
-    assert drawing.tab.get_attribute("#status", "role") == "status"
-    assert drawing.tab.get_attribute("html", "lang") == "en"
-    assert drawing.tab.locator("h1").count() == 1
+            assert len(visit.text(f"#{plot.get_attribute(attribute)}")) > 10
+        assert visit.tab.locator(f"#{figure} table caption").count() == 1
+    assert visit.tab.get_attribute("#status", "role") == "status"
+    assert visit.tab.get_attribute("html", "lang") == "en"
+    assert visit.tab.locator("h1").count() == 1
 
 
-def test_numbers_behind_a_plot_are_a_table(drawing: Visit) -> None:
-    drawing.go("?K=5&m=2&epsilon=0.1")
-    drawing.tab.click("#gamma-figure summary")
-    rows = drawing.text("#gamma-figure tbody").splitlines()
+def test_numbers_behind_a_plot_are_a_table(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1")
+    visit.tab.click("#gamma-figure summary")
+    rows = visit.text("#gamma-figure tbody").splitlines()
     assert len(rows) == 6
-    assert float(rows[5].split("\t")[1]) == pytest.approx(_api(drawing.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
+    assert float(rows[5].split("\t")[1]) == pytest.approx(_api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"][5], 1e-5)
 
 
 # ---------------------------------------------------------------------------- votes among more classes
@@ -494,7 +496,7 @@ def test_bad_input_of_classes_is_told_at_its_field(visit: Visit, name: str, valu
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1024, 1600])
 def test_no_width_scrolls_sideways(visiting: Visiting, width: int) -> None:
-    visit = visiting(plots=True, viewport={"width": width, "height": 800})
+    visit = visiting(viewport={"width": width, "height": 800})
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
     visit.drawn()
     for details in visit.tab.locator("details").all():
@@ -544,39 +546,115 @@ def _contrast(one: str, other: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-def test_plots_follow_the_colour_scheme(drawing: Visit) -> None:
-    drawing.go()
-    drawing.drawn()
-    shown = "document.querySelector('#gamma-figure .plot').data.at(-1).line.color"
-    light = drawing.tab.evaluate(shown)
-    drawing.tab.emulate_media(color_scheme="dark")
-    drawing.until(lambda: drawing.tab.evaluate(shown) != light)
+def test_plots_follow_the_colour_scheme(visit: Visit) -> None:
+    visit.go()
+    visit.drawn()
+    shown = "getComputedStyle(document.querySelector('#gamma-figure .series.own .line')).stroke"
+    light = visit.tab.evaluate(shown)
+    visit.tab.emulate_media(color_scheme="dark")
+    visit.until(lambda: visit.tab.evaluate(shown) != light)
 
 
-def test_without_plotly_the_tables_are_open(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cached in (page_route._plotly_script, page_route._file):
-        cached.cache_clear()
-    monkeypatch.setattr(page_route, "find_spec", lambda _: None)
-    served = _served(Settings(cache_url="memory"))
-    try:
-        visit = visiting(next(served))
-        visit.go()
-        visit.tab.wait_for_selector("#gamma-figure table")
-        assert "darrm-opt[page]" in visit.text("#no-plots")
-        assert not visit.tab.is_visible("#gamma-figure .plot")
-    finally:
-        served.close()  # type: ignore[attr-defined]  # a generator
-        for cached in (page_route._plotly_script, page_route._file):
-            cached.cache_clear()
+def test_values_under_the_pointer_are_read_out(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1")
+    visit.drawn()
+    box = visit.tab.locator("#gamma-figure .plot").bounding_box()
+    visit.tab.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
+    visit.tab.wait_for_selector("#gamma-figure .reading:not([hidden])")
+    said = visit.text("#gamma-figure .reading").splitlines()
+    gamma = _api(visit.server, "K=5&m=2&epsilon=0.1")["gamma"]
+    assert said[0] == "5"
+    assert float(said[1].removeprefix("optimal γ (this design): ")) == pytest.approx(gamma[5], rel=1e-4)
+    visit.tab.mouse.move(1, 1)
+    visit.tab.wait_for_selector("#gamma-figure .reading", state="hidden")
 
 
-def test_nothing_is_fetched_from_elsewhere(drawing: Visit) -> None:
+def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
+    visit = visiting(viewport={"width": 1280, "height": 900})
+    bytes_of: list[int] = []
+    visit.tab.on("response", lambda answer: bytes_of.append(len(answer.body())))
+    line = visit.tab.context.new_cdp_session(visit.tab)
+    line.send("Network.enable")
+    slow = {"offline": False, "latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
+    line.send("Network.emulateNetworkConditions", slow)  # 400 kbit/s
+    visit.go()
+    visit.drawn()  # with the answer: nothing is fetched for the plots
+    assert sum(bytes_of) < 250_000
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1366, 768), (1536, 864), (768, 1024), (390, 844)])
+def test_the_button_is_in_view_at_once(visiting: Visiting, size: tuple[int, int]) -> None:
+    width, height = size
+    visit = visiting(viewport={"width": width, "height": height})
+    visit.go()
+    box = visit.tab.locator("button.main").bounding_box()
+    assert 0 <= box["y"] <= height - box["height"]
+    visit.tab.evaluate("scrollTo(0, 300)")  # and the form uses the room that the header leaves
+    visit.tab.wait_for_timeout(100)
+    box = visit.tab.locator("button.main").bounding_box()
+    assert 0 <= box["y"] <= height - box["height"]
+
+
+def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -> None:
+    visit = visiting(viewport={"width": 390, "height": 844})
+    visit.go()
+    visit.tab.evaluate(
+        "addEventListener('click', ({ target }) => (globalThis.clicked = target.name ?? target.tagName))"
+    )
+    visit.tab.fill("#K", "0")
+    visit.tab.press("#K", "Enter")
+    visit.tab.wait_for_selector("#K-error:not([hidden])")
+    visit.settled()
+    visit.tab.keyboard.press("Backspace")
+    visit.tab.keyboard.type("7")
+    # the last radio stands below the error, whose line goes as soon as the field is right
+    visit.tab.evaluate("document.querySelector('input[value=target_epsilon]').scrollIntoView({ block: 'center' })")
+    box = visit.tab.locator("input[value=target_epsilon]").bounding_box()
+    visit.tab.mouse.move(box["x"] + 5, box["y"] + box["height"] - 3)
+    visit.tab.mouse.down()
+    visit.tab.wait_for_timeout(400)  # time enough for an answer to move the page
+    visit.tab.mouse.up()
+    visit.tab.wait_for_selector("#headline:has-text('7 voters')")
+    assert visit.tab.evaluate("globalThis.clicked") == "target"
+    assert visit.tab.is_checked("input[value=target_epsilon]")
+    assert not visit.tab.is_visible("#K-error")
+    _expected_complaint(visit, 422)
+
+
+def test_words_are_explained_where_they_come_first(visit: Visit) -> None:
+    visit.go()
+    header = visit.text("header p")
+    assert "when l voters say 1, the majority is released with probability γ(l)" in header
+    assert visit.tab.get_attribute("header p a", "href") == "https://arxiv.org/abs/2411.17965"
+    assert "tv error" not in visit.text("body")
+    assert "how far the chance of releasing a 1 is" in visit.text("#error-figure .about")
+    assert "One that never falls rises with the majority’s lead" in visit.text("[data-field=shape]")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_print_is_black_on_white_and_whole(visiting: Visiting, scheme: str) -> None:
+    visit = visiting(color_scheme=scheme, viewport={"width": 720, "height": 1000})  # A4 within its margins
+    visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
+    visit.drawn()
+    visit.tab.emulate_media(media="print", color_scheme=scheme)
+    assert visit.tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert visit.tab.evaluate("document.documentElement.scrollWidth") <= 720
+    cut = visit.tab.evaluate(
+        """[...document.querySelectorAll('.scroll, pre, .plot, main')].filter((box) => box.checkVisibility() &&
+             (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1)).map((box) => box.id || box.className)"""
+    )
+    assert cut == []
+    assert visit.tab.locator("button:visible, input:visible").count() == 0
+    assert len(visit.text("#table tbody").splitlines()) == 36
+
+
+def test_nothing_is_fetched_from_elsewhere(visit: Visit) -> None:
     asked: list[str] = []
-    drawing.tab.on("request", lambda request: asked.append(request.url))
-    drawing.go()
-    drawing.drawn()
+    visit.tab.on("request", lambda request: asked.append(request.url))
+    visit.go()
+    visit.drawn()
     assert asked
-    assert all(url.startswith(drawing.server) for url in asked)
+    assert all(url.startswith(visit.server) for url in asked)
 
 
 def test_a_busy_server_is_asked_again(visit: Visit) -> None:
@@ -656,6 +734,55 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
     visit.tab.wait_for_selector("#headline:has-text('5 voters')")
 
 
+def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    served = _served(Settings(cache_url="memory", wait_seconds=0))
+    try:
+        visit = visiting(next(served))
+        visit.tab.goto(f"{visit.server}/?{PAPER_QUERY}")
+        visit.tab.wait_for_selector("#cancel:has-text('Stop, and keep the γ')")
+        visit.tab.click("#cancel")
+        visit.tab.wait_for_selector("#headline:has-text('11 voters')")
+        visit.settled()
+        assert not visit.tab.is_visible("#trouble")
+        assert visit.text("#status").startswith("Done: the best γ so far keeps")
+        with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=done") as answer:  # noqa: S310 — our own server
+            ids = [job["id"] for job in json.load(answer)["jobs"] if job["kind"] == "gamma"]
+        with urllib.request.urlopen(f"{visit.server}/v1/jobs/{ids[0]}/result") as answer:  # noqa: S310 — our own server
+            kept = json.load(answer)
+        assert kept["status"] == "interrupted"
+        cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
+        assert [float(row[1]) for row in cells] == kept["gamma"]
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [("darrm_wrong", "does not accept this key"), ("kéy", "This is no key"), ("two words", "This is no key")],
+)
+def test_a_wrong_key_is_said(visiting: Visiting, tmp_path: Path, wrong: str, said: str) -> None:
+    _, text = keys.create_key(tmp_path / "keys", "page")
+    served = _served(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    try:
+        visit = visiting(next(served))
+        visit.tab.goto(visit.server)
+        visit.tab.wait_for_selector("#key-form")
+        assert not visit.tab.is_visible("#key-error")
+        visit.tab.fill("#key", wrong)
+        visit.tab.press("#key", "Enter")
+        visit.tab.wait_for_selector(f"#key-error:has-text('{said}')")
+        assert visit.tab.evaluate("document.activeElement.id") == "key"
+        assert visit.tab.get_attribute("#key", "aria-invalid") == "true"
+        visit.tab.fill("#key", f" {text} ")  # as it comes with blanks from a clipboard
+        visit.tab.press("#key", "Enter")
+        visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
+        assert not visit.tab.is_visible("#key-form")
+        _expected_complaint(visit, 401)
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
+
+
 def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
     served = _served(Settings(cache_url="memory", keys=tmp_path / "keys"))
@@ -672,18 +799,17 @@ def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None
         served.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_tradeoff_is_drawn_and_leads_on(drawing: Visit) -> None:
-    drawing.go("?K=5&m=2&epsilon=0.1")
-    drawing.tab.wait_for_selector("#utility-figure .scatterlayer .js-line", state="attached")
-    (line,) = drawing.tab.evaluate(
-        "document.querySelector('#utility-figure .plot').data.map((line) => [line.x, line.y])"
-    )
-    assert line[0] == [1, 2, 3]
-    assert line[1][1] == _api(drawing.server, "K=5&m=2&epsilon=0.1")["utility"]
-    drawing.tab.click("#utility-figure summary")
-    drawing.tab.click("#utility-figure tbody a:has-text('3')")
-    drawing.tab.wait_for_selector("#headline:has-text('100 %')")
-    assert drawing.query()["m"] == "3"
+def test_tradeoff_is_drawn_and_leads_on(visit: Visit) -> None:
+    visit.go("?K=5&m=2&epsilon=0.1")
+    visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")
+    assert len(drawn_heights(visit, "#utility-figure", "optimal")) == 3
+    visit.tab.click("#utility-figure summary")
+    rows = [row.split("\t") for row in visit.text("#utility-figure tbody").splitlines()]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    assert float(rows[1][1]) == pytest.approx(_api(visit.server, "K=5&m=2&epsilon=0.1")["utility"], abs=1e-6)
+    visit.tab.click("#utility-figure tbody a:has-text('3')")
+    visit.tab.wait_for_selector("#headline:has-text('100 %')")
+    assert visit.query()["m"] == "3"
 
 
 def test_comparison_at_equal_total_privacy(visit: Visit) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from support.paths import ROOT
 
 from api.app import create_app
 from api.routes.page import CONTENT_SECURITY_POLICY
@@ -24,8 +23,7 @@ def client() -> Iterator[TestClient]:
 
 def test_everything_the_page_refers_to_is_served(client: TestClient) -> None:
     page = client.get("/").text
-    linked = re.findall(r'(?:href|src|content)="(page/[^"]+)"', page)
-    assert any(name.startswith("page/plotly-") for name in linked)
+    linked = re.findall(r'(?:href|src)="(page/[^"]+)"', page)
     names = {file.name for file in files("api").joinpath("page").iterdir()} - {"index.html"}
     assert {f"page/{name}" for name in names if not name.endswith(".js")} <= set(linked)
     for name in {*linked, *(f"page/{name}" for name in names)}:
@@ -66,15 +64,11 @@ def test_files_are_asked_for_again_only_when_they_changed(client: TestClient, en
     assert client.get("/page/main.js", headers={**tags, "If-None-Match": '"other"'}).status_code == 200
 
 
-def test_plotly_is_the_installed_script_and_kept_for_good(client: TestClient) -> None:
-    package = find_spec("plotly")
-    assert package is not None
-    assert package.origin is not None
-    (name,) = re.findall(r'content="(page/plotly-[^"]+)"', client.get("/").text)
-    answer = client.get(f"/{name}")
-    assert answer.content == Path(package.origin).with_name("package_data").joinpath("plotly.min.js").read_bytes()
-    assert "immutable" in answer.headers["cache-control"]
-    assert client.get("/page/plotly-0.js").status_code == 404  # other bytes have another name
+def test_the_whole_page_is_small(client: TestClient) -> None:
+    names = {file.name for file in files("api").joinpath("page").iterdir()} - {"index.html"}
+    paths = ["/", *(f"/page/{name}" for name in names)]
+    sent = [int(client.get(path, headers={"Accept-Encoding": "gzip"}).headers["content-length"]) for path in paths]
+    assert sum(sent) < 50_000
 
 
 @pytest.mark.parametrize("name", ["index.html", "__init__.py", "..%2Fapp.py", "nothing.js", "%00"])
@@ -91,3 +85,14 @@ def test_head_is_answered(client: TestClient) -> None:
 def test_page_is_no_part_of_the_api(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert not [path for path in paths if path == "/" or path.startswith("/page")]
+
+
+def test_the_map_for_language_models_names_every_path_and_only_files_that_exist(client: TestClient) -> None:
+    answer = client.get("/llms.txt")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    paths = set(client.get("/openapi.json").json()["paths"])
+    api, _, documents = answer.text.partition("## Documentation")
+    assert set(re.findall(r"(?<![\w.])/[a-z](?:[\w/{}-]|\.\w)*", api)) - {"/openapi.json"} == paths
+    named = re.findall(r"[\w/]+\.md", documents)
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []

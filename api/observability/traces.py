@@ -1,0 +1,106 @@
+"""Traces by OpenTelemetry (extra `otel`): a span for each request and each solve; off unless an endpoint is configured.
+
+The environment variables are OpenTelemetry's own: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads the others
+(sampler, headers, resource). A request continues the trace of its `traceparent` header. Spans carry what the log and the metrics
+say: route, status, request id, client; never a query, a body or a key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from darrm_opt import __version__
+from darrm_opt.optional_packages import needed_by
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span, Tracer
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""Environment variables of which one turns traces on."""
+
+SERVICE_NAME = "darrm-opt"
+
+_tracer: Tracer | None = None
+"""The tracer of this process; None while traces are off."""
+
+
+@contextmanager
+def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
+    """Record spans within the block, and export the last of them at its end.
+
+    Args:
+        exporter: where spans go; None for the configured endpoint, and no spans if there is none.
+
+    Raises:
+        BackendUnavailable: an endpoint is configured, and the extra `otel` is not installed.
+    """
+    global _tracer  # noqa: PLW0603 — as the log of a process is one
+    if exporter is None and not any(os.environ.get(name) for name in ENDPOINTS):
+        yield
+        return
+    with needed_by("traces"):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": SERVICE_NAME}
+    provider = TracerProvider(resource=Resource.create({**named, "service.version": __version__}))
+    provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter()))
+    _tracer = provider.get_tracer("darrm_opt", __version__)
+    try:
+        yield
+    finally:
+        _tracer = None
+        provider.shutdown()
+
+
+@contextmanager
+def solve_span() -> Iterator[Callable[[str, str], None]]:
+    """Record a solve; yields the function that sets its method and outcome.
+
+    >>> with solve_span() as ended:
+    ...     ended("cuts", "optimal")
+    """
+    with _span("solve") as span:
+        yield lambda method, outcome: _set(span, {"darrm.method": method, "darrm.outcome": outcome})
+
+
+@contextmanager
+def request_span(method: str, headers: list[tuple[bytes, bytes]]) -> Iterator[Callable[[str, int, str, str], None]]:
+    """Record a request; yields the function that sets its route, status, client and id."""
+    if _tracer is None:
+        yield lambda *_: None
+        return
+    from opentelemetry.trace import SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carried = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"trace")}
+    context = TraceContextTextMapPropagator().extract(carried)
+    with _tracer.start_as_current_span(method, context=context, kind=SpanKind.SERVER) as span:
+
+        def ended(route: str, status: int, client: str, request_id: str) -> None:
+            span.update_name(f"{method} {route}")
+            _set(span, {"http.request.method": method, "http.route": route, "http.response.status_code": status})
+            _set(span, {"darrm.client": client, "darrm.request_id": request_id})
+            if status >= 500:
+                span.set_status(Status(StatusCode.ERROR))
+
+        yield ended
+
+
+@contextmanager
+def _span(name: str) -> Iterator[Span | None]:
+    if _tracer is None:
+        yield None
+        return
+    with _tracer.start_as_current_span(name) as span:
+        yield span
+
+
+def _set(span: Span | None, attributes: dict[str, Any]) -> None:
+    if span is not None:
+        span.set_attributes(attributes)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import zlib
 from functools import cache
 from pathlib import Path
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
-VERSION = 1
-"""Version of the interface, as the library must state it: a stale one is not used. It also ends the file's name."""
+SOURCE = Path(__file__).with_name("kernel.c")
+"""What the library must have been compiled from, to the byte: a stale one is not used."""
 
-LIBRARY = Path(__file__).with_name("kernel.so.1")
+LIBRARY = Path(__file__).with_name("kernel.so")
 
 LARGEST = sys.float_info.max
 """Stands for infinity in the library, which is compiled without."""
@@ -75,15 +76,22 @@ def kernel() -> ctypes.CDLL | None:
     library = _loaded()
     if library is None and choice == "c":
         raise BackendUnavailable(
-            "DARRM_KERNEL=c needs the compiled kernel, which is not here: install where there is a C compiler, or unset it."
+            "DARRM_KERNEL=c needs the compiled kernel, which is not here or was compiled from another source: "
+            "install where there is a C compiler, or unset it."
         )
     return library
+
+
+def source_checksum(source: bytes) -> int:
+    """Return the checksum of a source that a library states: a CRC-32, against oversight and not against malice."""
+    return zlib.crc32(source)
 
 
 def _loaded() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        if library.kernel_version() != VERSION:
+        library.source_checksum.restype = ctypes.c_uint32
+        if library.source_checksum() != source_checksum(SOURCE.read_bytes()):
             return None
     except (OSError, AttributeError):  # not built, or for another machine
         return None

@@ -12,14 +12,13 @@ import os
 import sys
 import zlib
 from functools import cache
-from pathlib import Path
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
-SOURCE = Path(__file__).with_name("kernel.c")
+SOURCE: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.c")  # noqa: PTH118, PTH120 - pathlib loads slowly
 """What the library must have been compiled from, to the byte: a stale one is not used."""
 
-LIBRARY = Path(__file__).with_name("kernel.so")
+LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so")  # noqa: PTH118, PTH120
 
 LARGEST = sys.float_info.max
 """Stands for infinity in the library, which is compiled without."""
@@ -82,16 +81,17 @@ def kernel() -> ctypes.CDLL | None:
     return library
 
 
-def source_checksum(source: bytes) -> int:
-    """Return the checksum of a source that a library states: a CRC-32, against oversight and not against malice."""
-    return zlib.crc32(source)
+def _source_checksum() -> int:
+    """Return what a library of `SOURCE` states: a CRC-32, against oversight and not against malice."""
+    with open(SOURCE, "rb") as source:  # noqa: PTH123
+        return zlib.crc32(source.read())
 
 
 def _loaded() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
         library.source_checksum.restype = ctypes.c_uint32
-        if library.source_checksum() != source_checksum(SOURCE.read_bytes()):
+        if library.source_checksum() != _source_checksum():
             return None
     except (OSError, AttributeError):  # not built, or for another machine
         return None

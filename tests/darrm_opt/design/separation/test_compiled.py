@@ -21,11 +21,10 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation import compiled
-from darrm_opt.design.separation.binomials import binomial, terms_of
+from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, binomial, terms_of
 from darrm_opt.design.separation.oracle import enumerated_worst_case, separable_worst_case, worst_case
 from darrm_opt.design.separation.oracle import worst_case_near_faces as near_faces
-from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN, Settle
-from darrm_opt.design.separation.result import Collector, TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached, WorstCase
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 WITH_KERNEL = pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")
@@ -362,7 +361,7 @@ def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_library_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One byte of the source changes, say a field of a structure, and nobody compiles it."""
     changed = tmp_path / "kernel.c"
-    changed.write_bytes(library.SOURCE.read_bytes().replace(b"stride", b"strides", 1))
+    changed.write_bytes(Path(library.SOURCE).read_bytes().replace(b"stride", b"strides", 1))
     monkeypatch.setattr(library, "SOURCE", changed)
     monkeypatch.delenv("DARRM_KERNEL", raising=False)
     library.kernel.cache_clear()

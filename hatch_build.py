@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
 SOURCE = Path("darrm_opt/design/kernel/kernel.c")
-LIBRARY = SOURCE.with_name("kernel.so.1")
+LIBRARY = SOURCE.with_name("kernel.so")
 
 # What the rounding bounds rest on stands in the source; nothing here may imply -ffast-math.
 FLAGS = [
@@ -54,8 +55,9 @@ def compile_kernel(root: Path) -> bool:
         return False
     library = root / LIBRARY
     beside = library.with_name(f"{library.name}.{os.getpid()}")
+    checksum = f"-DSOURCE_CHECKSUM={zlib.crc32((root / SOURCE).read_bytes())}u"  # library.py compares it
     for variant in VARIANTS:
-        command = [*compiler, *FLAGS, *variant, str(SOURCE), "-o", str(beside), "-lm"]
+        command = [*compiler, *FLAGS, *variant, checksum, str(SOURCE), "-o", str(beside), "-lm"]
         if subprocess.run(command, cwd=root, check=False, capture_output=True).returncode == 0:  # noqa: S603 - the user's compiler
             beside.replace(library)
             return True

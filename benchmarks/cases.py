@@ -8,6 +8,7 @@ from typing import Literal
 
 SUITES = {
     "quick": "Cases of less than a minute each.",
+    "engine": "Single designs, as little else as possible running: warm ones are the middle of many in one process.",
     "scale": "Large K, and the peer that builds every row at K = 21.",
     "service": "The HTTP service under load; time is for one request, and needs wrk.",
 }
@@ -35,6 +36,8 @@ class Solve:
         objective, shape, method, tolerance: as `darrm_opt.solve` takes them.
         cold: time everything from the import of darrm_opt on; else what is imported or compiled on first use is
             loaded by a small solve that is not timed.
+        delta: δ of the release instead.
+        repeats: solves in one process, of which the median counts.
     """
 
     K: int
@@ -45,6 +48,8 @@ class Solve:
     method: str = "auto"
     tolerance: float = 1e-6
     cold: bool = False
+    delta: float | None = None
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -135,7 +140,7 @@ class Case:
 
 def all_cases() -> tuple[Case, ...]:
     """Return every case, smaller ones first within a suite: what a spent budget leaves out are the largest."""
-    return (*quick(), *scale(), *service())
+    return (*quick(), *engine(), *scale(), *service())
 
 
 def quick() -> Iterator[Case]:
@@ -156,6 +161,49 @@ def quick() -> Iterator[Case]:
     yield from _table(35, 1e-5, Wanted(seconds=0.1, gap=1e-9, complete=True), suite="quick", repeats=5)
     yield from _table(101, 0.0, Wanted(seconds=0.2, gap=1e-9), suite="quick", repeats=5)
     yield from _table(101, 1e-5, Wanted(seconds=1, gap=1e-9, complete=True), suite="quick", repeats=5)
+
+
+ENGINE = (
+    (Solve(11, 3, 1e-5, repeats=50), Wanted(seconds=0.0015, gap=1e-9, complete=True)),
+    (Solve(35, 3, 1e-5, repeats=30), Wanted(seconds=0.006, gap=1e-9, complete=True)),
+    (Solve(101, 3, 1e-5, repeats=15), Wanted(seconds=0.02, gap=1e-9, complete=True)),
+    (Solve(101, 3, 0.2, delta=0.1), Wanted(seconds=3, complete=True)),
+    (Solve(101, 3, 0.1), Wanted(seconds=3, complete=True)),
+    (Solve(61, 3, 0.5), Wanted(seconds=3, complete=True)),
+    (Solve(301, 3, 1e-5, tolerance=1e-7, repeats=3), Wanted(seconds=0.2, gap=1e-7)),
+    (Solve(1001, 3, 1e-6, tolerance=1e-7), Wanted(seconds=1.5, gap=1e-7)),
+    (Solve(2001, 3, 1e-6), Wanted(seconds=6, gap=1e-6)),
+    (Solve(5001, 20, 1e-6, tolerance=1e-5), Wanted(seconds=60, memory=2, gap=1e-5)),
+    (Solve(5001, 3, 1e-6, tolerance=1e-5), Wanted(seconds=60, memory=2, gap=1e-5)),
+)
+"""Single designs and what is wanted of them."""
+
+
+def engine() -> Iterator[Case]:
+    """Yield single designs, the profile of one, and the peer that builds every row."""
+    for job, wanted in ENGINE:
+        delta = "" if job.delta is None else f", δ={job.delta:g}"
+        yield Case(
+            name=f"one design: K={job.K}, Δ={_short(job.Delta)}{delta}, m={job.m:g}",
+            suite="engine",
+            job=job,
+            wanted=wanted,
+            repeats=1 if job.K > 1001 else 3,
+        )
+    yield Case(
+        name="K=101, Δ=1e-5, m=3: privacy profile at 400 values of ε′",
+        suite="engine",
+        job=Profile(101, 3, 1e-5),
+        wanted=Wanted(seconds=0.3),
+    )
+    yield Case(
+        name="K=21, Δ=1e-5, m=5: one design against all 1,184,040 rows in one program",
+        suite="engine",
+        job=Solve(21, 5, 1e-5, repeats=15),
+        wanted=Wanted(faster=4000),
+        peer=Solve(21, 5, 1e-5, method="enumerate"),
+        peer_repeats=1,
+    )
 
 
 def scale() -> Iterator[Case]:

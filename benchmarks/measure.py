@@ -106,7 +106,9 @@ _MAIN = "from api.cli import main; main()"
 
 def _environment(scratch: Path) -> dict[str, str]:
     """Return the surroundings of a job: no settings of this machine's user, and no file outside ``scratch``."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DARRM_")}
+    # what is installed has its bytecode, as numpy has: a checkout gets it in the first turn
+    dropped = ("DARRM_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     return {**kept, "XDG_CACHE_HOME": str(scratch)}
 
 

@@ -8,8 +8,8 @@ folder and before ``PYTHONPATH``. Processes that the program starts take over ``
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from api.settings import Settings
 
-_HERE = Path(__file__).resolve().parent
+_HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - pathlib takes as long to load as a small design
 
 
-def service_folder() -> Path:
+def service_folder() -> str:
     """Return the folder that holds this distribution's package `api`: installed from a wheel, or in a checkout."""
-    installed = _HERE / "_service"
-    return installed if installed.is_dir() else _HERE.parent
+    installed = os.path.join(_HERE, "_service")  # noqa: PTH118
+    return installed if os.path.isdir(installed) else os.path.dirname(_HERE)  # noqa: PTH112, PTH120
 
 
 def main() -> None:
@@ -60,10 +60,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _lead_to_service() -> None:
     folder = service_folder()
-    if sys.path[:1] != [str(folder)]:
-        sys.path.insert(0, str(folder))
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
     loaded = getattr(sys.modules.get("api"), "__file__", None)
-    if "api" in sys.modules and (loaded is None or Path(loaded).resolve().parent != folder / "api"):
+    here = os.path.join(folder, "api")  # noqa: PTH118
+    if "api" in sys.modules and (loaded is None or os.path.dirname(os.path.realpath(loaded)) != here):  # noqa: PTH120
         raise ImportError(
             f"another package called api is imported already, from {loaded}: run darrm in a process of its own"
         )

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
-from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
 from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve
-from darrm_opt.design.sweep import Tradeoff, least_m, tradeoff
 from darrm_opt.errors import (
     BackendUnavailable,
     DarrmError,
@@ -30,6 +28,8 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
+    from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
+    from darrm_opt.design.sweep import Tradeoff, least_m, tradeoff
     from darrm_opt.mechanism.majority import PrivateMajority
     from darrm_opt.planning.planner import plan
 
@@ -67,7 +67,15 @@ __all__ = [
     "verify",
 ]
 
-_LAZY = {"PrivateMajority": "darrm_opt.mechanism.majority", "plan": "darrm_opt.planning.planner"}
+_LAZY = {
+    "PrivacyProfile": "darrm_opt.design.privacy_profile",
+    "privacy_profile": "darrm_opt.design.privacy_profile",
+    "Tradeoff": "darrm_opt.design.sweep",
+    "least_m": "darrm_opt.design.sweep",
+    "tradeoff": "darrm_opt.design.sweep",
+    "PrivateMajority": "darrm_opt.mechanism.majority",
+    "plan": "darrm_opt.planning.planner",
+}
 """Names whose modules are loaded on first use: a design does without them."""
 
 

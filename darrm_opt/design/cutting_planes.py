@@ -21,9 +21,9 @@ from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.schedule import Stage
+from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
-from darrm_opt.design.separation.pruned import Settle, search_error
-from darrm_opt.design.separation.result import TimeLimitReached, WorstCase
+from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCase
 from darrm_opt.design.status import Status
 from darrm_opt.noise import Array, NoiseFunction
 

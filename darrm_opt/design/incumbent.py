@@ -14,7 +14,7 @@ MIN_DIVISOR = 1e-300
 """Keeps a division from failing where both sides are 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Incumbent:
     """A γ that was searched, with the outcome of that search.
 

@@ -33,7 +33,7 @@ MIN_NEW_KNOTS, MAX_NEW_KNOTS = 16, 60
 """Coordinates that become knots at a time, with their neighbours."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Knots:
     """Some coordinates of γ's upper half, the first and the last among them.
 

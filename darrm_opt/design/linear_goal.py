@@ -29,7 +29,7 @@ KAPPA = 1e-6
 what a user can see."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearGoal:
     """A linear goal over γ's upper half and auxiliary variables.
 

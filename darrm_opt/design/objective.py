@@ -271,9 +271,13 @@ def parse_objective(text: str) -> Objective:
 @functools.lru_cache(maxsize=64)
 def _parsed(text: str) -> Objective:
     """Return `parse_objective`, remembered."""
-    if not (match := _FORM.fullmatch(text)):
-        raise InvalidInput("objective", text, accepted_objectives())
-    name, inside, measure = match["name"], match["inside"], match["measure"]
+    name, inside, measure = text, None, ""
+    if (
+        text not in FAMILIES
+    ):  # a bare name needs no regular expression, which takes a process some milliseconds to compile
+        if not (match := re.fullmatch(_FORM, text)):
+            raise InvalidInput("objective", text, accepted_objectives())
+        name, inside, measure = match["name"], match["inside"], match["measure"]
     kind = _family_of(name)
     values: list[float] = []
     named: dict[str, float] = {}
@@ -305,7 +309,7 @@ def _family_of(name: Any) -> ObjectiveFamily:
 
 def _number(text: str, whole: str) -> float:
     try:
-        return int(text) if _DIGITS.fullmatch(text) else float(text)
+        return int(text) if re.fullmatch(_DIGITS, text) else float(text)
     except ValueError as err:
         raise InvalidInput("objective", whole, accepted_objectives(), f"'{text.strip()}' is not a number.") from err
 
@@ -315,5 +319,5 @@ def _text(value: float) -> str:
     return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
-_FORM = re.compile(r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*")
-_DIGITS = re.compile(r"\s*\d+\s*")
+_FORM = r"\s*(?P<name>[a-z]+)\s*(?:\((?P<inside>[^()]*)\))?\s*(?P<measure>[a-z]*)\s*"
+_DIGITS = r"\s*\d+\s*"

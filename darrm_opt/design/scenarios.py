@@ -150,6 +150,8 @@ def parse_scenarios(text: str) -> ScenarioObjective | None:
     >>> parse_scenarios("minimax(points=11)") == minimax(points=11)
     True
     """
+    if not text.strip().startswith(tuple(_DEFAULTS)):
+        return None
     match = re.fullmatch(r"\s*(expected_error|minimax)\s*(?:\(([^()]*)\))?\s*", text)
     if match is None:
         return None

@@ -15,7 +15,7 @@ import numpy as np
 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, ZERO, Counts
-from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN
+from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN
 from darrm_opt.problem import Problem
 
 LARGE_K = 400

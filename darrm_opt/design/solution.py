@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.status import Status
-from darrm_opt.durable_file import replacing
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
@@ -138,6 +135,10 @@ class Solution:
         Raises:
             OSError: it cannot be written.
         """
+        import json
+
+        from darrm_opt.durable_file import replacing
+
         text = json.dumps(_later("record").solution_record(self), indent=2, ensure_ascii=False, allow_nan=False)
         with replacing(path) as draft:
             draft.write_text(f"{text}\n", encoding="utf-8")
@@ -157,6 +158,9 @@ class Solution:
             ReproofFailed: it holds no solution, or one that does not keep what it claims.
             NotPrivate: its γ is not private for its problem.
         """
+        import json
+        from pathlib import Path
+
         reprove = _later("reprove")
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -53,7 +53,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outcome:
     """Answer of a backend to a linear program; no guarantee rests on it.
 

@@ -17,7 +17,7 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackendEntry:
     """One solver in the registry.
 
@@ -58,7 +58,7 @@ def row_scale(columns: int) -> float:
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WarmStart:
     """Where a program starts that continues another one with other variables and rows.
 

@@ -55,6 +55,7 @@ OPTIONS: dict[str, bool | int | float | str] = {
     "presolve": "off",  # it would throw the warm start away
     "small_matrix_value": MIN_ENTRY,
     "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
+    "simplex_dual_edge_weight_strategy": 1,  # Devex: with dense rows steepest edge costs more than it saves
 }
 
 MAX_IDLE = 4

@@ -10,15 +10,15 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import zlib
 from functools import cache
-from pathlib import Path
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
-VERSION = 1
-"""Version of the interface, as the library must state it: a stale one is not used. It also ends the file's name."""
+SOURCE: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.c")  # noqa: PTH118, PTH120 - pathlib loads slowly
+"""What the library must have been compiled from, to the byte: a stale one is not used."""
 
-LIBRARY = Path(__file__).with_name("kernel.so.1")
+LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so")  # noqa: PTH118, PTH120
 
 LARGEST = sys.float_info.max
 """Stands for infinity in the library, which is compiled without."""
@@ -75,15 +75,23 @@ def kernel() -> ctypes.CDLL | None:
     library = _loaded()
     if library is None and choice == "c":
         raise BackendUnavailable(
-            "DARRM_KERNEL=c needs the compiled kernel, which is not here: install where there is a C compiler, or unset it."
+            "DARRM_KERNEL=c needs the compiled kernel, which is not here or was compiled from another source: "
+            "install where there is a C compiler, or unset it."
         )
     return library
+
+
+def _source_checksum() -> int:
+    """Return what a library of `SOURCE` states: a CRC-32, against oversight and not against malice."""
+    with open(SOURCE, "rb") as source:  # noqa: PTH123
+        return zlib.crc32(source.read())
 
 
 def _loaded() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(LIBRARY))
-        if library.kernel_version() != VERSION:
+        library.source_checksum.restype = ctypes.c_uint32
+        if library.source_checksum() != _source_checksum():
             return None
     except (OSError, AttributeError):  # not built, or for another machine
         return None

@@ -5,18 +5,21 @@ With aΔ of order one a binomial has a few terms; it is cut off where at most `T
 
 from __future__ import annotations
 
-import bisect
 import functools
 import math
 
 import numpy as np
 
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF
-from darrm_opt.design.separation.first_order import Indices
+from darrm_opt.design.separation.result import Indices
 from darrm_opt.noise import Array
 
 TAIL = 2.0**-60
 """Mass beyond which a binomial is cut off; charged in `evaluation_error`."""
+
+MAX_EVALUATED_MEAN = 64.0
+"""Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
 
 MAX_DIRECT_MEAN = 500.0
@@ -34,6 +37,8 @@ def terms_of(mean: float) -> int:
         def log_of(k: int) -> float:  # an upper bound on ln(mean^k/k!)
             grown, shrunk = k * math.log(mean), math.lgamma(k + 1)
             return grown - shrunk + 8 * UNIT_ROUNDOFF * (grown + shrunk)
+
+        import bisect
 
         candidates = range(math.ceil(mean) + 1, 4 * math.ceil(mean))  # at 4·mean it is below (e/4)^(4·mean)
         return candidates[0] + bisect.bisect_right(candidates, -math.log(TAIL), key=lambda k: -log_of(k + 1))
@@ -147,3 +152,9 @@ def evaluation_error(mean: float) -> float:
     """
     terms = terms_of(mean)
     return (20 + 8 * mean + 20 * terms) * UNIT_ROUNDOFF + 2 * TAIL
+
+
+def search_error(constraint: PrivacyConstraint, largest: float) -> float:
+    """Return a bound on the rounding of every φ that the search computes or bounds, for γ ≤ ``largest``."""
+    mean = min(constraint.affected * constraint.corners.Delta, MAX_EVALUATED_MEAN)
+    return constraint.error(largest) + (1.0 + constraint.q) * evaluation_error(mean) * largest

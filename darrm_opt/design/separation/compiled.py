@@ -24,11 +24,8 @@ import numpy as np
 from darrm_opt.design.kernel.library import LARGEST, Search, Tables
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
-from darrm_opt.design.separation.binomials import TAIL, binomial
-from darrm_opt.design.separation.first_order import Indices
-from darrm_opt.design.separation.pruned import MAX_EVALUATED_MEAN, Settle
-from darrm_opt.design.separation.result import Collector, Found
-from darrm_opt.design.separation.separable import MAX_TABLE_ENTRIES
+from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Found, Indices, Settle
 from darrm_opt.noise import Array
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")

@@ -26,8 +26,7 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR, step
 from darrm_opt.design.separation.binomials import TAIL, terms_of
-from darrm_opt.design.separation.first_order import Indices
-from darrm_opt.design.separation.result import Collector, WorstCase
+from darrm_opt.design.separation.result import Collector, Indices, WorstCase
 from darrm_opt.noise import Array
 
 MAX_TERMS = 64

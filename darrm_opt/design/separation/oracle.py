@@ -18,12 +18,10 @@ from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts
 from darrm_opt.design.polytope.polar_form import at_ends, extremes, layers
+from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.compiled import search_columns
-from darrm_opt.design.separation.first_order import Indices, Rows
 from darrm_opt.design.separation.monotone import search_monotone
-from darrm_opt.design.separation.pruned import Settle, search_error, search_pruned
-from darrm_opt.design.separation.result import Collector, WorstCase
-from darrm_opt.design.separation.separable import search_separable
+from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase
 from darrm_opt.noise import Array, NoiseFunction
 
 ERRORS_BELOW_LIMIT = 100
@@ -76,6 +74,8 @@ def worst_case(
     if constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, stored=stored)
         return collector.result(error, "complete")
+    from darrm_opt.design.separation.pruned import search_pruned
+
     return search_pruned(noise.signed, constraint, collector, settle=settle, stored=stored)
 
 
@@ -106,6 +106,8 @@ def worst_case_near_faces(
     elif constraint.corners.Delta == 0:
         search_layers(noise, constraint, collector, width)
     else:
+        from darrm_opt.design.separation.pruned import search_pruned
+
         search_pruned(noise.signed, constraint, collector, settle="never", width=width)
     return collector.result(0.0, "estimate")
 
@@ -140,6 +142,9 @@ def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> 
 
 def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) -> WorstCase:
     """Search every multiset by the separable method alone, for Δ > 0: the reference for `pruned`."""
+    from darrm_opt.design.separation.first_order import Rows
+    from darrm_opt.design.separation.separable import search_separable
+
     collector = Collector()
     for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
         nx = first + np.arange(layer.shape[0])

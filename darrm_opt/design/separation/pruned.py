@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,29 +43,24 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ONE, XY, YX, ZERO
 from darrm_opt.design.polytope.polar_form import CACHE_ENTRIES, UNIT_ROUNDOFF, at_ends, extremes, layers, rounding_error
 from darrm_opt.design.separation.binomials import (
+    MAX_EVALUATED_MEAN,
     bound_by_distance,
     bound_by_extremes,
-    evaluation_error,
     expected,
     expected_all,
+    search_error,
     terms_of,
 )
-from darrm_opt.design.separation.first_order import Indices, Rows, Skeletons, Slopes, first_order_choice
-from darrm_opt.design.separation.result import Collector, WorstCase
-from darrm_opt.design.separation.separable import MAX_TABLE_ENTRIES, offer_worst_of_skeleton, search_separable
+from darrm_opt.design.separation.first_order import Rows, Skeletons, Slopes, first_order_choice
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, Settle, WorstCase
+from darrm_opt.design.separation.separable import offer_worst_of_skeleton, search_separable
 from darrm_opt.noise import Array
-
-MAX_EVALUATED_MEAN = 64.0
-"""Largest M·Δ for which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
 
 MAX_SKELETONS_PER_ROW = 2
 """With more than n + 2·rows skeletons left open, searching whole rows costs less than one skeleton after another."""
 
 LAYERS_BETWEEN_ROW_BOUNDS = 8
 """Layers between two computations of the rows' bounds; between them the last ones hold."""
-
-
-Settle = Literal["always", "until a cut", "never"]
 
 
 @dataclass(frozen=True)
@@ -134,12 +128,6 @@ def search_pruned(
                 _search_rows(search, rows, float(bound.max()), moving)
     error = search_error(constraint, largest)
     return collector.result(error, "complete" if collector.is_complete else "first-order")
-
-
-def search_error(constraint: PrivacyConstraint, largest: float) -> float:
-    """Return a bound on the rounding of every φ that the search computes or bounds, for γ ≤ ``largest``."""
-    mean = min(constraint.affected * constraint.corners.Delta, MAX_EVALUATED_MEAN)
-    return constraint.error(largest) + (1.0 + constraint.q) * evaluation_error(mean) * largest
 
 
 class _RowBounds:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.noise import Array
 
+Indices = NDArray[np.int64]
 
-@dataclass(frozen=True)
+Settle = Literal["always", "until a cut", "never"]
+"""When a search goes on completely with what its sieves leave open."""
+
+MAX_TABLE_ENTRIES = 2_000_000
+"""Most doubles in one table of a complete search (16 MB): more rows are searched in parts."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class WorstCase:
     """Outcome of a worst-case search.
 

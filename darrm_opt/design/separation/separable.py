@@ -22,11 +22,8 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, ZERO
 from darrm_opt.design.polytope.polar_form import step
 from darrm_opt.design.separation.first_order import Rows
-from darrm_opt.design.separation.result import Collector
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector
 from darrm_opt.noise import Array
-
-MAX_TABLE_ENTRIES = 2_000_000
-"""Most doubles in one table (16 MB): more rows are searched in parts."""
 
 
 def search_separable(rows: Rows, constraint: PrivacyConstraint, collector: Collector) -> None:

@@ -21,7 +21,7 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN_FROM_ONE, ONE, UP_TO_ONE, XY, YX, ConstraintGenerator
 from darrm_opt.design.polytope.polar_form import STEP_ERROR, layers, stored_layers
 from darrm_opt.design.separation import separable
-from darrm_opt.design.separation.binomials import TAIL, terms_of
+from darrm_opt.design.separation.binomials import TAIL, search_error, terms_of
 from darrm_opt.design.separation.first_order import Rows
 from darrm_opt.design.separation.oracle import (
     ERRORS_BELOW_LIMIT,
@@ -31,8 +31,8 @@ from darrm_opt.design.separation.oracle import (
     worst_case,
     worst_case_near_faces,
 )
-from darrm_opt.design.separation.pruned import Settle, search_error, search_pruned
-from darrm_opt.design.separation.result import Collector, TimeLimitReached, WorstCase
+from darrm_opt.design.separation.pruned import search_pruned
+from darrm_opt.design.separation.result import Collector, Settle, TimeLimitReached, WorstCase
 from darrm_opt.design.separation.separable import search_separable
 from darrm_opt.noise import Array
 
@@ -316,7 +316,7 @@ def test_the_separable_search_sees_both_sides_of_the_mirror(
             seen[int(nx), int(ny)] = row.copy()
         search_separable(rows, constraint, Collector())
 
-    monkeypatch.setattr("darrm_opt.design.separation.oracle.search_separable", kept)
+    monkeypatch.setattr("darrm_opt.design.separation.separable.search_separable", kept)
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, 0.1), Privacy(0.9, 0.0), affected))
     noise = random_noise(np.random.default_rng(K), K, "uniform")
     with pytest.raises(AssertionError, match="saw no multiset"):

@@ -20,13 +20,14 @@ from darrm_opt.optional_packages import EXTRAS
 
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
 PARTS = {
-    "requirements-run.lock": {"serve", "cli", "plot", "page"},
-    "requirements-service.lock": {"serve", "postgres", "page", "plurality"},
+    "requirements-run.lock": {"serve", "cli", "plot"},
+    "requirements-service.lock": {"serve", "postgres", "otel", "plurality"},
 }
 """Locks with some of the extras."""
 
 LOCKS = (RUNTIME, DEV, *PARTS)
 IMPORTED_AS = {
+    "opentelemetry": "opentelemetry-sdk",
     "flint": "python-flint",
     "dp_accounting": "dp-accounting",
     "prometheus_client": "prometheus-client",

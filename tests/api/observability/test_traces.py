@@ -15,6 +15,10 @@ from api.settings import Settings
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
+def are_on() -> bool:
+    return traces._tracer is not None
+
+
 def spans_of(*paths: str, headers: dict[str, str] | None = None) -> list[ReadableSpan]:
     memory = InMemorySpanExporter()
     with TestClient(create_app(Settings(cache_url="memory"))) as client, traces.traced(memory):
@@ -56,8 +60,8 @@ def test_off_unless_an_endpoint_is_configured(monkeypatch: pytest.MonkeyPatch) -
     for name in traces.ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
     with traces.traced():
-        assert traces._tracer is None
+        assert not are_on()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     with traces.traced():
-        assert traces._tracer is not None
-    assert traces._tracer is None
+        assert are_on()
+    assert not are_on()

@@ -210,6 +210,14 @@ def test_a_cap_on_labels_is_kept_over_jobs() -> None:
     assert [each != ABSTENTION for each in answers] == [True] * 5 + [False] * 7
 
 
+def test_more_rows_than_a_new_budget_allows_leave_no_log(rule: str) -> None:
+    written("votes.npy", votes(4))
+    result = run("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "3", "--output", "l.csv")
+    assert result.exit_code == ExitCode.UNAVAILABLE
+    assert "4 releases were asked and 3 are left" in result.stderr
+    assert {path.name for path in Path().iterdir()} == {"rule.json", "votes.npy"}
+
+
 def votes(rows: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(1).integers(0, 12, (rows, 4))
 

@@ -32,7 +32,10 @@ def test_the_html_is_well_formed_and_shows_gamma() -> None:
 
 def test_the_plot_shows_itself() -> None:
     pytest.importorskip("matplotlib")
+    from darrm_opt.figures.notebook import NotebookFigure
+
     figure = SOLUTION.plot()
+    assert isinstance(figure, NotebookFigure)
     assert figure._repr_svg_().startswith("<?xml")
     assert figure._repr_png_().startswith(b"\x89PNG")
 

@@ -235,6 +235,17 @@ def test_a_ledger_needs_one_budget(tmp_path: Path, given: dict[str, Any]) -> Non
         ReleaseLog.create(tmp_path / "ledger", solved(SMALL), **given)
 
 
+def test_a_ledger_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(
+        BudgetSpent, match="5 releases were asked and 4 are left: the budget, 4 releases, allows 4 in all"
+    ):
+        ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=5)
+    with pytest.raises(InvalidInput, match="first"):
+        ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=1.5)  # type: ignore[arg-type]  # refused
+    assert not [*tmp_path.iterdir()]
+    assert ReleaseLog.create(tmp_path / "ledger", solved(SMALL), queries=4, first=4).left == 4
+
+
 def test_a_ledger_never_replaces_another(tmp_path: Path) -> None:
     release(begun(tmp_path)).release_many(VOTES)
     with pytest.raises(InvalidInput, match="a file that does not exist yet"):

@@ -19,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
 SOURCE = Path("darrm_opt/design/kernel/kernel.c")
-LIBRARY = SOURCE.with_name("kernel.so")
+LIBRARY = SOURCE.with_name("kernel.so.1")
 
 # What the rounding bounds rest on stands in the source; nothing here may imply -ffast-math.
 FLAGS = [

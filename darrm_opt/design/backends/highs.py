@@ -55,8 +55,12 @@ OPTIONS: dict[str, bool | int | float | str] = {
     "presolve": "off",  # it would throw the warm start away
     "small_matrix_value": MIN_ENTRY,
     "simplex_scale_strategy": 0,  # rows are of order one already; scaling costs large programs their accuracy
-    "simplex_dual_edge_weight_strategy": 1,  # Devex: with dense rows steepest edge costs more than it saves
 }
+
+CHOSEN_BY_HIGHS, DEVEX = -1, 1
+
+MIN_DEVEX_COLUMNS = 100
+"""From so many variables on Devex prices the dual simplex: rows are dense, and steepest edge costs more than it saves."""
 
 MAX_IDLE = 4
 """Most HiGHS objects kept for later: a solve holds two at a time, that of the best monotone γ and its own."""
@@ -98,6 +102,8 @@ class Highs:
         self._highs = _acquire()
         self.close = weakref.finalize(self, _release, self._highs)
         self.close.atexit = False
+        pricing = DEVEX if entries >= MIN_DEVEX_COLUMNS else CHOSEN_BY_HIGHS
+        _check(self._highs.setOptionValue("simplex_dual_edge_weight_strategy", pricing), "option of the pricing")
         _check(self._highs.addVars(entries, np.zeros(entries), np.ones(entries)), "addVars")
         _check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
 

@@ -18,7 +18,8 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput
 SOURCE: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.c")  # noqa: PTH118, PTH120 - pathlib loads slowly
 """What the library must have been compiled from, to the byte: a stale one is not used."""
 
-LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so")  # noqa: PTH118, PTH120
+LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")  # noqa: PTH118, PTH120
+"""Its name ends so that Python does not take it for an extension module."""
 
 LARGEST = sys.float_info.max
 """Stands for infinity in the library, which is compiled without."""

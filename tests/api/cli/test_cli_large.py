@@ -76,7 +76,7 @@ def test_a_sample_estimates_what_a_plan_counts() -> None:
     )
     assert grid.size == 30 * 2 * 40 * 2
     assert about.problems == pytest.approx(plan.problems, rel=0.05)
-    assert about.seconds == pytest.approx(plan.seconds, rel=0.05)
+    assert about.seconds == pytest.approx(plan.seconds, rel=0.1)  # 500 of 4,800, and times spread more than numbers
 
 
 def test_a_sample_of_everything_is_everything() -> None:

@@ -373,7 +373,7 @@ def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp
     problem = Problem(9, Privacy(0.3, 0.01), Privacy(0.6, 0.005))
     noise, constraint = uneven(np.random.default_rng(2), 9), PrivacyConstraint.of(problem)
     before = worst_case(noise, constraint)
-    broken = tmp_path / "kernel.so"
+    broken = tmp_path / "kernel.so.1"
     broken.write_bytes(b"this is no library")
     monkeypatch.delenv("DARRM_KERNEL", raising=False)
     for path in (tmp_path / "nothing", broken, Path(str(ctypes.util.find_library("c")))):

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` has a table of its own."""
+"""``python -m benchmarks [quick] [scale]``: measure, print progress, write the table; ``precompute`` and ``kernel`` have tables of their own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
 
         precompute(first[1:])
         return
+    if first[:1] == ["kernel"]:
+        from benchmarks.kernel import main as kernel
+
+        kernel(first[1:])
+        return
     asked = _parser().parse_args(arguments)
     unknown = [suite for suite in asked.suites if suite not in SUITES]
     if unknown:
@@ -42,10 +47,10 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
             results = [Result(case) for case in chosen if case.suite == suite]
             try:
                 run(results, budget, Path(scratch), watcher=_show)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # a part of a suite must not replace the whole
+                print(section(suite, results, command, load))
                 sys.exit(130)
-            finally:  # interrupted or not: what was measured is written
-                _publish(asked, suite, section(suite, results, command, load))
+            _publish(asked, suite, section(suite, results, command, load))
 
 
 def _publish(asked: argparse.Namespace, suite: str, text: str) -> None:

@@ -6,6 +6,10 @@ are shared among threads in any way, and the answer does not depend on their num
 
 Where no cuts are wanted, what beats no find may be left out (`Collector.level`). So that this does not depend on the
 order of the columns either, a column knows its own finds and those of a first pass over the faces (ny = 0).
+
+Whatever the kernel leaves out is charged at the bound of a sieve, as in `pruned`; one sieve is its own, the reach of a
+row (docs/proofs.md). γ made with the kernel and without agree within 1e-9: rows and cuts come in another order, and both
+end at the same optimum of the canonical goal.
 """
 
 from __future__ import annotations
@@ -29,6 +33,9 @@ from darrm_opt.noise import Array
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
 """In the order of their numbers in the kernel."""
+
+MIN_PRUNED_WORK = 1e4
+"""Entries of rows from which a first pass over the faces pays: with fewer there is nothing to save."""
 
 MIN_THREADED_WORK = 1e7
 """Entries of rows from which threads pay: some 10 ms of one."""
@@ -62,7 +69,11 @@ def search_columns(
     r = constraint.affected
     collector.tick()
     whole = _Columns(0, 1, r if width is None else width)
-    if not collector.most and constraint.corners.Delta > 0:
+    if (
+        not collector.most
+        and constraint.corners.Delta > 0
+        and (_work(constraint, r) > MIN_PRUNED_WORK or whole.width < r)
+    ):
         faces = _search(library, signed, constraint, collector, "never", _Columns(0, 1, 0), -LARGEST)
         collector.take(faces, proved=False)
         if whole.width == 0 and settle == "never":

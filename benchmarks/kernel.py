@@ -1,0 +1,133 @@
+"""``python -m benchmarks kernel``: the compiled search beside the NumPy search, turn by turn in one process.
+
+Each of a few searches of the design runs by the compiled kernel and by NumPy (``DARRM_KERNEL``) on the same γ; times are
+processor time, so that a busy machine matters less, and the least of the turns. What is wanted is the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from darrm_opt import NoiseFunction, Problem
+
+SECONDS_PER_TURN = 0.2
+"""A search is repeated within a turn until it took about so long."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a search, its times by either path [s], and by how much the kernel is wanted to be faster."""
+
+    what: str
+    compiled: float
+    numpy: float
+    wanted: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster the kernel is."""
+        return self.numpy / self.compiled
+
+    @property
+    def met(self) -> bool:
+        """Whether that is as wanted."""
+        return self.ratio >= self.wanted
+
+    def __str__(self) -> str:
+        times = f"{1e3 * self.compiled:.3g} ms | {1e3 * self.numpy:.3g} ms"
+        return f"| {self.what} | {times} | {self.ratio:.3g}× | ≥ {self.wanted:g}× | {'yes' if self.met else '**no**'} |"
+
+
+def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
+    """Yield searches: what, the ratio that is wanted, and a call that makes one."""
+    from darrm_opt import Problem
+    from darrm_opt.design.polytope.constraint import PrivacyConstraint
+    from darrm_opt.design.schedule import binding_family
+    from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
+
+    for K, Delta, wanted in ((11, 1e-5, 10), (35, 1e-5, 10), (101, 1e-5, 10), (101, 0.2, 20), (301, 1e-5, 5)):
+        problem = Problem.from_allowance(K, 3, 0.1, Delta, delta=None if Delta < 0.1 else 0.1)
+        constraint, noise = PrivacyConstraint.of(problem), _not_monotone(problem)
+        yield f"proof, K={K}, Δ={Delta:g}", wanted, partial(worst_case, noise, constraint)
+    problem = Problem.from_allowance(1001, 3, 0.1, 1e-6)
+    wide, rough = PrivacyConstraint.of(problem), _not_monotone(problem)
+    near_faces = partial(worst_case_near_faces, rough, wide, above=wide.limit - 1e-6, most=6000)
+    yield "cuts near the faces, K=1001", 20, near_faces
+    small = PrivacyConstraint.of(Problem.from_allowance(11, 3, 0.1, 1e-5))
+    family = binding_family(small)
+    yield "rows to start from, K=11", 5, partial(small.rows, family)
+
+
+def _not_monotone(problem: Problem) -> NoiseFunction:
+    """Return a private γ near the best monotone one, with dents: it takes the general search, as a design does."""
+    from darrm_opt import NoiseFunction, certify, solve
+
+    upper = solve(problem, shape="monotone", tolerance=1e-4).noise.values[problem.K // 2 + 1 :].copy()
+    upper[2::7] *= 1 - 1e-6
+    return certify(problem, NoiseFunction.from_upper_half(upper, problem.K))[0]
+
+
+def measure(turns: int) -> Iterator[Row]:
+    """Yield the rows of the table."""
+    from darrm_opt.design.kernel.library import kernel
+
+    for what, wanted, search in searches():
+        least: dict[str, float] = {}
+        for _ in range(turns):
+            for path in ("c", "numpy"):
+                os.environ["DARRM_KERNEL"] = path
+                kernel.cache_clear()
+                search()
+                least[path] = min(least.get(path, 1e9), _seconds(search))
+        yield Row(what, least["c"], least["numpy"], wanted)
+
+
+def _seconds(search: Callable[[], Any]) -> float:
+    """Return the processor time of one call [s]."""
+    calls, began = 0, time.process_time()
+    while (took := time.process_time() - began) < SECONDS_PER_TURN or calls == 0:
+        search()
+        calls += 1
+    return took / calls
+
+
+def main(words: list[str] | None = None) -> None:
+    """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
+    from benchmarks.report import RESULTS, machine, merged, write
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks kernel", description=__doc__)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="write there instead of benchmarks/results.md")
+    asked = parser.parse_args(words)
+    load, rows = os.getloadavg()[0], []
+    lines = ["| search | compiled | NumPy | ratio | wanted | met |", "|---|--:|--:|--:|--:|---|"]
+    for row in measure(asked.turns):
+        rows.append(row)
+        lines.append(f"{row}")
+        print(row, flush=True)
+    command = f"python -m benchmarks kernel {shlex.join(sys.argv[2:] if words is None else words)}".rstrip()
+    head = [
+        "## kernel",
+        "",
+        "The compiled search beside the NumPy search (`benchmarks/kernel.py`), turn by turn in one process, processor time.",
+        f"Met: **{sum(row.met for row in rows)} of {len(rows)}**.",
+        "",
+        f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
+        "",
+    ]
+    path = asked.output or RESULTS
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    write(path, merged(before, {"kernel": "\n".join([*head, *lines, ""])}))
+    print(f"written: {path}")
+    sys.exit(not all(row.met for row in rows))

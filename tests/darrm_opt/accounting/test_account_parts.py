@@ -372,7 +372,10 @@ def test_many_voters_of_whom_one_is_affected(K: int) -> None:
 
 
 def test_an_estimate_is_hardly_below_what_is_proved() -> None:
-    voters, noise = Problem(5, Privacy(math.inf), Privacy(1.0)), NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
+    voters, noise = (
+        Problem(5, Privacy(math.inf), Privacy(1.0)),
+        NoiseFunction.from_upper_half(np.array([0.1, 0.2, 0.3]), 5),
+    )
     law = AffectedDistribution.binomial(5, 0.1)
     about = mixture.estimated_epsilon(noise, voters, 30, 0.01, law)
     assert 0.9 * mixture.mixture_epsilon(noise, voters, 30, 0.01, law) < about

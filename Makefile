@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness totals plurality faults fuzz mutation formal openapi docs build release audit container lock ci clean distclean
+.PHONY: help setup run serve test test-fast test-oldest coverage lint types format bench soundness totals plurality faults attack fuzz mutation formal openapi docs build release audit container lock ci clean distclean
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,9 @@ faults: $(READY) ## kill writers, servers, solvers, clients, label runs at rando
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_service $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.kill_label --classes 4 $(ARGS)
+
+attack: $(READY) ## let greedy clients attack a server, and time the short work of a polite one (docs/faults.md)
+	PYTHONPATH=tests $(BIN)/python -m campaigns.attack $(ARGS)
 
 fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running service
 	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)

@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import AdmissionMiddleware
+from api.middleware.head import HeadMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
 from api.observability.metrics import ServiceMetrics
@@ -80,9 +81,10 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
     From the outermost: request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); response cache.
+    admission (host name, key, rate, body, concurrency); HEAD as GET; response cache.
     """
     app.add_middleware(ResponseCacheMiddleware)
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(AdmissionMiddleware, settings=settings)
     if settings.cors_origins:
         app.add_middleware(

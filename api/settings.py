@@ -7,14 +7,16 @@ settings and the message about a value that is not accepted.
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from api.server.memory import default_solvers, memory_limit, processor_count, solver_memory
 from darrm_opt.errors import InvalidInput
 from solver_cache.location import VARIABLE, cache_url
 
@@ -44,8 +46,9 @@ class Settings(BaseSettings):
         description="Whether answers that are not stored yet are designed; 'on' or 'off' (stored answers only).",
     )
     solvers: Annotated[int, Field(ge=1, le=256)] = Field(
-        default_factory=lambda: os.cpu_count() or 1,
-        description="Solves that each worker runs at once; a whole number from 1 to 256.",
+        default_factory=lambda: default_solvers(memory_limit(), processor_count()),
+        description="Solves that each worker runs at once; a whole number from 1 to 256; unless set, one for each processor "
+        "that the container may use, fewer where its memory is small.",
     )
     time_limit: Seconds = Field(
         default=60.0,
@@ -56,9 +59,10 @@ class Settings(BaseSettings):
         description="How long a request waits for a solve before it is answered with the job [s]; from 0 to 60.",
     )
 
-    max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] = Field(
-        default=2048,
-        description="Maximum memory of one solver process [MiB]; a whole number from 128 to 1048576.",
+    max_solver_memory: Annotated[int, Field(ge=128, le=2**20)] | None = Field(
+        default=None,
+        description="Maximum memory of one solver process [MiB]; a whole number from 128 to 1048576; unless set, an equal share of "
+        "the container's memory (or the machine's), at most 2048.",
     )
     prestart: bool = Field(
         default=False,
@@ -77,7 +81,12 @@ class Settings(BaseSettings):
     )
     max_work_seconds: Seconds = Field(
         default=3600.0,
-        description="Maximum estimated solving time of one request [s], a number above 0.",
+        description="Maximum estimated time of one request [s], a number above 0; its job is stopped after twice that.",
+    )
+    short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
+        default=1.0,
+        description="Estimated time up to which work is short: it has processes of its own, and longer work is a job [s]; from 0 "
+        "(everything but certificates and error curves is a job) to 60.",
     )
     max_batch: Count = Field(
         default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."
@@ -111,6 +120,10 @@ class Settings(BaseSettings):
     )
     max_concurrent_requests: Count = Field(
         default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
+    )
+    max_streams: Count = Field(
+        default=500,
+        description="Maximum event streams that each worker serves at once, half of them for one client; a whole number, at least 1.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,
@@ -180,6 +193,15 @@ class Settings(BaseSettings):
         description="Lowest level that is logged; 'debug', 'info' (a line for each request), 'warning' or 'error'.",
     )
 
+    @property
+    def solver_memory(self) -> int:
+        """Most memory of one solver process [MiB]: the setting, or a share of what there is.
+
+        Raises:
+            InvalidInput: there is not enough for so many processes.
+        """
+        return solver_memory(self.max_solver_memory, self.workers, self.solvers, memory_limit())
+
     @field_validator("cache_url")
     @classmethod
     def _blank_is_unset(cls, value: str) -> str:
@@ -232,6 +254,25 @@ def read_settings(**overrides: Any) -> Settings:
         name = str(first["loc"][0])
         accepted = str(Settings.model_fields[name].description).rstrip(".")
         raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
+
+
+OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY"})
+"""Variables of the client, which may stand beside those of the service."""
+
+
+def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence about each variable that looks like a setting and is none; its value is in none of them.
+
+    >>> misspelt_settings({"DARRM_SOLVER": "2", "DARRM_KEY": "secret", "PATH": ""})
+    ['DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.']
+    """
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    unknown = [name for name in environment if name.upper().startswith(PREFIX) and name not in known | OTHER_VARIABLES]
+    found = []
+    for name in sorted(unknown):
+        near = get_close_matches(name.upper(), known, 1, 0.75)
+        found.append(f"{name} is no setting and has no effect{f'; {near[0]} is one' if near else ''}.")
+    return found
 
 
 class SettingRow(NamedTuple):

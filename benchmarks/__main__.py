@@ -47,10 +47,10 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
             results = [Result(case) for case in chosen if case.suite == suite]
             try:
                 run(results, budget, Path(scratch), watcher=_show)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # a part of a suite must not replace the whole
+                print(section(suite, results, command, load))
                 sys.exit(130)
-            finally:  # interrupted or not: what was measured is written
-                _publish(asked, suite, section(suite, results, command, load))
+            _publish(asked, suite, section(suite, results, command, load))
 
 
 def _publish(asked: argparse.Namespace, suite: str, text: str) -> None:

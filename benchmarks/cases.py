@@ -138,36 +138,9 @@ def all_cases() -> tuple[Case, ...]:
     return (*quick(), *scale(), *service())
 
 
-SINGLE = (
-    (11, 1e-5, 3, 1e-6, Wanted(seconds=0.0015, gap=1e-9, complete=True)),
-    (35, 1e-5, 3, 1e-6, Wanted(seconds=0.006, gap=1e-9, complete=True)),
-    (101, 1e-5, 3, 1e-6, Wanted(seconds=0.02, gap=1e-9, complete=True)),
-    (301, 1e-5, 3, 1e-7, Wanted(seconds=0.2, gap=1e-7)),
-    (1001, 1e-6, 3, 1e-7, Wanted(seconds=1.5, gap=1e-7)),
-    (2001, 1e-6, 3, 1e-6, Wanted(seconds=6, gap=1e-6)),
-    (5001, 1e-6, 20, 1e-5, Wanted(seconds=60, memory=2, gap=1e-5)),
-)
-"""(K, Δ, m, tolerance, wanted) of single designs, each warm and with the compiled kernel."""
-
-
-def _single(suite: str, sizes: range) -> Iterator[Case]:
-    """Yield the single designs of these sizes."""
-    for K, Delta, m, tolerance, wanted in SINGLE:
-        if K in sizes:
-            yield Case(
-                name=f"K={K}, Δ={_short(Delta)}, m={m}, gap ≤ {tolerance:g}: one design",
-                suite=suite,
-                job=Solve(K, m, Delta, "rectangular", tolerance=tolerance),
-                wanted=wanted,
-                repeats=15 if K <= 101 else 3,
-                limit=max(30.0, 3 * (wanted.seconds or 0.0)),
-            )
-
-
 def quick() -> Iterator[Case]:
     """Yield the cases of less than a minute."""
     yield from _commands()
-    yield from _single("quick", range(400))
     for K, faster in ((11, 20), (15, 100)):
         for objective in OBJECTIVES:
             yield Case(
@@ -187,7 +160,6 @@ def quick() -> Iterator[Case]:
 
 def scale() -> Iterator[Case]:
     """Yield the large cases."""
-    yield from _single("scale", range(400, 10_000))
     for objective in OBJECTIVES:
         yield Case(
             name=f"K=21, Δ=1e-5, m=5, {objective}: against all 1,184,040 rows in one program",

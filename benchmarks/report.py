@@ -19,9 +19,6 @@ from benchmarks.run import Result
 
 RESULTS = ROOT / "benchmarks" / "results.md"
 
-OTHERS = ("precompute", "kernel")
-"""Sections that have tables of their own, written by `benchmarks.precompute` and `benchmarks.kernel`."""
-
 LIBRARIES = ("numpy", "scipy", "highspy", "numba")
 
 INTRODUCTION = """\
@@ -66,11 +63,11 @@ def section(suite: str, results: list[Result], command: str, load: float) -> str
 
 
 def merged(before: str, sections: dict[str, str]) -> str:
-    """Return the whole document: the new sections, and from ``before`` those that are not new."""
+    """Return the whole document: the new sections, and from ``before`` every one that is not new, whoever wrote it."""
     parts = re.split(r"^(?=## )", before, flags=re.MULTILINE)[1:]
     kept = {part.splitlines()[0].removeprefix("## ").strip(): part.rstrip() + "\n" for part in parts}
     missing = {suite: f"## {suite}\n\nNot run yet.\n" for suite in SUITES}
-    chosen = {**missing, **{suite: part for suite, part in kept.items() if suite in {*SUITES, *OTHERS}}, **sections}
+    chosen = {**missing, **kept, **sections}
     return "\n".join([INTRODUCTION, *chosen.values()])
 
 

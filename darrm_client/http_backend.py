@@ -25,7 +25,7 @@ class HttpBackend:
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the answer to ``POST /v1/<verb>``; if the service names a job instead, wait for it.
 
-        A γ that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
+        The job may be that of the answer, or of the γ that the answer is about: then the question is asked again. A γ that is not there in time is replaced by the nearest kept one, if the service offered it with the job.
         """
         told = {name: value for name, value in body.items() if value is not None}
         while True:
@@ -35,7 +35,7 @@ class HttpBackend:
             job = parse_job(reply.content)
             try:
                 wait_for_job(self, job, deadline, reply.retry_after)
-                if verb == "gamma":
+                if reply.content.get("kind", "gamma") == verb:
                     return self.result(job.id, deadline)
             except DeadlineExceeded:
                 if verb != "gamma" or reply.content.get("nearest") is None:

@@ -38,7 +38,7 @@ class InvalidInput(DarrmError, ValueError):
         self.value = value
         self.accepted = accepted
         self.advice = advice
-        shown = repr(value)
+        shown = repr(value.item() if getattr(value, "shape", None) == () else value)  # 0.5, not np.float64(0.5)
         if len(shown) > _SHOWN_CHARACTERS:
             shown = shown[:_SHOWN_CHARACTERS] + "…"
         said = "is missing" if value is None else f"= {shown} is not valid"  # None is Python's word for an empty field

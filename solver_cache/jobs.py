@@ -134,8 +134,8 @@ class Jobs(Protocol):
             InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still kept.
         """
 
-    def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
+    def counts(self, client: str | None = None) -> dict[State, int]:
+        """Return the number of jobs in each state; of those that ``client`` submitted first, if one is given."""
 
     def claim(
         self,
@@ -226,6 +226,10 @@ class Jobs(Protocol):
         """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
+
+        Args:
+            id: of the job.
+            result: what came of it, as text.
         """
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002

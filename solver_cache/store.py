@@ -7,6 +7,7 @@ every store to it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from darrm_opt.design_spec import DesignSpec
@@ -29,6 +30,10 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The place, without its password."""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that holds it all; None where it is not one file."""
 
     @property
     def jobs(self) -> Jobs:
@@ -113,6 +118,7 @@ class NoStore:
     """Null store: keeps nothing, so everything is solved."""
 
     url = "off"
+    file = None
 
     def __init__(self) -> None:
         self.hits = HitCounter()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from api.cli.output import ExitCode
 from api.cli.parser import Argument, Command, Parameter
-from api.cli.verbs import VERBS, load
+from api.cli.verbs import EXAMPLES, GROUPS, load
 from tools.locked import ROOT
 
 MADE = "<!-- made by `make docs` (tools/reference.py): edits are lost -->\n"
@@ -22,21 +22,24 @@ def commands() -> str:
         MADE,
         "# The command line",
         "",
-        "`darrm VERB [OPTIONS]`; `darrm --help` and `darrm VERB --help` say what follows, `darrm --version` the version. With",
-        "`--json` the answer is JSON on stdout, and everything else goes to stderr.",
+        "`darrm COMMAND [OPTIONS]`; `darrm --help` and `darrm COMMAND --help` print this page in parts, `darrm --version` the",
+        "version, `darrm completion SHELL` a script for completion in bash, zsh or fish. With `--json` the answer is JSON on stdout,",
+        "and everything else goes to stderr.",
         "",
         "| exit code | meaning |",
         "|---|---|",
         *(f"| {code:d} | {code.meaning} |" for code in ExitCode),
     ]
-    for name in VERBS:
-        lines += ["", f"## darrm {name}", "", *_verb(Command.of(load(name)))]
+    for title, names in GROUPS.items():
+        lines += ["", f"## {title}"]
+        for name in names:
+            lines += ["", f"### darrm {name}", "", *_verb(Command.of(load(name)), EXAMPLES[name])]
     return "\n".join(lines) + "\n"
 
 
-def _verb(command: Command) -> Iterator[str]:
+def _verb(command: Command, examples: Iterable[str]) -> Iterator[str]:
     yield _code_as_it_is(inspect.getdoc(command.verb) or "")
-    yield ""
+    yield from ["", "```text", *examples, "```", ""]
     yield "| option | value | default | what |"
     yield "|---|---|---|---|"
     for parameter in command.parameters:

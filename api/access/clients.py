@@ -22,6 +22,9 @@ OPEN_FOLDERS = ("/page/",)
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths exempt from rate and concurrency limits: monitoring must always see the server."""
 
+KEY_PREFIX = "key "
+"""Beginning of the name of a client that has a key."""
+
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
 
@@ -50,6 +53,15 @@ def current_client() -> Client | None:
     return _CURRENT_CLIENT.get()
 
 
+def current_owner() -> str | None:
+    """Return the name of the key of the request that is being answered, whose jobs are its own; None where none is needed.
+
+    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's.
+    """
+    client = current_client()
+    return client.name if client is not None and client.name.startswith(KEY_PREFIX) else None
+
+
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
     """Return the client of a request, and the rejection if it has no valid key.
 
@@ -71,7 +83,7 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
         return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
-    return Client(f"key {key.id}", local=False), None
+    return Client(f"{KEY_PREFIX}{key.id}", local=False), None
 
 
 def needs_key(path: str, metrics: str) -> bool:
@@ -97,15 +109,53 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
         server: the address that the connection came in at.
         hosts: names that are ours; if none are given, any name at all but over loopback, where only loopback's are.
     """
-    named = b""
-    for name, value in headers:
-        if name == b"host":
-            named = value
-            break
-    if _is_own_name(named, _is_loopback(server), hosts):
+    named = [value for name, value in headers if name == b"host"]
+    if len(named) > 1:  # which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2)
+        return Rejection("bad-request", "The request has more than one Host header.", closing=True)
+    if _is_own_name(named[0] if named else b"", _is_loopback(server), hosts):
         return None
     detail = "The Host header does not name this server."
     return Rejection("wrong-host", f"{detail} The operator lists its names in DARRM_HOSTS.", closing=True)
+
+
+FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
+"""Headers that a proxy adds: whoever asks is somewhere else than the connection says."""
+
+
+def check_forwarded(headers: Headers, client: Client) -> Rejection | None:
+    """Return a rejection of what a proxy on this machine forwards to a server that is for this machine alone.
+
+    Args:
+        headers: of the request, names in lower case.
+        client: who asks, by the address of the connection; the caller has no keys, was not told to be public, and trusts no proxy.
+    """
+    if not client.local or not any(name in FORWARDED_HEADERS for name, _ in headers):
+        return None
+    return Rejection(
+        "key-needed",
+        "A proxy forwards requests to this server, which has no API keys. The operator sets DARRM_KEYS, or DARRM_PUBLIC=true "
+        "if whoever reaches the proxy may use it, or DARRM_TRUSTED_PROXIES.",
+        ((b"www-authenticate", CHALLENGE),),
+    )
+
+
+def check_site(headers: Headers, path: str, origins: tuple[str, ...]) -> Rejection | None:
+    """Return a rejection of a request that another site's page had a browser make.
+
+    A picture whose address is a question would otherwise start a solve in the name of whoever looks at the page.
+
+    Args:
+        headers: of the request, names in lower case.
+        path: of the request; only the API is guarded.
+        origins: whose pages may ask.
+    """
+    if not path.startswith("/v1/"):
+        return None
+    sent = {name: value for name, value in headers if name in {b"sec-fetch-site", b"origin"}}
+    if sent.get(b"sec-fetch-site") != b"cross-site" or sent.get(b"origin", b"").decode("latin-1") in origins:
+        return None
+    detail = "Pages of other sites may not ask here. The operator lists the origins that may in DARRM_CORS_ORIGINS."
+    return Rejection("cross-site", detail)
 
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})

@@ -187,7 +187,7 @@ def _read(path: Path) -> tuple[Key, ...]:
             raise KeysFileError(f"The keys file {path} has format {content['format']}; this version reads {FORMAT}.")
         keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in content["keys"])
     except FileNotFoundError as err:
-        raise KeysFileError(f"There is no keys file {path}: `darrm keys new NAME --file {path}` makes one.") from err
+        raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:
         raise KeysFileError(f"The keys file {path} cannot be read: {err}.") from err
     except (ValueError, TypeError, KeyError) as err:

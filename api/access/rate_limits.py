@@ -106,10 +106,11 @@ class ClientQuota:
 
     Args:
         size: computations in all.
+        noun: what they are, in messages.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, noun: str = "computations") -> None:
+        self._size, self._noun = size, noun
         self._running: Counter[str] = Counter()
 
     @contextmanager
@@ -125,12 +126,12 @@ class ClientQuota:
             return
         if self._running.total() >= self._size:
             raise Overloaded(
-                f"{self._size} computations are running or waiting, which is as many as this server accepts."
+                f"{self._size} {self._noun} are running or waiting, which is as many as this server accepts."
             )
         name, share = client.name, max(1, self._size // 2)
         if self._running[name] >= share:
             raise TooManyJobs(
-                f"One client may have {share} computations running or waiting, and this one has.", QUOTA_RETRY_SECONDS
+                f"One client may have {share} {self._noun} running or waiting, and this one has.", QUOTA_RETRY_SECONDS
             )
         self._running[name] += 1
         try:

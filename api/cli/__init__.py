@@ -5,6 +5,7 @@
     output         answers and messages; the one place that turns errors and statuses into exit codes
     cached_solve   solve, through the cache where that pays; the release that a verb is about
     progress       what a long solve shows
+    working        elapsed time of other long work
     report         answers in words, and as JSON
     files          reading, and writing whole or not at all
 
@@ -34,14 +35,15 @@ def main() -> None:
 
 
 def _run(words: list[str]) -> None:
-    from api.cli.output import EXIT_CODES, ExitCode, answer, fail, reported, say
-    from api.cli.parser import Command, UsageError, parse, parse_verb, program_help, verb_help
-    from api.cli.verbs import VERBS, load
+    from api.cli.output import EXIT_CODES, ExitCode, answer, fail, reported, say, tolerate_encodings
+    from api.cli.parser import HELP, Command, UsageError, group_help, parse, parse_verb, program_help, verb_help
+    from api.cli.verbs import EXAMPLES, GROUPS, VERBS, load
 
+    tolerate_encodings()
     with reported():
-        if not words or words[0] == "--help":
-            text = program_help(SUMMARY, {name: _summary(load(name)) for name in VERBS}, EXIT_CODES)
-            (answer if words else say)(text)
+        if not words or words[0] in HELP:
+            groups = {title: {name: _summary(load(name)) for name in names} for title, names in GROUPS.items()}
+            (answer if words else say)(program_help(SUMMARY, groups, EXIT_CODES))
             sys.exit(ExitCode.DONE if words else ExitCode.BAD_INPUT)
         if words[0] == "--version":
             from darrm_opt._version import __version__
@@ -49,12 +51,16 @@ def _run(words: list[str]) -> None:
             answer(f"darrm {__version__}")
             sys.exit(ExitCode.DONE)
         try:
-            name = parse_verb(words[0], VERBS)
+            name, left = parse_verb(words, VERBS)
+            if name not in VERBS:
+                verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
+                (answer if left else say)(group_help(name, verbs, EXIT_CODES))
+                sys.exit(ExitCode.DONE if left else ExitCode.BAD_INPUT)
             command = Command.of(load(name))
-            if "--help" in words[1:]:
-                answer(verb_help(name, command, EXIT_CODES))
+            if any(word in HELP for word in left):
+                answer(verb_help(name, command, EXIT_CODES, EXAMPLES[name]))
                 sys.exit(ExitCode.DONE)
-            values = parse(words[1:], command.parameters)
+            values = parse(left, command.parameters)
         except UsageError as err:
             fail(str(err), ExitCode.BAD_INPUT)
         command.call(values)

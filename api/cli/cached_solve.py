@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from api.cli.output import ExitCode, fail, option_of, say
@@ -23,14 +24,22 @@ MAX_QUICK_K = 61
 opening the store (0.5 s, SQLAlchemy's import), so the store is asked only where someone asked for it."""
 
 
+MAX_SECONDS = 600.0
+"""Longest expected work that is begun without a time limit [s]."""
+
+MAX_UNCHECKED_K = 201
+"""Up to this K everything is expected to take less than that, so no estimate is made."""
+
+
 def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher | None = None) -> Solution:
     """Return the certified γ_opt, from the cache if it is there and it pays to look.
 
     Raises:
-        InvalidInput: an option is outside what is accepted.
+        InvalidInput: an option is outside what is accepted, or the solve would take too long (`MAX_SECONDS`).
         BackendUnavailable: the solver cannot be used here, or a cache asked for by name without the extra ``store``.
         CacheError: the cache was asked for by name (``--cache``, DARRM_CACHE_URL) and cannot be used.
     """
+    check_affordable(problem, design)
     how: dict[str, Any] = {
         "objective": _objective(design.objective),
         "shape": design.shape,
@@ -56,6 +65,69 @@ def cached_solution(problem: Problem, design: DesignOptions, progress: Watcher |
         return cached_solve(problem, store=store, **how).solution
     finally:
         store.close()
+
+
+def check_affordable(problem: Problem, design: DesignOptions) -> None:
+    """Refuse, before any work, a solve that is expected to take longer than `MAX_SECONDS`, unless a time limit was given.
+
+    Raises:
+        InvalidInput: names K, the estimate, and the largest K that would fit.
+    """
+    if design.time_limit is None:
+        objective = _objective(design.objective)
+        refuse_slow(
+            problem,
+            objective,
+            lambda solve, _: solve,
+            "Or give --time-limit: the best private γ so far is then returned.",
+        )
+
+
+def refuse_slow(
+    problem: Problem, objective: AnyObjective, seconds: Callable[[float, Problem], float], advice: str
+) -> None:
+    """Refuse, before any work, what is expected to take longer than `MAX_SECONDS`.
+
+    Args:
+        problem: the voters.
+        objective: what is maximised.
+        seconds: expected time of the work [s], from that of one solve and the problem.
+        advice: what else can be asked.
+
+    Raises:
+        InvalidInput: names K, the estimate, and the largest K that would fit.
+    """
+    if problem.K <= MAX_UNCHECKED_K:
+        return
+    from darrm_opt.answers.running_time import solve_seconds
+    from darrm_opt.design_spec import DesignSpec
+    from darrm_opt.problem import Problem
+    from darrm_opt.search import largest_count_between
+
+    def expected(K: int) -> float:
+        affected = K if problem.affected == problem.K else min(K, problem.affected)
+        asked = Problem(K, problem.voter, problem.target, affected)
+        return seconds(solve_seconds(DesignSpec(asked, objective)), asked)
+
+    if (found := expected(problem.K)) <= MAX_SECONDS:
+        return
+    fits = largest_count_between(lambda K: expected(K) <= MAX_SECONDS, 1, problem.K)
+    raise InvalidInput(
+        "K",
+        problem.K,
+        f"what takes at most {MAX_SECONDS / 60:g} minutes",
+        f"This would take about {found / 60:,.0f} minutes; K = {_two_digits(fits):,} would fit. {advice}".rstrip(),
+    )
+
+
+def _two_digits(count: int) -> int:
+    """Return a whole number of two digits and zeros, at most ``count``.
+
+    >>> _two_digits(57_341), _two_digits(7)
+    (57000, 7)
+    """
+    unit: int = 10 ** max(0, len(str(count)) - 2)
+    return count // unit * unit
 
 
 def takes_long(problem: Problem, design: DesignOptions) -> bool:

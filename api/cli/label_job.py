@@ -22,6 +22,7 @@ from typing import IO
 
 from api.cli.output import say
 from api.cli.vote_files import blocks, check_format, count_rows, labels
+from api.cli.working import Working
 from darrm_opt.durable_file import flush_folder
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanism import BudgetSpent, PrivateMajority, ReleaseLog
@@ -71,6 +72,38 @@ class LabelResult:
     release_id: str
 
 
+def check_label_files(votes: str, output: str, K: int, classes: int | None, rows: int) -> int:
+    """Return the number of rows in a file of votes, all of which was read, before a ledger is begun.
+
+    Args:
+        votes: path of the votes.
+        output: path of the labels.
+        K: voters.
+        classes: C, for votes among more than two answers.
+        rows: rows of a block.
+
+    Raises:
+        InvalidInput: a file is not what is accepted, or the votes have no rows.
+    """
+    check_format(output, "output")
+    if Path(output).exists() and not _beside(output, "job").exists():
+        raise _labelled_already(output)
+    with Working("reading votes"):
+        count = count_rows(votes, K, rows, classes)
+    if count == 0:
+        raise InvalidInput("VOTES", votes, "at least one row of votes", "The file is empty.")
+    return count
+
+
+def _labelled_already(output: str) -> InvalidInput:
+    return InvalidInput(
+        "output",
+        output,
+        "a file that does not exist yet",
+        "Labels that were released stay released: labelling again costs again, so choose another name for it.",
+    )
+
+
 def label_file(
     votes: str,
     output: str,
@@ -79,6 +112,7 @@ def label_file(
     *,
     release_id: str | None,
     rows: int,
+    count: int,
 ) -> LabelResult:
     """Release a label for each row of a file of votes.
 
@@ -89,6 +123,7 @@ def label_file(
         ledger: what is charged.
         release_id: names the job in the ledger; None: a new one, or that of the job that is to go on.
         rows: rows of a block.
+        count: rows of ``votes``, by `check_label_files`.
 
     Raises:
         InvalidInput: a file is not what is accepted, or the output belongs to another job.
@@ -100,7 +135,6 @@ def label_file(
         if isinstance(release, PrivateMajority)
         else (release.mechanism.K, release.mechanism.classes)
     )
-    count = count_rows(votes, K, rows, classes)  # all of it is looked at before anything is charged
     with _job(votes, output, ledger, release_id, rows) as job:
         missing = _missing(ledger, job, count)
         if missing > ledger.left:
@@ -176,12 +210,7 @@ def _job(votes: str, output: str, ledger: ReleaseLog, release_id: str | None, ro
     place = _beside(output, "job")
     going_on = place.exists()
     if Path(output).exists() and not going_on:
-        raise InvalidInput(
-            "output",
-            output,
-            "a file that does not exist yet",
-            "Labels that were released stay released: labelling again costs again, so choose another name for it.",
-        )
+        raise _labelled_already(output)
     with place.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -118,6 +119,30 @@ def answer(text: str) -> None:
 def say(line: str) -> None:
     """Print a line on stderr: whatever is not the answer."""
     print(line, file=sys.stderr)  # noqa: T201 — this is what prints
+
+
+PLAIN = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "Δ": "Delta", "ε": "epsilon", "λ": "lambda", "σ": "sigma",
+    "Σ": "Sigma", "τ": "tau", "Γ": "Gamma", "μ": "mu", "ρ": "rho", "η": "eta", "θ": "theta", "π": "pi", "ω": "omega",
+    "−": "-", "–": "-", "—": "-", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "∝": "~", "·": "*", "×": "x",
+    "′": "'", "’": "'", "“": '"', "”": '"', "∞": "inf", "∈": "in", "√": "sqrt", "½": "1/2",
+}  # fmt: skip
+"""Characters of our texts in ASCII, for a terminal that cannot show them."""
+
+
+def tolerate_encodings() -> None:
+    """Let stdout and stderr write what their encoding lacks in ASCII (`PLAIN`, else a question mark)."""
+    import codecs
+
+    def plainly(err: UnicodeError) -> tuple[str, int]:
+        if not isinstance(err, UnicodeEncodeError):
+            raise err
+        return "".join(PLAIN.get(each, "?") for each in err.object[err.start : err.end]), err.end
+
+    codecs.register_error("darrm-plain", plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="darrm-plain")
 
 
 def exit_code_of(status: Status) -> ExitCode:

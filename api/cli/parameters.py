@@ -160,6 +160,10 @@ class DesignOptions:
     ] = None
 
 
+TOTAL = {"epsilon": "total_epsilon", "delta": "total_delta"}
+"""Names for `options_named` where a verb's ε and δ are those of all releases together."""
+
+
 @contextmanager
 def options_named(**options: str) -> Iterator[None]:
     """Report an argument that the core refuses under the name of the option that gave it."""

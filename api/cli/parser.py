@@ -166,21 +166,34 @@ def _value(option: Parameter, flag: str, joined: str | None, left: list[str]) ->
     return left.pop() if joined is None else joined
 
 
-def parse_verb(word: str, verbs: Sequence[str]) -> str:
-    """Return the verb that a word names.
+HELP = ("--help", "-h")
+
+
+def parse_verb(words: Sequence[str], verbs: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the verb that the first words name, of one word or of two, and the words behind it.
+
+    ``words`` is not empty. For the name of a group of subcommands alone, or with a request for help, it is that name.
 
     Raises:
         UsageError: there is none of that name.
     """
+    word, *left = words
     if word.startswith("-"):
         raise UsageError(f"No such option: {word}.")
-    if word not in verbs:
-        raise UsageError(f"No such command {word!r}.{_suggestion(word, verbs)}")
-    return word
+    if word in verbs:
+        return word, left
+    seconds = [verb.split()[1] for verb in verbs if verb.startswith(f"{word} ")]
+    if not seconds:
+        raise UsageError(f"No such command {word!r}.{_suggestion(word, {verb.split()[0]: None for verb in verbs})}")
+    if not left or left[0] in HELP:
+        return word, left
+    if left[0] not in seconds:
+        raise UsageError(f"No such command '{word} {left[0]}'. There are {', '.join(seconds)}.")
+    return f"{word} {left[0]}", left[1:]
 
 
-def verb_help(name: str, command: Command, epilog: str) -> str:
-    """Return the help text of a verb, as wide as the terminal."""
+def verb_help(name: str, command: Command, epilog: str, examples: Sequence[str] = ()) -> str:
+    """Return the help text of a verb, as wide as the terminal but for its examples."""
     arguments = [each for each in command.parameters if isinstance(each.declared, Argument)]
     usage = " ".join(["Usage: darrm", name, "[OPTIONS]", *(_usage(each) for each in arguments)])
     panels: dict[str, list[tuple[str, str]]] = {}
@@ -189,22 +202,30 @@ def verb_help(name: str, command: Command, epilog: str) -> str:
     for each in command.parameters:
         if isinstance(each.declared, Option):
             panels.setdefault(each.declared.panel, []).append((_typed(each.declared), _described(each)))
-    panels.setdefault("Options", []).append(("--help", "Show this message and exit."))
-    return "\n\n".join([usage, _wrapped(inspect.getdoc(command.verb) or ""), *_panels(panels), epilog]) + "\n"
+    panels.setdefault("Options", []).append(("-h, --help", "Show this message and exit."))
+    shown = ["\n".join(["Examples:", *(f"  {each}" for each in examples)])] if examples else []
+    about = _wrapped(inspect.getdoc(command.verb) or "")
+    return "\n\n".join([usage, about, *shown, *_panels(panels), epilog]) + "\n"
 
 
-def program_help(summary: str, verbs: Mapping[str, str], epilog: str) -> str:
-    """Return the help text of the program: each verb with the first paragraph of its own."""
-    options = [("--version", "Print the version and exit."), ("--help", "Show this message and exit.")]
-    panels = {"Options": options, "Commands": list(verbs.items())}
-    usage = "Usage: darrm [OPTIONS] COMMAND [ARGS]..."
-    return "\n\n".join([usage, _wrapped(summary), *_panels(panels), epilog]) + "\n"
+def program_help(summary: str, groups: Mapping[str, Mapping[str, str]], epilog: str) -> str:
+    """Return the help text of the program: the verbs of each group, each with the first paragraph of its own."""
+    options = [("--version", "Print the version and exit."), ("-h, --help", "Show this message and exit.")]
+    panels = {title: list(verbs.items()) for title, verbs in groups.items()}
+    usage = "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]\n       darrm COMMAND --help"
+    return "\n\n".join([usage, _wrapped(summary), *_panels({**panels, "Options": options}), epilog]) + "\n"
+
+
+def group_help(name: str, verbs: Mapping[str, str], epilog: str) -> str:
+    """Return the help text of a group of subcommands."""
+    usage = f"Usage: darrm {name} COMMAND [OPTIONS]"
+    return "\n\n".join([usage, *_panels({"Commands": list(verbs.items())}), epilog]) + "\n"
 
 
 def _suggestion(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known)
+    near = get_close_matches(word, list(known))
     return f" Did you mean {', '.join(near)}?" if near else ""
 
 

@@ -1,34 +1,36 @@
-"""Reports: answers in words and columns for people, as JSON for programs."""
+"""Reports: answers as JSON for programs, and in words and columns for people (`darrm_opt.design.report`)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from api.cli.parameters import FRESH
+from darrm_opt.design.report import (
+    CORNERS,
+    certificate_text,
+    columns,
+    guarantee,
+    problem_text,
+    solution_text,
+    voters_text,
+)
 
 if TYPE_CHECKING:
-    from darrm_opt import Certificate, Privacy, Problem, Solution
+    from darrm_opt import Problem, Solution
 
-CORNERS = {
-    "zero": "(0, 0)",
-    "one": "(1, 1)",
-    "xy": "(x, y)",
-    "yx": "(y, x)",
-    "up": "(0, Δ)",
-    "down": "(Δ, 0)",
-    "up_to_one": "(1−Δ, 1)",
-    "down_from_one": "(1, 1−Δ)",
-}
-"""Corners as people write them: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
-
-_COVERED = {
-    "complete": "every way in which a record can move the voters was searched",
-    "first-order": "every way in which a record can move the voters was searched or bounded",
-    "monotone": "every way in which a record can move the voters that can be worst for a monotone γ was searched",
-    "ball": "every way in which a record can move the voters was enclosed in ball arithmetic",
-}
+__all__ = [
+    "CORNERS",
+    "as_json",
+    "certificate_text",
+    "columns",
+    "guarantee",
+    "problem_text",
+    "solution_json",
+    "solution_text",
+    "trained_text",
+    "voters_text",
+]
 
 
 def as_json(content: Any) -> str:
@@ -43,64 +45,6 @@ def solution_json(solution: Solution) -> str:
     from darrm_opt.record import solution_record
 
     return as_json(solution_record(solution))
-
-
-def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return lines with right-aligned columns.
-
-    >>> print(columns(["l", "γ(l)"], [["0", "1.0"], ["10", "0.5"]]))
-       l  γ(l)
-       0   1.0
-      10   0.5
-    """
-    table = [heads, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
-    return "\n".join(
-        "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table
-    )
-
-
-def solution_text(solution: Solution) -> str:
-    """Return γ and what is known of it."""
-    K, gamma = solution.problem.K, solution.gamma
-    names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
-    took = solution.statistics
-    size = f"{_count(took.rows, 'row')}, {_count(took.rounds, 'round')}"
-    kind = "private" if solution.shape == "free" else f"private {solution.shape}"
-    bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
-    notes = [
-        f"utility    {solution.utility:.9f} of the plain majority's, as weighed by {solution.objective}",
-        f"optimal    no {kind} γ has more than {bound}",
-        certificate_text(solution.certificate),
-        f"solved     {solution.method} with {solution.backend}: {size}, {took.seconds.get('total', 0.0):.2g} s",
-    ]
-    if solution.status.value != "optimal":
-        notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
-    rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
-    right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
-    table = columns(
-        ["l", "γ(l)", "Pr[bit = majority]"],
-        [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)],
-    )
-    return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
-
-
-def problem_text(problem: Problem) -> str:
-    """Return what is asked, in a sentence.
-
-    >>> from darrm_opt import Problem
-    >>> print(problem_text(Problem.from_allowance(K=11, m=3, epsilon=0.1)))
-    11 voters, each 0.1-DP; the release of one bit is 0.3-DP (m = 3).
-    """
-    allowance = "" if problem.m is None else f" (m = {problem.m:g})"
-    return f"{voters_text(problem)}; the release of one bit is {guarantee(problem.target)}{allowance}."
-
-
-def voters_text(problem: Problem) -> str:
-    """Return who votes, and what one record can change of it."""
-    kind = "not private" if problem.voter.epsilon == math.inf else guarantee(problem.voter)
-    reach = "" if problem.affected == problem.K else f"; one record reaches at most {_count(problem.affected, 'voter')}"
-    return f"{_count(problem.K, 'voter')}, each {kind}{reach}"
 
 
 def trained_text(problem: Problem, *, fresh: bool) -> str:
@@ -122,25 +66,3 @@ def assumed_text(problem: Problem, queries: int, *, fresh: bool) -> str:
     if problem.voter.epsilon == math.inf or queries <= 1:
         return ""
     return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"
-
-
-def guarantee(privacy: Privacy) -> str:
-    """Return (ε, δ)-DP as people write it."""
-    return f"({privacy.epsilon:g}, {privacy.delta:g})-DP" if privacy.delta else f"{privacy.epsilon:g}-DP"
-
-
-def certificate_text(certificate: Certificate) -> str:
-    """Return why γ is private, in plain words."""
-    worst = ", ".join(f"{count} at {CORNERS.get(label, label)}" for label, count in certificate.worst_corners.items())
-    hidden = f"whatever rounding and bounding may hide, up to {certificate.error_bound:.1e}, is charged;"
-    return "\n".join(
-        [
-            f"private    proved for these very numbers: {_COVERED.get(certificate.method, certificate.method)};",
-            f"           {hidden} at the tightest, {certificate.margin:.1e} of probability is to spare",
-            f"tightest   {worst}, where (p, p′) is a voter's chance to say 1 on the data and on its neighbour",
-        ]
-    )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -53,6 +53,7 @@ ACCEPTED = {
     "fresh": "true (fresh randomness in every answer) or false (trained once)",
     "least_accuracy": "a probability in [0.5, 1)",
     "time_limit": "null, or seconds above 0",
+    "gap": "null, or a number from 0 to below 1",
     "problems": "a list of problems",
     "queries": "a whole number of releases, at least 1",
     "slack": "a probability in [0, 1)",

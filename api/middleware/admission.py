@@ -8,10 +8,19 @@ far, never a place among the requests being answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.access.clients import UNLIMITED_PATHS, check_host, identify_client, needs_key, set_current_client
+from api.access.clients import (
+    UNLIMITED_PATHS,
+    check_forwarded,
+    check_host,
+    check_site,
+    identify_client,
+    needs_key,
+    set_current_client,
+)
 from api.access.keys import KeyRing
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.problem_details import Rejection, retry_after
@@ -34,7 +43,7 @@ sending everything would otherwise find a broken connection instead of the reaso
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that answers 401, 408, 413, 421, 429 and 503 before the application is reached.
+    """ASGI middleware that answers 400, 401, 403, 408, 413, 421, 429 and 503 before the application is reached.
 
     Args:
         app: the application behind it.
@@ -50,6 +59,7 @@ class AdmissionMiddleware:
         self._ring = None if settings.keys is None else KeyRing(settings.keys)
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._in_flight = 0
+        self._private = settings.keys is None and not settings.public and not settings.trusted_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
@@ -72,7 +82,8 @@ class AdmissionMiddleware:
         ):
             rejection = Rejection("busy", "The server is answering as many requests as it can.", (retry_after(1),))
         if rejection is not None:
-            await send_rejection(rejection, scope, send)
+            sending = rejection.name == "body-too-large" and not _expects_leave(scope["headers"])
+            await send_rejection(rejection, scope, send, receive if sending else None)
             return
         self._in_flight += 1
         try:
@@ -83,11 +94,16 @@ class AdmissionMiddleware:
     def _check(self, scope: Scope) -> Rejection | None:
         settings, headers, path = self._settings, scope["headers"], scope["path"]
         server, origin = scope.get("server"), scope.get("client")
+        if path in UNLIMITED_PATHS:  # also by the address of a pod or container, which is no name of the server
+            return None
         rejection = check_host(headers, server[0] if server else None, settings.hosts)
-        if rejection is not None or path in UNLIMITED_PATHS:
+        rejection = rejection or check_site(headers, path, settings.cors_origins)
+        if rejection is not None:
             return rejection
         ring = self._ring if needs_key(path, settings.metrics) else None
         client, rejection = identify_client(headers, origin[0] if origin else None, ring)
+        if self._private:
+            rejection = rejection or check_forwarded(headers, client)
         scope["darrm.client"] = client
         set_current_client(client)
         rate = settings.rate
@@ -105,8 +121,8 @@ class AdmissionMiddleware:
         settings = self._settings
         largest = f"The body of a request may have {settings.max_body_bytes} bytes."
         too_large = Rejection("body-too-large", largest, closing=True)
-        declared, asks_first = _declared_length(headers), any(name == b"expect" for name, _ in headers)
-        if declared > settings.max_body_bytes and (asks_first or declared > DRAIN_TIMES * settings.max_body_bytes):
+        declared, largest_read = _declared_length(headers), DRAIN_TIMES * settings.max_body_bytes
+        if declared > (settings.max_body_bytes if _expects_leave(headers) else largest_read):
             return too_large
         pieces: list[bytes] = []
         length, more = 0, True
@@ -130,11 +146,24 @@ class AdmissionMiddleware:
         return too_large if length > settings.max_body_bytes else b"".join(pieces)
 
 
-async def send_rejection(rejection: Rejection, scope: Scope, send: Send) -> None:
-    """Send a rejection as the response."""
+LINGER_SECONDS = 10.0
+"""Longest time that the rest of a body that is too large is read and discarded [s], after the refusal was sent: a connection that is
+closed with bytes unread is reset, and many clients then never see why."""
+
+
+async def send_rejection(rejection: Rejection, scope: Scope, send: Send, rest: Receive | None = None) -> None:
+    """Send a rejection as the response; then read and discard ``rest``, what the client still sends, for a limited time."""
     body = rejection.body(scope.get("darrm.request_id"))
+    head = scope["method"] == "HEAD"
     await send({"type": "http.response.start", "status": rejection.status, "headers": rejection.all_headers(body)})
-    await send({"type": "http.response.body", "body": body})
+    if rest is not None:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (message := await rest())["type"] == "http.request" and message.get("more_body"):
+                    pass
+        body = b""
+    await send({"type": "http.response.body", "body": b"" if head else body})
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
@@ -144,6 +173,11 @@ def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
         if name == b"transfer-encoding":
             return True
     return False
+
+
+def _expects_leave(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a client sends its body only after it was told to."""
+    return any(name == b"expect" for name, _ in headers)
 
 
 def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:

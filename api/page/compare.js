@@ -100,7 +100,7 @@ function refuse(form, error) {
   first?.focus();
 }
 
-function present({ rows, total, queries, fresh, voters, draw, not_compared: left }) {
+function present({ rows, total, queries, fresh, voters, draw, not_compared: left, without_noise: plainly }) {
   const said = `Each spends at most ${guarantee(total.epsilon, total.delta)} on ${queries} release${queries === 1 ? "" : "s"}, the most useful first`;
   const drawn = draw ? ` One record reaches ${plain(draw.reached, 3)} voters on average.` : "";
   const cells = rows.map((row) => [
@@ -115,6 +115,7 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
   byId("compared").replaceChildren(
     make("p", { class: "about" }, `${said}.${drawn}${assumed({ fresh, queries, voters })}`),
     scrolling(said, table(said, ["Way", "Turned to", "Spends ε", "Utility kept", "Disagreement", "tv error"], cells)),
+    ...(plainly ? [make("p", { class: "about" }, plainly)] : []),
     ...(others.length ? [make("p", { class: "about" }, "Not compared:"), make("ul", { class: "hint" }, ...others)] : []),
   );
 }

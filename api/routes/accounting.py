@@ -6,23 +6,26 @@ from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 
-from api.routes.requests import Service, compute, create_router, get_and_post
-from api.routes.responses import DESIGN_RESPONSES, error_responses, json_response, pending_response, require_json
+from api.routes.answers import find_answer
+from api.routes.requests import Service, create_router, get_and_post, question_of
+from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, json_response, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
-from api.service.work_limits import check_voters, check_work
-from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
+from api.service.work_limits import check_voters
+from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
+    composition_seconds,
     estimate_cost,
     plan_account_seconds,
     plan_seconds,
 )
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.record import problem_record
+from darrm_opt.record import problem_from_record, problem_record
 
 router = create_router("accounting")
 
@@ -55,30 +58,18 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
             problem = design.problem()
             record, gamma = problem_record(problem), NoiseFunction(params.gamma, problem.K).values.tolist()
         epsilon, delta = record["target_epsilon"], record["delta"]
-    accounts = await compute(
-        request,
-        service,
-        compose_releases,
-        {
-            "epsilon": epsilon,
-            "delta": delta,
-            "queries": params.queries,
-            "slack": params.slack,
-            "total_delta": params.total_delta,
-            "problem": record,
-            "gamma": gamma,
-            "fresh": params.fresh,
-        },
-    )
-    answer = {
-        "each": {"epsilon": epsilon, "delta": delta},
+    argument = {
+        "epsilon": epsilon,
+        "delta": delta,
         "queries": params.queries,
-        "fresh": params.fresh,
+        "slack": params.slack,
+        "total_delta": params.total_delta,
         "problem": record,
         "gamma": gamma,
-        "accounts": accounts,
+        "fresh": params.fresh,
     }
-    return json_response(ComposeAnswer.model_validate(answer))
+    seconds = composition_seconds(params.queries, None if record is None else problem_from_record(record))
+    return await _respond(request, service, "compose", argument, seconds, params)
 
 
 @get_and_post(
@@ -87,7 +78,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
     CompareRequest,
     summary="Every mechanism, at the same total privacy",
     response_model=CompareAnswer,
-    responses=error_responses(406, 422),
+    responses=JOB_RESPONSES,
 )
 async def compare(params: CompareRequest, request: Request, service: Service) -> Response:
     """Calibrate every mechanism to the total budget, and see how often each is wrong."""
@@ -102,23 +93,19 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
         Privacy(params.total_epsilon, params.total_delta),
         params.draw(),
     )
-    check_work(COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, service.settings)
-    found = await compute(
-        request,
-        service,
-        compare_mechanisms,
-        {
-            "problem": problem_record(spec.problem),
-            "queries": params.queries,
-            "total_epsilon": params.total_epsilon,
-            "total_delta": params.total_delta,
-            "objective": params.objective,
-            "prior": params.prior,
-            "fresh": params.fresh,
-            **params.draw(),
-        },
+    argument = {
+        "problem": problem_record(spec.problem),
+        "queries": params.queries,
+        "total_epsilon": params.total_epsilon,
+        "total_delta": params.total_delta,
+        "objective": params.objective,
+        "prior": params.prior,
+        "fresh": params.fresh,
+        **params.draw(),
+    }
+    return await _respond(
+        request, service, "compare", argument, COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, params
     )
-    return json_response(CompareAnswer.model_validate(found))
 
 
 @get_and_post(
@@ -127,13 +114,24 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     PlanRequest,
     summary="What to release within a total budget, and why",
     response_model=PlanAnswer,
-    responses=error_responses(406, 422),
+    responses=JOB_RESPONSES,
 )
 async def plan(params: PlanRequest, request: Request, service: Service) -> Response:
     """Compare every mechanism that answers so many queries within the total; say which is best, or that none is needed."""
     require_json(request)
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)
+    argument = {
+        "problem": problem_record(spec.problem),
+        "queries": params.queries,
+        "total_epsilon": params.total_epsilon,
+        "total_delta": params.total_delta,
+        "prior": params.prior,
+        "fresh": params.fresh,
+        "least_accuracy": params.least_accuracy,
+        "draw": params.draw(),
+        "time_limit": params.time_limit,
+    }
     accounts = await service.run_in_thread(
         partial(plan_account_seconds, fresh=params.fresh),
         spec.problem,
@@ -142,21 +140,12 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
         params.draw(),
     )
     seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
-    check_work(seconds, service.settings)
-    found = await compute(
-        request,
-        service,
-        plan_releases,
-        {
-            "problem": problem_record(spec.problem),
-            "queries": params.queries,
-            "total_epsilon": params.total_epsilon,
-            "total_delta": params.total_delta,
-            "prior": params.prior,
-            "fresh": params.fresh,
-            "least_accuracy": params.least_accuracy,
-            "draw": params.draw(),
-            "time_limit": params.time_limit,
-        },
-    )
-    return json_response(PlanAnswer.model_validate(found))
+    return await _respond(request, service, "plan", argument, seconds, params)
+
+
+async def _respond(
+    request: Request, service: Service, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
+) -> Response:
+    """Return the response with the answer, or with the job that works on it."""
+    found = await find_answer(request, service, AnswerTask(kind, argument, seconds, question_of(params)))
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)

@@ -8,8 +8,9 @@ from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.exceptions import NotCached
-from api.routes.requests import Service, compute, create_router, get_and_post
-from api.routes.responses import DESIGN_RESPONSES, error_responses, negotiated_form, pending_response, table_response
+from api.routes.answers import find_answer
+from api.routes.requests import Service, compute, create_router, get_and_post, question_of
+from api.routes.responses import DESIGN_RESPONSES, negotiated_form, pending_response, table_response
 from api.schemas import (
     CurveRequest,
     ErrorCurveAnswer,
@@ -19,16 +20,15 @@ from api.schemas import (
     TradeoffRequest,
     formats,
 )
-from api.service import repository
 from api.service.design_service import DesignService, Pending
-from api.service.work_limits import check_voters, check_work
-from api.tasks.design import compute_tradeoff
-from darrm_opt.answers.curves import compute_error_curve, compute_profile
-from darrm_opt.answers.running_time import estimate_cost
+from api.service.work_limits import check_voters
+from api.tasks.answers import AnswerTask
+from darrm_opt.answers.curves import compute_error_curve
+from darrm_opt.answers.running_time import estimate_cost, profile_seconds
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.record import problem_record
+from darrm_opt.record import problem_from_record, problem_record
 
 router = create_router("curves")
 
@@ -84,68 +84,39 @@ _CURVE_FIELDS = ("id", "cached", "nearest", "shape", "status", "warnings")
             "The points in the order asked; as CSV or npz, the columns m, target_epsilon, delta, utility, upper_bound, "
             "gap, status, id, and those of the average errors, such as optimal_tv_error."
         ),
-        **error_responses(404, 406, 422),
+        **DESIGN_RESPONSES,
     },
 )
 async def tradeoff(params: TradeoffRequest, request: Request, service: Service) -> Response:
     """Design γ_opt at many allowances; each is certified and stored like any other."""
     form = negotiated_form(request)
     check_voters(params.K, service.settings)
-    specs, known = await service.run_in_thread(_load_known, params, service)
-    found = await compute(
-        request,
-        service,
-        compute_tradeoff,
-        {
-            "problems": [problem_record(spec.problem) for spec in specs],
-            "known": known,
-            "objective": str(specs[0].objective),
-            "shape": params.shape,
-            "backend": params.backend,
-            "baselines": params.baselines,
-            "time_limit": service.settings.time_limit,
-        },
-    )
-    records: list[dict[str, Any]] = found["solutions"]
-    new = [
-        (spec, record)
-        for spec, record, old, doubt in zip(specs, records, known, found["doubts"], strict=True)
-        if old is None and not doubt
-    ]
-    await service.run_in_thread(repository.save_records, new, service.store)
-    points = [
-        {"id": spec.key, "cached": old is not None, **{name: record[name] for name in _POINT_FIELDS}}
-        for spec, old, record in zip(specs, known, records, strict=True)
-    ]
-    problems = [record["problem"] for record in records]
-    answer = {
+    specs, seconds = await service.run_in_reader(_estimate, params, service)
+    argument = {
+        "problems": [problem_record(spec.problem) for spec in specs],
         "over": "m" if params.target_epsilons is None else "target_epsilon",
-        "objective": records[0]["objective"],
-        "shape": records[0]["shape"],
-        **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},
-        "utility": [record["utility"] for record in records],
-        "points": points,
-        "curves": found["curves"],
+        "objective": str(specs[0].objective),
+        "shape": params.shape,
+        "backend": params.backend,
+        "baselines": params.baselines,
+        "time_limit": service.settings.time_limit,
     }
-    return table_response(TradeoffAnswer.model_validate(answer), form, "tradeoff", _tradeoff_columns(answer))
+    found = await find_answer(request, service, AnswerTask("tradeoff", argument, seconds, question_of(params)))
+    if isinstance(found, Pending):
+        return pending_response(found)
+    return table_response(found, form, "tradeoff", _tradeoff_columns(found.model_dump()))
 
 
-_POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
-
-
-def _load_known(
-    params: TradeoffRequest, service: DesignService
-) -> tuple[list[DesignSpec], list[dict[str, Any] | None]]:
-    """Return the designs and their stored answers; reject what would take too long, or may not be solved here."""
+def _estimate(params: TradeoffRequest, service: DesignService) -> tuple[list[DesignSpec], float]:
+    """Return the designs, and the expected time of those that are not stored [s]; reject what may not be solved here."""
     specs = params.specs()
-    known = repository.load_records(specs, service.store)
-    missing = [spec for spec, record in zip(specs, known, strict=True) if record is None]
+    present = service.store.present({spec.key for spec in specs})
+    missing = [spec for spec in specs if spec.key not in present]
     if missing and service.settings.solve == "off":
         raise NotCached(
             f"{len(missing)} of these {len(specs)} answers are not stored, and solving is off on this server."
         )
-    check_work(sum(estimate_cost(spec).seconds for spec in missing), service.settings)
-    return specs, known
+    return specs, sum(estimate_cost(spec).seconds for spec in missing)
 
 
 def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
@@ -172,19 +143,21 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     form = negotiated_form(request)
     check_voters(params.K, service.settings)
     params.check()
-    answer: dict[str, Any] = {"id": None, "nearest": None}
+    about: dict[str, Any] = {"id": None, "nearest": None}
     if params.gamma is None:
-        found = await service.design(params)
-        if isinstance(found, Pending):
-            return pending_response(found)
-        answer |= {name: found[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
+        designed = await service.design(params)
+        if isinstance(designed, Pending):
+            return pending_response(designed)
+        about |= {name: designed[name] for name in ("id", "nearest", "problem", "gamma", "warnings")}
     else:
         problem = params.problem()
         gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
-        answer |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
-    wanted = {"epsilons": params.epsilons, "points": params.points}
-    drawn = await compute(
-        request, service, compute_profile, {"problem": answer["problem"], "gamma": answer["gamma"], **wanted}
-    )
-    columns = {name: drawn[name] for name in ("epsilon", "delta", "attained")}
-    return table_response(ProfileAnswer.model_validate(answer | drawn), form, "profile", columns)
+        about |= {"problem": problem_record(problem), "gamma": gamma, "warnings": list(problem.warnings(gamma))}
+    points = params.points if params.epsilons is None else len(params.epsilons)
+    argument = {**about, "epsilons": params.epsilons, "points": params.points}
+    seconds = profile_seconds(problem_from_record(about["problem"]), points)
+    found = await find_answer(request, service, AnswerTask("profile", argument, seconds, question_of(params)))
+    if isinstance(found, Pending):
+        return pending_response(found)
+    drawn = found.model_dump()
+    return table_response(found, form, "profile", {name: drawn[name] for name in ("epsilon", "delta", "attained")})

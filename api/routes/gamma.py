@@ -10,12 +10,22 @@ from fastapi import Path, Request, Response
 from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
 from api.observability import metrics
-from api.routes.requests import Service, compute, create_router, from_query, get_and_post, get_service, query_parameters
+from api.routes.answers import find_answer
+from api.routes.requests import (
+    Service,
+    create_router,
+    from_query,
+    get_and_post,
+    get_service,
+    query_parameters,
+    question_of,
+)
 from api.routes.responses import (
     DESIGN_RESPONSES,
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
     IMMUTABLE,
+    JOB_RESPONSES,
     NOT_MODIFIED_RESPONSE,
     error_responses,
     json_response,
@@ -28,8 +38,8 @@ from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from api.tasks.design import certify
-from darrm_opt.answers.running_time import estimate_cost
+from api.tasks.answers import AnswerTask
+from darrm_opt.answers.running_time import estimate_cost, verification_seconds
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
 
@@ -202,7 +212,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
     "/verify",
     summary="The certificate of a γ of yours",
     response_model=VerifyAnswer,
-    responses=error_responses(406, 422),
+    responses=JOB_RESPONSES,
 )
 async def post_verify(params: VerifyRequest, request: Request, service: Service) -> Response:
     """Prove from γ alone that a release is private, or return a counterexample.
@@ -215,8 +225,7 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     problem = params.problem()
     gamma = NoiseFunction(params.gamma, problem.K).values.tolist()  # refuses what is none, before any work
     record = problem_record(problem)
-    proof = await compute(
-        request, service, certify, {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
-    )
-    answer = {"private": True, "problem": record, "certificate": proof, "warnings": list(problem.warnings(gamma))}
-    return json_response(VerifyAnswer.model_validate(answer))
+    argument = {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
+    seconds = verification_seconds(problem, params.arithmetic)
+    found = await find_answer(request, service, AnswerTask("verify", argument, seconds, question_of(params)))
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)

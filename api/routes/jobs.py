@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 
 from api.errors.exceptions import ShuttingDown
+from api.routes.answers import answer_of
 from api.routes.requests import Service, create_router, from_query, query_parameters
 from api.routes.responses import RETRY_AFTER, error_responses, json_response, pending_response
-from api.schemas import DesignRequest, GammaAnswer, PendingAnswer
-from api.schemas.jobs import JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
-from api.service.design_service import RETRY_SECONDS, Pending
+from api.schemas import (
+    CompareAnswer,
+    ComposeAnswer,
+    DesignRequest,
+    GammaAnswer,
+    PendingAnswer,
+    PlanAnswer,
+    PluralityAnswer,
+    ProfileAnswer,
+    TradeoffAnswer,
+    VerifyAnswer,
+)
+from api.schemas.jobs import GAMMA, JobAnswer, JobId, JobsAnswer, ListRequest, job_answer
+from api.service.answer_jobs import read_task
+from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.job_events import JobUpdate
 from solver_cache.jobs import Job
 
@@ -24,6 +38,18 @@ Which = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
 _LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 
+
+JobResult = (
+    GammaAnswer
+    | CompareAnswer
+    | PlanAnswer
+    | ProfileAnswer
+    | TradeoffAnswer
+    | ComposeAnswer
+    | VerifyAnswer
+    | PluralityAnswer
+)
+"""The answer that a job may have, by its kind."""
 
 EVENT_STREAM = "text/event-stream"
 
@@ -90,7 +116,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
 @router.get(
     "/{id}/result",
     summary="The result of a job",
-    response_model=GammaAnswer,
+    response_model=JobResult,
     responses={
         202: {
             "model": PendingAnswer,
@@ -101,17 +127,53 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
     },
 )
 async def get_job_result(id: JobId, service: Service) -> Response:  # noqa: A002
-    """Read the γ that a job designed; its status says whether the time limit cut the solve short."""
+    """Read what a job came to: a γ, whose status says whether a time limit cut the solve short, or the answer to its question."""
     job = await _job(id, service)
     if job.state in {"failed", "cancelled"}:
         why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
     result = await service.load_result(job) if job.state == "done" else None
-    if result is not None:
-        return json_response(GammaAnswer.model_validate(result))
+    answer = None if result is None else _answer(job, result)
+    if answer is not None:
+        return json_response(answer)
     if job.state == "done":
         job = await service.resubmit(job)
     return pending_response(Pending(job))
+
+
+def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:
+    """Return the answer that a job's result makes; None if its row is damaged."""
+    try:
+        task = None if job.kind == GAMMA else read_task(job)
+        if task is not None:
+            return answer_of(task, result)
+        return GammaAnswer.model_validate(result) if job.kind == GAMMA else None
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+@router.post(
+    "/{id}/stop",
+    summary="Stop a job and keep what it has",
+    responses={
+        202: {
+            "model": JobAnswer,
+            "description": "It has no certified γ yet, or waits in the queue: it goes on. Ask again, or cancel it.",
+            "headers": {**_LOCATION, **RETRY_AFTER},
+        },
+        **error_responses(404, 422),
+    },
+)
+async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer:  # noqa: A002
+    """Stop the solve; its best certified γ so far is the result of the job from now on. A finished job is unchanged."""
+    job = await service.stop(id)
+    if job is None:
+        raise _unknown(id)
+    answer = job_answer(job)
+    if not job.over:
+        response.status_code = 202
+        response.headers["Location"], response.headers["Retry-After"] = answer.location, str(RETRY_SECONDS)
+    return answer
 
 
 @router.get(
@@ -136,9 +198,19 @@ async def get_job_events(
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    stream = event_stream(service.subscribe(await _job(id, service)))
+    job = await _job(id, service)
+    stream = _reserved(service, event_stream(service.subscribe(job)))
+    await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
+
+
+async def _reserved(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
+    """Yield "", then a stream, holding one of the client's streams all the while; raises as `DesignService.reserve_stream`."""
+    with service.reserve_stream():
+        yield ""
+        async for piece in stream:
+            yield piece
 
 
 async def _job(id: str, service: Service) -> Job:  # noqa: A002

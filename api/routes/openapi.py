@@ -60,6 +60,7 @@ _LINKS = {
     "get_job_result": _FROM_JOBS,
     "get_job_events": _FROM_JOBS,
     "cancel_job": _FROM_JOBS,
+    "stop_job": _FROM_JOBS,
 }
 """Operations that take the id of an answer, each with the operations and statuses that return it."""
 

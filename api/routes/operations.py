@@ -20,7 +20,7 @@ from api.observability import metrics
 from api.observability.logs import current_request_id
 from api.routes.requests import Service
 from api.schemas.fields import AnswerModel
-from api.tasks.design import solve_smallest
+from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
@@ -48,7 +48,7 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver; 'ok', 'busy' (all solver processes are at work) or 'off'."
+        description="What was looked at: database, solver, queue; 'ok', 'busy' (all solver processes are at work) or 'off'."
     )
 
 
@@ -69,7 +69,10 @@ async def get_health() -> HealthAnswer:
     },
 )
 async def get_readiness(request: Request, service: Service) -> Response:
-    """Read from and write to the store, and solve a tiny problem; a finding is reused for some seconds."""
+    """Say whether a new problem would be answered: write to the store, look at the queue, solve a tiny problem.
+
+    A finding is reused for some seconds.
+    """
     state = request.app.state
     if state.shutdown.requested:
         return _not_ready("The server is shutting down.")
@@ -94,10 +97,14 @@ async def get_metrics(request: Request, service: Service) -> Response:
         raise HTTPException(404)
     request.app.state.metrics.collect()
     try:
-        counts = await service.run_in_thread(service.store.jobs.counts)
+        counts = await service.run_in_reader(service.jobs.counts)
         now = {
             "darrm_jobs_queued": ("Jobs that wait to be solved.", float(counts["queued"])),
             "darrm_jobs_running": ("Jobs that are being solved.", float(counts["running"])),
+            "darrm_jobs_oldest_seconds": (
+                "How long the job that was queued first has waited [s].",
+                await service.run_in_reader(service.jobs.waiting_seconds),
+            ),
         }
     except CacheError:  # which /readyz tells; the rest is worth having all the more
         now = {}
@@ -125,13 +132,18 @@ class ReadinessCheck:
         """Return a finding by part: "ok", "busy" (which is fine), "off", or in a few words what is wrong."""
         async with self._lock:  # one check for all who ask at once
             if time.monotonic() - self._checked >= self._service.settings.ready_seconds:
-                database, solver = await asyncio.gather(self._finding(self._database()), self._finding(self._solver()))
-                self._findings = {"database": database, "solver": solver}
+                database, solver, queue = await asyncio.gather(
+                    self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
+                )
+                self._findings = {"database": database, "solver": solver, "queue": queue}
                 self._checked = time.monotonic()
             return self._findings
 
     async def _database(self) -> str:
-        await self._service.run_in_thread(self._service.store.health_check)
+        store = self._service.store
+        await self._service.run_in_thread(store.health_check)
+        if store.file is not None and not await self._service.compute(is_database, str(store.file)):
+            return "it cannot be used: its file was overwritten"
         return "ok"
 
     async def _solver(self) -> str:
@@ -144,6 +156,9 @@ class ReadinessCheck:
             compute = self._service.pools["compute"]
             return "busy" if compute.busy == compute.size and compute.tasks else "nothing was solved in time"
         return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
+
+    async def _queue(self) -> str:
+        return self._service.stalled or "ok"
 
     @staticmethod
     async def _finding(work: Awaitable[str]) -> str:

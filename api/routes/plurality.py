@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.routes.requests import Service, compute, create_router, get_and_post
-from api.routes.responses import error_responses, json_response, require_json
+from api.routes.answers import find_answer
+from api.routes.requests import Service, create_router, get_and_post, question_of
+from api.routes.responses import JOB_RESPONSES, json_response, pending_response, require_json
 from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
-from api.service.work_limits import check_voters, check_work
-from darrm_opt.answers.plurality import design_plurality, design_ways, plurality_seconds, ways_seconds
+from api.service.design_service import Pending
+from api.service.work_limits import check_voters
+from api.tasks.answers import AnswerTask
+from darrm_opt.answers.plurality import plurality_seconds, ways_seconds
 from darrm_opt.plurality.record import problem_record
 
 router = create_router("design")
@@ -20,7 +23,7 @@ router = create_router("design")
     PluralityRequest,
     summary="The optimal release of the plurality among any number of classes",
     response_model=PluralityAnswer,
-    responses=error_responses(406, 422),
+    responses=JOB_RESPONSES,
 )
 async def plurality(params: PluralityRequest, request: Request, service: Service) -> Response:
     """Design the best private release of one of C classes, and compare it with the mechanisms that people use."""
@@ -28,20 +31,15 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     check_voters(params.K, service.settings)
     problem = await service.run_in_thread(params.problem)
     seconds = await service.run_in_thread(plurality_seconds, problem)
-    check_work(seconds, service.settings)
-    found = await compute(
-        request,
-        service,
-        design_plurality,
-        {
-            "problem": problem_record(problem),
-            "prior": params.prior,
-            "ties": params.ties,
-            "price": params.price,
-            "time_limit": service.settings.max_work_seconds,
-        },
-    )
-    return json_response(PluralityAnswer.model_validate(found))
+    argument = {
+        "problem": problem_record(problem),
+        "prior": params.prior,
+        "ties": params.ties,
+        "price": params.price,
+        "time_limit": service.settings.max_work_seconds,
+    }
+    found = await find_answer(request, service, AnswerTask("plurality", argument, seconds, question_of(params)))
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)
 
 
 @get_and_post(
@@ -50,7 +48,7 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
     PluralityWaysRequest,
     summary="Every way of answering queries among any number of classes within a total",
     response_model=PluralityWaysAnswer,
-    responses=error_responses(406, 422),
+    responses=JOB_RESPONSES,
 )
 async def plurality_ways(params: PluralityWaysRequest, request: Request, service: Service) -> Response:
     """Design all releases together in every way, and say what share of the answers is right, wrong, or no class."""
@@ -58,17 +56,12 @@ async def plurality_ways(params: PluralityWaysRequest, request: Request, service
     check_voters(params.K, service.settings)
     problem = await service.run_in_thread(params.total)
     seconds = await service.run_in_thread(ways_seconds, problem, params.queries)
-    check_work(seconds, service.settings)
-    found = await compute(
-        request,
-        service,
-        design_ways,
-        {
-            "problem": problem_record(problem),
-            "queries": params.queries,
-            "prior": params.prior,
-            "ties": params.ties,
-            "price": params.price,
-        },
-    )
-    return json_response(PluralityWaysAnswer.model_validate(found))
+    argument = {
+        "problem": problem_record(problem),
+        "queries": params.queries,
+        "prior": params.prior,
+        "ties": params.ties,
+        "price": params.price,
+    }
+    found = await find_answer(request, service, AnswerTask("plurality/ways", argument, seconds, question_of(params)))
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)

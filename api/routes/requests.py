@@ -20,6 +20,8 @@ from solver_cache.process_pool.task_loop import Task
 
 Model = TypeVar("Model", bound=BaseModel)
 
+Result = TypeVar("Result")
+
 
 def from_query(model: type[Model]) -> Callable[[Request], Model]:
     """Return a dependency that reads ``model`` from the query, as strictly as a body.
@@ -165,6 +167,11 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def question_of(params: BaseModel) -> dict[str, Any]:
+    """Return what a request asks as plain data, without what it leaves to its default."""
+    return params.model_dump(mode="json", exclude_defaults=True)
+
+
 def get_service(request: Request) -> DesignService:
     """Return the service that the application's lifespan opened."""
     service: DesignService = request.app.state.service
@@ -176,28 +183,30 @@ Service = Annotated[DesignService, Depends(get_service)]
 
 
 async def compute(request: Request, service: DesignService, task: Task, argument: Any) -> Any:
-    """Return what `DesignService.compute` does, and stop it when the client disconnects: nobody else waits for it.
+    """Return what `DesignService.compute` does, and stop it when the client disconnects; raises as `until_disconnect`."""
+    return await until_disconnect(request, service.compute(task, argument))
+
+
+async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what ``work`` does, and cancel it when the client disconnects: nobody else waits for it.
 
     A page drops its previous request when its user asks for something else, and its next request waits behind that one.
 
     Raises:
         ClientDisconnected: it went away first.
-        Exception: as `DesignService.perform`.
+        Exception: whatever the work raises.
     """
-    work, going = (
-        asyncio.ensure_future(service.compute(task, argument)),
-        asyncio.ensure_future(_wait_for_disconnect(request)),
-    )
+    working, going = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({work, going}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return work.result()
+        await asyncio.wait({working, going}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
         raise ClientDisconnected("The client went away.")
     finally:
         going.cancel()
-        if not work.done():
-            work.cancel()
-            await asyncio.wait({work})
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
 
 
 async def _wait_for_disconnect(request: Request) -> None:

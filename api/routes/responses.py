@@ -44,7 +44,12 @@ def pending_answer(found: Pending) -> PendingAnswer:
     job = found.job
     nearest = None if found.nearest is None else GammaAnswer.model_validate(found.nearest)
     return PendingAnswer(
-        id=job.id, state=job.state, location=f"/v1/jobs/{job.id}", retry_after=found.retry_after, nearest=nearest
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        location=f"/v1/jobs/{job.id}",
+        retry_after=found.retry_after,
+        nearest=nearest,
     )
 
 
@@ -55,7 +60,7 @@ def pending_response(found: Pending) -> Response:
     return Response(answer.model_dump_json(), 202, headers, formats.JSON)
 
 
-COMMON_STATUSES = (400, 401, 408, 413, 421, 429, 431, 500, 503)
+COMMON_STATUSES = (400, 401, 403, 408, 413, 421, 429, 431, 500, 503)
 """Error statuses of every route under /v1: access and limits before it, failures behind it."""
 
 RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema": {"type": "integer", "minimum": 0}}}
@@ -64,6 +69,7 @@ RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema"
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",
     401: "The server requires an API key, and none or an invalid one was sent.",
+    403: "A page of another site had a browser ask, and its origin is not listed.",
     404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
     406: "The Accept header excludes every media type of the answer.",
     409: "The job failed or was cancelled; submit it again to retry.",
@@ -102,6 +108,9 @@ PENDING_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 DESIGN_RESPONSES = {**PENDING_RESPONSE, **error_responses(404, 406, 409, 422)}
 """Documentation of every response but the answer, for routes whose answer needs a γ."""
+
+JOB_RESPONSES = {**PENDING_RESPONSE, **error_responses(406, 409, 422)}
+"""Documentation of every response but the answer, for routes whose answer may take long."""
 
 NOT_MODIFIED_RESPONSE: dict[int | str, dict[str, Any]] = {
     304: {"description": "If-None-Match names the answer that would be sent."},

@@ -187,4 +187,8 @@ class CompareAnswer(AnswerModel):
     rows: list[MechanismAnswer] = Field(
         description="One for each mechanism, the most useful first; those that do not fit last."
     )
+    without_noise: str = Field(
+        default="",
+        description="What needs no noise within the total, in words, as the plan says it; empty if nothing does.",
+    )
     not_compared: dict[str, str] = Field(description="What has no place in the table, and why.")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from api.errors.accepted import ACCEPTED
 from api.errors.exceptions import FieldError, WorkLimitExceeded
 from api.schemas.fields import (
     EXAMPLES,
@@ -24,6 +25,7 @@ from api.schemas.fields import (
     VoterDelta,
     VoterEpsilon,
     Voters,
+    described,
 )
 from api.tasks.design import DesignTask
 from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS
@@ -76,6 +78,22 @@ class DesignRequest(ProblemRequest):
     shape: Shape = "free"
     method: Method = "auto"
     backend: Backend = "highs"
+    time_limit: Annotated[
+        FiniteFloat | None,
+        described(
+            "Longest solve that is wanted, if it is not solved already [s]; at most the server's own limit. Then the best "
+            "certified γ so far is the answer.",
+            exclusiveMinimum=0,
+        ),
+    ] = None
+    gap: Annotated[
+        FiniteFloat | None,
+        described(
+            "Gap at which the solve may end, if it is not solved already: an answer that is within it of the optimum.",
+            minimum=0,
+            exclusiveMaximum=1,
+        ),
+    ] = None
 
     def spec(self) -> DesignSpec:
         """Return what the answer depends on; its content key is the id.
@@ -94,7 +112,11 @@ class DesignRequest(ProblemRequest):
 
     def task(self) -> DesignTask:
         """Return the task of designing it; raises as `spec`."""
-        return DesignTask(self.spec(), self.method, self.backend)
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
+        if self.gap is not None and not 0 <= self.gap < 1:
+            raise InvalidInput("gap", self.gap, ACCEPTED["gap"])
+        return DesignTask(self.spec(), self.method, self.backend, self.time_limit, self.gap)
 
     def check_estimable(self) -> None:
         """Reject more voters than can be estimated.

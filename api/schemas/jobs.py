@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -11,8 +12,12 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
+from darrm_opt.errors import DarrmError
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import PAGE_SIZE, Job, State
+from solver_cache.jobs import PAGE_SIZE, Job, State, damaged
+
+GAMMA = "gamma"
+"""The kind of job that designs one γ."""
 
 MAX_LISTED = 1000
 """Most jobs on one page."""
@@ -20,7 +25,7 @@ MAX_LISTED = 1000
 JobId = Annotated[
     str,
     Field(
-        description="Id of the job, which is the id of its γ: 64 hexadecimal digits.",
+        description="Id of the job; where it designs a γ, the id of that γ: 64 hexadecimal digits.",
         pattern="^[0-9a-f]{64}$",
         examples=[EXAMPLES["JOB_EXAMPLE"]["id"]],
     ),
@@ -44,13 +49,26 @@ class PendingAnswer(AnswerModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["PENDING_EXAMPLE"]]})
 
-    id: str = Field(description="Id of the job, and content key of the γ to come.")
+    id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
+    kind: str = Field(
+        description="What it does: gamma, compare, plan, profile, tradeoff, compose, verify or plurality."
+    )
     state: str = Field(description="queued or running.")
     location: str = Field(description="Where to ask for the job.")
     retry_after: int = Field(description="When to ask again [s].", ge=0)
     nearest: GammaAnswer | None = Field(
         description="The best stored γ whose guarantee implies the one that was asked, for use until then; null if there is none."
     )
+
+
+class IncumbentAnswer(AnswerModel):
+    """The best certified γ of a solve that goes on: private exactly as it is, whatever comes after."""
+
+    gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability].")
+    utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")
+    upper_bound: FiniteFloat = Field(description="Proven bound on the utility of any private γ of that shape, so far.")
+    gap: FiniteFloat = Field(description="upper_bound − utility, at least 0.", ge=0)
+    margin: FiniteFloat = Field(description="Proven slack of its privacy [probability].", ge=0)
 
 
 class ProgressAnswer(AnswerModel):
@@ -63,6 +81,17 @@ class ProgressAnswer(AnswerModel):
     gap: FiniteFloat = Field(description="upper_bound − utility, at least 0.", ge=0)
     violation: FiniteFloat = Field(description="How far the program's present answer breaks the constraint.")
     seconds: FiniteFloat = Field(description="Time since the start [s].", ge=0)
+    incumbent: IncumbentAnswer | None = Field(
+        default=None,
+        description="The best γ whose privacy is proved so far, after half a second; POST …/stop makes it the result.",
+    )
+
+
+class StepsAnswer(AnswerModel):
+    """Progress of work in steps."""
+
+    done: int = Field(description="Steps done.", ge=0)
+    of: int = Field(description="Steps in all.", ge=0)
 
 
 class JobAnswer(AnswerModel):
@@ -70,14 +99,18 @@ class JobAnswer(AnswerModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["JOB_EXAMPLE"]]})
 
-    id: str = Field(description="Id of the job, and content key of its γ.")
-    kind: str = Field(description="What it does: gamma designs one γ.")
+    id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
+    kind: str = Field(description="What it does: gamma designs one γ; else the path that was asked, such as compare.")
     state: State = Field(description="queued, running, done, failed or cancelled.")
-    problem: ProblemAnswer
-    objective: str = Field(description="What is maximised.")
-    shape: str = Field(description="free or monotone.")
+    problem: ProblemAnswer | None = Field(description="The problem whose γ is designed; null for other kinds.")
+    objective: str | None = Field(description="What is maximised; null for other kinds.")
+    shape: str | None = Field(description="free or monotone; null for other kinds.")
+    question: dict[str, Any] | None = Field(
+        description="What was asked, without what was left to its default; null where a γ is designed."
+    )
     attempts: int = Field(description="Attempts since it was submitted.", ge=0)
-    progress: ProgressAnswer | None = Field(description="Its progress; null before anything is known.")
+    progress: ProgressAnswer | StepsAnswer | None = Field(description="Its progress; null before anything is known.")
+    estimated_seconds: FiniteFloat = Field(description="How long it was expected to take [s].", ge=0)
     reason: str = Field(description="Why it failed, in words; else empty.")
     created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
     updated: str = Field(description="When it last changed (UTC, ISO 8601).")
@@ -94,18 +127,21 @@ class JobsAnswer(AnswerModel):
 
 
 def job_answer(job: Job) -> JobAnswer:
-    """Return the answer that describes a job."""
-    request = json.loads(job.request)
+    """Return the answer that describes a job; one whose row is damaged is described as failed."""
     here = f"/v1/jobs/{job.id}"
+    try:
+        about = _question(job)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
+        job = damaged(job)
+        about = {"problem": None, "objective": None, "shape": None, "question": None}
     return JobAnswer(
         id=job.id,
         kind=job.kind,
         state=job.state,
-        problem=ProblemAnswer(**problem_record(problem_from_record(request["problem"]))),
-        objective=request["objective"],
-        shape=request["shape"],
-        attempts=job.attempts,
+        **about,
+        attempts=max(0, job.attempts),
         progress=_progress_answer(job.progress),
+        estimated_seconds=job.seconds if math.isfinite(job.seconds) and job.seconds > 0 else 0.0,
         reason=job.reason,
         created=_timestamp(job.created),
         updated=_timestamp(job.updated),
@@ -115,13 +151,40 @@ def job_answer(job: Job) -> JobAnswer:
     )
 
 
-def _progress_answer(text: str) -> ProgressAnswer | None:
-    content: Any = json.loads(text) if text else None
-    return None if content is None else ProgressAnswer(**content)
+def _question(job: Job) -> dict[str, Any]:
+    """Return what a job is about; raises what damaged text makes parsers raise."""
+    request = json.loads(job.request)
+    if job.kind != GAMMA:
+        return {"problem": None, "objective": None, "shape": None, "question": dict(request["question"])}
+    problem = ProblemAnswer(**problem_record(problem_from_record(request["problem"])))
+    objective, shape = request["objective"], request["shape"]
+    if not isinstance(objective, str) or not isinstance(shape, str):
+        raise TypeError(shape)
+    return {"problem": problem, "objective": objective, "shape": shape, "question": None}
+
+
+def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
+    """Return the progress that a job has reported; None if that is nothing, or damaged."""
+    try:
+        content: Any = json.loads(text) if text else None
+        if content is None:
+            return None
+        if "done" in content:
+            return StepsAnswer(**content)
+        found = content.get("incumbent")
+        if found is not None:
+            shown = {name: found[name] for name in ("gamma", "utility", "upper_bound", "gap")}
+            content = {**content, "incumbent": IncumbentAnswer(**shown, margin=found["certificate"]["margin"])}
+        return ProgressAnswer(**content)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
 
 
 def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, OSError, ValueError):  # of a damaged row
+        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")
 
 
 class BatchRequest(RequestModel):

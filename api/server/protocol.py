@@ -8,11 +8,18 @@ costs nothing: timers start only where a piece of a request has to be waited for
 from __future__ import annotations
 
 import asyncio
+import logging
+from itertools import islice
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from api.access.clients import UNLIMITED_PATHS
+from api.access.rate_limits import RateLimiter
 from api.errors.problem_details import Rejection, retry_after
+from api.observability import metrics
+
+_LOG = logging.getLogger("api.wire")
 
 BODY_GRACE_SECONDS = 5.0
 """Time after a body's limit for the application's own answer, before the connection is cut [s]."""
@@ -41,6 +48,45 @@ class ConnectionLimits(NamedTuple):
     body_seconds: float
 
 
+SAMPLED_CONNECTIONS = 64
+"""Connections among which an idle one is sought, in no order: a look at thousands for each new one would stall the loop."""
+
+RESERVED_CONNECTIONS = 64
+"""Connections beyond the limit on which health is still answered."""
+
+RESERVED_SECONDS = 2.0
+"""Time for such a connection to ask [s]."""
+
+REFUSED_ROUTE = "wire"
+"""Route, in the metrics, of what was refused before there was a request."""
+
+LOGGED_REFUSALS = 10.0
+"""Refusals on the wire that are logged in a second; a flood of them must not become a flood of lines."""
+
+_HEALTH = frozenset(path.encode() for path in UNLIMITED_PATHS)
+
+_TOO_MANY = Rejection("busy", "Too many connections; try again later.", (retry_after(1),), closing=True)
+
+
+class RefusalLog:
+    """Log of what is refused on the wire: a line each, at most `LOGGED_REFUSALS` a second; then how many were not logged."""
+
+    def __init__(self) -> None:
+        self._limiter, self._dropped = RateLimiter(), 0
+
+    def log(self, rejection: Rejection, client: str) -> None:
+        """Log a refusal."""
+        if self._limiter.take("wire", LOGGED_REFUSALS, LOGGED_REFUSALS) > 0:
+            self._dropped += 1
+            return
+        more = {"client": f"address {client}", "status": rejection.status, "not_logged": self._dropped}
+        _LOG.info("refused on the wire: %s", rejection.name, extra=more)
+        self._dropped = 0
+
+
+_REFUSALS = RefusalLog()
+
+
 class _RejectedError(Exception):
     """Exception that stops the parser."""
 
@@ -57,14 +103,39 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head = 0  # bytes since the request began, while its head is not complete
         self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
         self._rejection: Rejection | None = None
+        self._health_only = False
+        self._refusals = _REFUSALS
+        self.idle_since, self.was_used = self.loop.time(), False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Accept a connection, or reject one too many."""
+        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one."""
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
-            self._reject(Rejection("busy", "Too many connections; try again later.", (retry_after(1),)))
-        else:
-            self._request_timer = self.loop.call_later(self._limits.head_seconds, self._nothing_came)
+        if len(self.connections) > self._limits.connections and not self._make_room():
+            if len(self.connections) > self._limits.connections + RESERVED_CONNECTIONS:
+                self._reject(_TOO_MANY)
+                return
+            self._health_only = True
+        seconds = min(self._limits.head_seconds, RESERVED_SECONDS) if self._health_only else self._limits.head_seconds
+        self._request_timer = self.loop.call_later(seconds, self._nothing_came)
+
+    def _make_room(self) -> bool:
+        """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
+        idle: dict[str, list[GuardedProtocol]] = {}
+        for connection in islice(self.connections, SAMPLED_CONNECTIONS):
+            if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
+                idle.setdefault(connection.client[0] if connection.client else "", []).append(connection)
+        if not idle:
+            return False
+        greediest = max(idle.values(), key=len)
+        oldest = min(greediest, key=lambda connection: (connection.was_used, connection.idle_since))
+        self.connections.discard(oldest)
+        oldest.transport.close()
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being received or answered."""
+        return not self._in_message and (not self._open or self._open[-1].response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
@@ -105,6 +176,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.url) > MAX_TARGET_BYTES:
             self._rejection = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
             raise _RejectedError
+        if self._health_only and self.url.split(b"?", 1)[0] not in _HEALTH:
+            self._rejection = _TOO_MANY
+            raise _RejectedError
         self._in_head = False
         self._cancel_request_timer()
         super().on_headers_complete()
@@ -114,6 +188,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_message = False
         self._head = 0
+        self.idle_since, self.was_used = self.loop.time(), True
         self._cancel_request_timer()
         super().on_message_complete()
 
@@ -161,6 +236,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _reject(self, rejection: Rejection) -> None:
         """Reject and close, unless an answer to another request is under way; nothing more is read."""
         self._rejection = rejection
+        metrics.count_request("other", REFUSED_ROUTE, rejection.status, 0.0)
+        self._refusals.log(rejection, self.client[0] if self.client else "unknown")
         self._cancel_request_timer()
         before = [cycle for cycle in self._open if not cycle.response_complete]
         if self._in_message and not self._in_head and not self.cycle.response_started:  # its body is what is refused

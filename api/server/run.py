@@ -7,6 +7,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ from darrm_opt.errors import DarrmError, InvalidInput
 
 if TYPE_CHECKING:
     from api.settings import Settings
+
+
+BACKLOG = 2048
+"""Connections that wait to be accepted: beyond them the kernel drops a client's first packet, which is sent again after seconds."""
 
 
 class ListenError(DarrmError):
@@ -40,7 +45,7 @@ def listen(host: str, port: Any) -> socket.socket:
         raise InvalidInput("port", port, "a port from 0 (any free one) to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as err:
         raise ListenError(_listen_advice(err, host, port)) from err
 
@@ -64,10 +69,13 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         CacheError: the cache cannot be used.
     """
     from api.access.keys import list_keys
-    from api.settings import read_settings
+    from api.settings import misspelt_settings, read_settings
     from solver_cache import open_store
 
     settings = read_settings(**overrides)
+    for warning in misspelt_settings(os.environ):
+        print(warning, file=sys.stderr)  # noqa: T201 — before there is a log
+    _ = settings.solver_memory  # refused here, where there is not enough
     host = listening.getsockname()[0]
     if settings.keys is not None:
         list_keys(settings.keys)
@@ -76,7 +84,7 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
             "host",
             host,
             "an address of this machine alone, such as 127.0.0.1, as no API keys are set",
-            "Make one with `darrm keys new NAME --file FILE` and set DARRM_KEYS to that file; or say --no-keys "
+            "Make one with `darrm keys add NAME --file FILE` and set DARRM_KEYS to that file; or say --no-keys "
             "(DARRM_PUBLIC=true) if whoever reaches it may use it.",
         )
     if settings.workers > 1 and settings.cache_url in {"memory", "off"}:

@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
-from api.access.clients import current_client
+from api.access.clients import current_client, current_owner
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import metrics
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
-from api.service.gamma_jobs import GAMMA_JOB, GRACE_SECONDS, GammaJobHandler
-from api.service.job_admission import JobAdmission
+from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
+from api.service.fair_queue import FairQueue
+from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
+from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_events import JobEvents, JobUpdate
-from api.service.job_worker import JobWorker, ProgressCallback
+from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
 from api.service.repository import load_nearest
-from api.service.work_limits import check_design, check_voters
+from api.service.work_limits import check_design, check_voters, check_work
 from api.settings import Settings
+from api.tasks.answers import AnswerTask
 from api.tasks.design import DesignTask
+from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design.solver import check_choices
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import SolveFailed
-from solver_cache.jobs import PAGE_SIZE, Job, State, open_jobs
-from solver_cache.process_pool.pool import PoolState, ProcessPool
+from solver_cache.jobs import PAGE_SIZE, Job, Jobs, State, open_jobs
+from solver_cache.memory.jobs import MemoryJobs
+from solver_cache.process_pool.pool import PoolState, ProcessPool, TaskTimeout
 from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
 
@@ -35,6 +41,9 @@ Result = TypeVar("Result")
 
 STORE_THREADS = 4
 """Blocking calls to the store at once."""
+
+SHORT_LIMIT_SECONDS = 20.0
+"""Time after which work on the short lane is stopped [s]: what was expected to take a second at most has become a job by then."""
 
 RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
@@ -78,8 +87,8 @@ class DesignService:
     """The service behind the routes: answers requests with plain data and never blocks the event loop.
 
     γ is designed by jobs: one for each problem however many ask, in this process or in others that share the store
-    (`api.service.job_worker`). Every other computation runs in a second pool of processes, so that it never waits for a
-    long solve. Use `open`, which starts the background work and ends it.
+    (`api.service.job_worker`); so is every other answer that takes longer than a moment. Short work has processes of
+    its own: certificates, error curves and small accounts in one pool, the γ of small problems in another. Clients have turns at both. Use `open`, which starts the background work and ends it.
 
     Args:
         store: of answers and jobs; the service closes it.
@@ -88,24 +97,33 @@ class DesignService:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
-        self._jobs = open_jobs(store)
+        self._jobs, self._close_jobs = _open_jobs(store, settings)
         self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
-        size, memory = settings.solvers, settings.max_solver_memory
+        self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
+        size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver")
-        self._computers = ProcessPool(max(1, size // 2), memory=memory, name="compute")
+        self._computers = ProcessPool(short, memory=memory, name="compute")
+        self._quick = ProcessPool(short, memory=memory, name="quick")
+        self._short_lane = FairQueue(short)
         self._flights = SingleFlight()
         self._quota = ClientQuota(settings.max_compute)
+        self._streams = ClientQuota(settings.max_streams, "event streams")
         self._admission = JobAdmission(self._jobs, settings)
-        self._events = JobEvents(self._jobs, self.run_in_thread)
-        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_thread, self._solvers)
-        self._worker = JobWorker(
-            self._jobs,
-            self._events,
-            self.run_in_thread,
-            {GAMMA_JOB: self._gamma_jobs.handle},
-            size=size,
-            lease=settings.lease_seconds,
+        self._events = JobEvents(self._jobs, self.run_in_reader)
+        self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._solvers)
+        self._answer_jobs = AnswerJobHandler(
+            store, settings, self.run_in_reader, self.run_in_thread, self._solvers, self._computers
         )
+        handlers: dict[str, JobHandler] = dict.fromkeys(ANSWER_JOBS, self._answer_jobs.handle)
+        shorts = dict[str, JobHandler]()
+        if settings.solve == "on":
+            handlers[GAMMA_JOB] = self._gamma_jobs.handle
+            short_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._quick)
+            shorts[GAMMA_JOB] = short_jobs.handle
+        worker = partial(JobWorker, self._jobs, self._events, self.run_in_thread, lease=settings.lease_seconds)
+        self._workers = [worker(handlers, size=size)]
+        if settings.short_seconds > 0:
+            self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
         self._closing = False
 
     @classmethod
@@ -125,18 +143,20 @@ class DesignService:
         try:
             background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
             background.append(asyncio.create_task(service._drain_on(shutdown)))
-            if settings.solve == "on":
-                if settings.prestart:
-                    await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
-                service._worker.start()
+            if settings.solve == "on" and settings.prestart:
+                await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
+            for worker in service._workers:
+                worker.start()
             yield service
         finally:
             for task in background:
                 task.cancel()
             service._drain()
-            await service._worker.close()
-            await asyncio.gather(service._solvers.close(), service._computers.close())
+            await asyncio.gather(*(worker.close() for worker in service._workers))
+            await asyncio.gather(service._solvers.close(), service._computers.close(), service._quick.close())
             await asyncio.to_thread(service._threads.shutdown)
+            await asyncio.to_thread(service._readers.shutdown)
+            service._close_jobs()
             store.close()
 
     @property
@@ -145,14 +165,19 @@ class DesignService:
         return self._store
 
     @property
+    def jobs(self) -> Jobs:
+        """The jobs; they block, as the store does."""
+        return self._jobs
+
+    @property
     def settings(self) -> Settings:
         """The operator's settings."""
         return self._settings
 
     @property
     def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" do jobs, "compute" everything else."""
-        return {"solvers": self._solvers.state, "compute": self._computers.state}
+        """State of the process pools: "solvers" do jobs, "quick" those of small γ, "compute" other short work."""
+        return {"solvers": self._solvers.state, "quick": self._quick.state, "compute": self._computers.state}
 
     async def _drain_on(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
@@ -164,11 +189,19 @@ class DesignService:
         self._events.close(ShuttingDown("The server is shutting down; ask again when it is back."))
 
     async def run_in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        """Return ``work(*arguments)``, done in a thread: for calls that block but do not compute for long."""
+        """Return ``work(*arguments)``, done in a thread: for calls that block but do not compute for long, and may write.
+
+        A write to a store that another process has locked waits for as long as the store lets it; reads do not wait for that,
+        as they have threads of their own (`run_in_reader`).
+        """
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
+    async def run_in_reader(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``work(*arguments)``, done in a thread for calls that only read."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *arguments)
+
     async def compute(self, task: Task, argument: Any, progress: ProgressCallback | None = None) -> Any:
-        """Return ``task(argument, report)``, run in a process of its own within the server's time limit.
+        """Return ``task(argument, report)``: short work, in a process of its own lane, clients in turn.
 
         Args:
             task: a function at the top of a module (`api.tasks`).
@@ -180,9 +213,45 @@ class DesignService:
             SolveFailed: its process was lost twice, took too long or grew too large.
             Overloaded, TooManyJobs: too many computations wait already, or too many of one client.
         """
-        limit = self._settings.time_limit
-        with self._quota.reserve(current_client()):
-            return await self._computers.run(task, argument, time_limit=2 * limit + GRACE_SECONDS, progress=progress)
+        async with self._short_turn():
+            return await self._computers.run(task, argument, time_limit=SHORT_LIMIT_SECONDS, progress=progress)
+
+    @asynccontextmanager
+    async def _short_turn(self) -> AsyncIterator[None]:
+        """Hold a place on the lane of short work within the block; what the server computes for itself has a turn as well."""
+        client = current_client()
+        with self._quota.reserve(client):
+            async with self._short_lane.place("" if client is None else client.name):
+                yield
+
+    async def answer(self, task: AnswerTask, wait_seconds: float | None = None) -> dict[str, Any] | Pending:
+        """Return the result of a task: at once where it is short, else from its job, or the job that works on it.
+
+        Work is admitted up to `Settings.max_work_seconds`, and its job stopped after twice that. What was
+        expected to be short and is not becomes a job.
+
+        Args:
+            task: what is asked.
+            wait_seconds: how long to wait for a job [s]; None for the operator's setting.
+
+        Raises:
+            WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
+            Exception: as `design`, and whatever the task raises.
+        """
+        check_work(task.seconds, self._settings)
+        seconds = task.seconds
+        if seconds <= self._settings.short_seconds:
+            try:
+                async with self._short_turn():
+                    return await self._answer_jobs.compute(task, self._computers, SHORT_LIMIT_SECONDS)
+            except TaskTimeout:
+                seconds = SHORT_LIMIT_SECONDS
+        text = task.to_json()
+
+        async def queue(*, afresh: bool) -> Job:
+            return await self._queue(task.key, task.kind, text, seconds, afresh=afresh)
+
+        return await self._wait_for(await queue(afresh=False), text, queue, self._answer_jobs.load_result, wait_seconds)
 
     def design_task(self, request: DesignRequest) -> DesignTask:
         """Return the task that a request states; its key is the id of the answer.
@@ -226,7 +295,15 @@ class DesignService:
             return near
         if not isinstance(found, Job):
             return found
-        answer = await self._wait_for(found, task, wait_seconds)
+        text = task.to_json()
+
+        async def queue(*, afresh: bool) -> Job:
+            return await self._queue_design(task, text, afresh=afresh)
+
+        async def load(job: Job) -> dict[str, Any] | None:
+            return await self._gamma_jobs.load_result(job, task)
+
+        answer = await self._wait_for(found, text, queue, load, wait_seconds)
         return replace(answer, nearest=await self._nearest(task.spec)) if isinstance(answer, Pending) else answer
 
     async def submit(self, request: DesignRequest) -> Job:
@@ -236,35 +313,60 @@ class DesignService:
         """
         task = self.design_task(request)
         self._check_admissible(task)
-        job = await self._queue(task.key, task.to_json())
-        if job.state == "done" and await self.load_result(job) is None:
-            job = await self.resubmit(job)
+        text = task.to_json()
+        job = await self._queue_design(task, text)
+        if job.state == "done" and await self._gamma_jobs.load_result(job, task) is None:
+            job = await self._queue_design(task, text, afresh=True)
         return job
 
     async def resubmit(self, job: Job) -> Job:
-        """Return a finished job, queued again because its result is outdated; raises as `design`."""
-        self._check_solving()
-        return await self._queue(job.id, job.request, afresh=True)
+        """Return a finished job, queued again because its result is gone or damaged; raises as `design`."""
+        if job.kind == GAMMA_JOB:
+            self._check_solving()
+        return await self._queue(job.id, job.kind, job.request, job.seconds, afresh=True)
 
     async def load_result(self, job: Job) -> dict[str, Any] | None:
-        """Return the result of a finished job, proved again; None if it is gone or outdated."""
-        return await self._gamma_jobs.load_result(job)
+        """Return the result of a finished job, proved again; None if it is gone or damaged."""
+        handler = self._gamma_jobs if job.kind == GAMMA_JOB else self._answer_jobs
+        return await handler.load_result(job)
+
+    async def stop(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
+        """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
+
+        A job that has no certified γ yet goes on; one that waits in the queue stays there.
+        """
+        job = await self.run_in_reader(self._jobs.get, id)
+        if job is None or job.state != "running" or job.kind != GAMMA_JOB:
+            return job
+        result = await self._gamma_jobs.settle(job)
+        if result is None:
+            return job
+        settled = await self.run_in_thread(self._jobs.settle, id, result)
+        if settled is not None:
+            self._events.publish(settled)
+            for worker in self._workers:
+                worker.stop(id)
+        return settled
 
     async def get_job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
         """Return a job in its present state, or None if there is none."""
-        return await self.run_in_thread(self._jobs.get, id)
+        return await self.run_in_reader(self._jobs.get, id)
 
     async def list_jobs(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> Sequence[Job]:
-        """Return jobs, the newest first, from behind the one with id ``after``."""
-        return await self.run_in_thread(self._jobs.list, state, limit, after)
+        """Return jobs, the newest first, from behind the one with id ``after``; where keys are needed, the client's own."""
+        return await self.run_in_reader(self._jobs.list, state, limit, after, current_owner())
 
     async def cancel(self, id: str) -> Job | None:  # noqa: A002
-        """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it."""
-        job = await self.run_in_thread(self._jobs.cancel, id)
+        """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it.
+
+        A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
+        """
+        job = await self.run_in_thread(self._jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
-            self._worker.stop(id)
+            for worker in self._workers:
+                worker.stop(id)
             self._events.publish(job)
         return job
 
@@ -272,17 +374,31 @@ class DesignService:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
 
+    def reserve_stream(self) -> AbstractContextManager[None]:
+        """Hold one of the event streams that a client may have open within the block.
+
+        Raises:
+            TooManyJobs: it has as many as one client may have.
+            Overloaded: there are as many as this process serves.
+        """
+        return self._streams.reserve(current_client())
+
+    @property
+    def stalled(self) -> str:
+        """Why no queued job would be taken up; "" while the workers look at the queue, or have their hands full."""
+        return next((worker.stalled for worker in self._workers if worker.stalled), "")
+
     async def _load_or_submit(self, task: DesignTask) -> dict[str, Any] | Job:
         stored = await self._gamma_jobs.load(task.spec)
         if stored is not None:
             return stored
         self._check_admissible(task)
-        return await self._queue(task.key, task.to_json())
+        return await self._queue_design(task, task.to_json())
 
     async def _nearest(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one that is asked, labelled; None if there is none."""
         found = await self._flights.do(
-            f"nearest {request.key}", lambda: self.run_in_thread(load_nearest, request, self._store)
+            f"nearest {request.key}", lambda: self.run_in_reader(load_nearest, request, self._store)
         )
         if found is not None:
             metrics.count_lookups("nearest")
@@ -297,27 +413,48 @@ class DesignService:
         check_choices(task.spec.problem, task.spec.shape, task.method, task.backend)
         check_design(task.spec, task.method, self._settings)
 
-    async def _queue(self, id: str, text: str, *, afresh: bool = False) -> Job:  # noqa: A002
+    async def _queue_design(self, task: DesignTask, text: str, *, afresh: bool = False) -> Job:
+        seconds = estimate_cost(task.spec, task.method).seconds
+        return await self._queue(task.key, GAMMA_JOB, text, seconds, afresh=afresh)
+
+    async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        job = await self.run_in_thread(self._admission.submit, id, text, afresh, current_client())
-        self._worker.wake()
+        asked = JobRequest(id, kind, text, seconds, afresh)
+        job = await self.run_in_thread(self._admission.submit, asked, current_client())
+        for worker in self._workers:
+            worker.wake()
         return job
 
-    async def _wait_for(self, job: Job, task: DesignTask, wait_seconds: float | None) -> dict[str, Any] | Pending:
-        """Return the answer of a job, or that it is pending after ``wait_seconds``; one that must be redone is, once."""
+    async def _wait_for(
+        self,
+        job: Job,
+        text: str,
+        queue: Callable[..., Awaitable[Job]],
+        load: Callable[[Job], Awaitable[dict[str, Any] | None]],
+        wait_seconds: float | None,
+    ) -> dict[str, Any] | Pending:
+        """Return the answer of a job, or that it is pending after ``wait_seconds``; one that must be redone is, once.
+
+        Args:
+            job: in its present state.
+            text: the request that is asked now; the job's own may differ in how it is solved.
+            queue: queues it again, ``afresh`` even if it is done.
+            load: reads its result; None if it does not answer what is asked now.
+            wait_seconds: how long to wait [s]; None for the operator's setting.
+        """
         wait_seconds = self._settings.wait_seconds if wait_seconds is None else wait_seconds
-        text = task.to_json()
         for attempt in range(2):
             update = await self._events.wait(job, wait_seconds)
             match update.job.state:
                 case "done":
-                    answer = update.answer or await self.load_result(update.job)
+                    answer = update.answer if update.job.request == text else None
+                    answer = answer or await load(update.job)
                     if answer is not None:
                         return dict(answer)
-                    job = await self._queue(task.key, text, afresh=True)
+                    job = await queue(afresh=True)
                 case "failed" if attempt == 0 and update.job.request != text:  # it was submitted for another solver
-                    job = await self._queue(task.key, text)
+                    job = await queue(afresh=False)
                 case "failed":
                     raise update.error or SolveFailed(update.job.reason)
                 case "cancelled":
@@ -325,3 +462,19 @@ class DesignService:
                 case _:
                     break
         return Pending(update.job)
+
+
+def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:
+    """Return the jobs of a store, and what closes them.
+
+    A store that is opened for reading only has its jobs in memory; the workers of one server share them in a database of
+    their own, in the folder that they share while they run.
+    """
+    jobs = open_jobs(store)
+    if settings.workers == 1 or settings.run_folder is None or not isinstance(jobs, MemoryJobs):
+        return jobs, lambda: None
+    from solver_cache.database.connection import Database
+    from solver_cache.database.jobs import DatabaseJobs
+
+    database = Database(f"sqlite:///{settings.run_folder / 'jobs.sqlite'}")
+    return DatabaseJobs(database), database.close

@@ -18,8 +18,9 @@ from api.settings import Settings
 from api.tasks.design import DesignTask, design_gamma, recheck_record
 from darrm_opt.design.program import Status
 from darrm_opt.design_spec import DesignSpec, canonical_json
+from darrm_opt.errors import DarrmError, SolveFailed
 from darrm_opt.record import solution_record
-from solver_cache.jobs import Job
+from solver_cache.jobs import DAMAGED_ROW, Job
 from solver_cache.process_pool.pool import ProcessPool
 from solver_cache.solve import recall
 from solver_cache.store import Store
@@ -40,22 +41,28 @@ class GammaJobHandler:
     Args:
         store: of answers.
         settings: the time limit.
-        run_in_thread: how a blocking call is made.
+        read: how a blocking call is made that only reads.
+        write: how one is made that may write.
         solvers: the processes that solve.
     """
 
-    def __init__(self, store: Store, settings: Settings, run_in_thread: RunInThread, solvers: ProcessPool) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, read: RunInThread, write: RunInThread, solvers: ProcessPool
+    ) -> None:
         self._store, self._settings, self._solvers = store, settings, solvers
-        self._run_in_thread = run_in_thread
+        self._read, self._write = read, write
 
     async def load(self, request: DesignSpec) -> dict[str, Any] | None:
         """Return the stored answer to a request, proved again, or None."""
-        solution = await self._run_in_thread(recall, request, self._store)
+        solution = await self._read(recall, request, self._store)
         return None if solution is None else _with_id(solution_record(solution), request, cached=True)
 
     async def handle(self, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
         """Do a job; return its result as JSON, and the answer for those who wait in this process."""
-        task, limit = DesignTask.from_json(job.request), self._settings.time_limit
+        task = read_task(job)
+        if task is None:
+            raise SolveFailed(DAMAGED_ROW)
+        limit = self.time_limit(task)
         stored = await self.load(task.spec) if job.attempts > 1 else None
         if stored is not None:  # the previous worker died after storing the answer and before finishing the job
             return canonical_json({"kept": True}), stored
@@ -69,23 +76,39 @@ class GammaJobHandler:
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
         elif Status(record["status"]).settled:
-            record, kept, trouble = await self._run_in_thread(save_record, task.spec, record, self._store)
+            record, kept, trouble = await self._write(save_record, task.spec, record, self._store)
         answer = _with_id(record, task.spec, cached=False)
         if kept:
             return canonical_json({"kept": True}), answer
-        return canonical_json({"kept": False, "record": record, "time_limit": limit, "trouble": trouble}), answer
+        given = 0.0 if record["status"] == Status.INTERRUPTED.value else limit  # more time would better it
+        return canonical_json({"kept": False, "record": record, "time_limit": given, "trouble": trouble}), answer
 
-    async def load_result(self, job: Job) -> dict[str, Any] | None:
-        """Return the result of a finished job, proved again; None if it is gone or a longer time limit would better it."""
-        task = DesignTask.from_json(job.request)
+    def time_limit(self, task: DesignTask) -> float:
+        """Return the time limit of a solve [s]: the server's, or the request's if it is shorter."""
+        own = self._settings.time_limit
+        return own if task.time_limit is None else min(own, task.time_limit)
+
+    async def load_result(self, job: Job, asked: DesignTask | None = None) -> dict[str, Any] | None:
+        """Return the result of a finished job, proved again; None if it is gone, or not what is asked.
+
+        Args:
+            job: done.
+            asked: what is asked now: an answer that is not optimal is none to it if more time would better it, unless its gap
+                is as small as was asked for. None: whatever the job came to, for those who know it by its id.
+        """
+        task = read_task(job)
+        if task is None:
+            return None
         try:
             content = json.loads(job.result)
             if content["kept"]:
                 return await self.load(task.spec)
-            record = content["record"]
-            if not Status(record["status"]).settled and content["time_limit"] < self._settings.time_limit:
-                return None
-            proved = await self._run_in_thread(recheck_record, record, task)
+            record, limit = content["record"], float(content["time_limit"])
+            if asked is not None and not Status(record["status"]).settled:
+                enough = asked.gap is not None and record["gap"] <= asked.gap
+                if not enough and limit < self.time_limit(asked):
+                    return None
+            proved = await self._read(recheck_record, record, task)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
             # whoever can write to the database can write anything here
             _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
@@ -94,6 +117,34 @@ class GammaJobHandler:
             _LOG.warning("job %s: its result does not answer its request and is not used", job.id)
             return None
         return _with_id(proved, task.spec, cached=False)
+
+    async def settle(self, job: Job) -> str | None:
+        """Return the result of a running job that is stopped now, as JSON: its best certified γ so far; None if it has none."""
+        task, record = read_task(job), read_incumbent(job)
+        if task is None or record is None:
+            return None
+        proved = await self._read(recheck_record, record, task)
+        if proved is None:
+            return None
+        return canonical_json({"kept": False, "record": proved, "time_limit": 0.0, "trouble": ""})
+
+
+def read_task(job: Job) -> DesignTask | None:
+    """Return the task of a γ job; None if its row is damaged, or holds the task of another."""
+    try:
+        task = DesignTask.from_json(job.request)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
+        return None
+    return task if task.key == job.id else None
+
+
+def read_incumbent(job: Job) -> dict[str, Any] | None:
+    """Return the record of the best certified γ that a job has reported, as it is stored: unproved; None if there is none."""
+    try:
+        found = json.loads(job.progress)["incumbent"]
+    except (LookupError, TypeError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _with_id(record: dict[str, Any], request: DesignSpec, *, cached: bool) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import NamedTuple
 
 from api.access.clients import Client
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.exceptions import Overloaded, TooManyJobs
-from api.service.gamma_jobs import GAMMA_JOB
 from api.service.job_events import RunInThread
 from api.settings import Settings
 from solver_cache.errors import CacheError
@@ -19,6 +19,9 @@ _LOG = logging.getLogger("api.jobs")
 
 COUNT_SECONDS = 0.5
 """How long a count of the queue is reused [s]."""
+
+SHARE_RETRY_SECONDS = 5.0
+"""When a client whose share of the queue is used up should ask again [s]."""
 
 PRUNE_SECONDS = 3600.0
 """Time between removals of old finished jobs [s]."""
@@ -31,6 +34,24 @@ DATABASE_RETENTION = 30 * 86400.0
 
 DEFAULT_JOB_RATE = 1.0
 """New jobs of an address or key in the long run, where the settings do not say [1/s]."""
+
+
+class JobRequest(NamedTuple):
+    """A job to be queued, unless it exists.
+
+    Attributes:
+        id: of the job.
+        kind: who can do it.
+        text: the request, as JSON.
+        seconds: how long it is expected to take [s].
+        afresh: whether to queue it again even if it is done.
+    """
+
+    id: str
+    kind: str
+    text: str
+    seconds: float
+    afresh: bool = False
 
 
 class JobAdmission:
@@ -50,24 +71,29 @@ class JobAdmission:
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._counted, self._queued = 0.0, 0
 
-    def submit(self, id: str, text: str, afresh: bool, client: Client | None = None) -> Job:  # noqa: A002, FBT001 — called through a thread
+    def submit(self, asked: JobRequest, client: Client | None = None) -> Job:
         """Return the job, queued now unless it exists; blocks.
 
         Args:
-            id: of the job.
-            text: the request, as JSON.
-            afresh: whether to queue it again even if it is done.
-            client: who is charged; None: nobody.
+            asked: the job.
+            client: who is charged, and is one of its clients from now on; None: nobody.
 
         Raises:
             Overloaded: it would have to be queued, and the queue is full.
-            TooManyJobs: it would have to be queued, and the client has had many queued lately.
+            TooManyJobs: it would have to be queued, and the client has its share of the queue, or had many queued lately.
         """
-        existing = self._jobs.get(id)
-        if existing is None or existing.state in {"failed", "cancelled"} or (afresh and existing.state == "done"):
-            self._check_queue()
+        existing = self._jobs.get(asked.id)
+        if existing is None or existing.state in {"failed", "cancelled"} or (asked.afresh and existing.state == "done"):
+            self._check_queue(client)
             self._charge(client)
-        return self._jobs.submit(id, GAMMA_JOB, text, afresh=afresh)
+        return self._jobs.submit(
+            asked.id,
+            asked.kind,
+            asked.text,
+            afresh=asked.afresh,
+            client="" if client is None else client.name,
+            seconds=asked.seconds,
+        )
 
     async def prune(self, run_in_thread: RunInThread, url: str) -> None:
         """Remove old finished jobs now and then, until cancelled."""
@@ -93,7 +119,10 @@ class JobAdmission:
                     wait,
                 )
 
-    def _check_queue(self) -> None:
+    def _check_queue(self, client: Client | None) -> None:
+        share = max(1, self._max_queued // 2)
+        if client is not None and not client.local and self._jobs.counts(client.name)["queued"] >= share:
+            raise TooManyJobs(f"One client may have {share} jobs waiting, and this one has.", SHARE_RETRY_SECONDS)
         full = self._queued >= self._max_queued
         if full or time.monotonic() - self._counted > COUNT_SECONDS:
             self._queued, self._counted = self._jobs.counts()["queued"], time.monotonic()

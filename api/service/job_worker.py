@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,9 @@ _LOG = logging.getLogger("api.jobs")
 
 RENEW_SECONDS = 0.5
 """Time between renewals of a lease, which is also how soon a cancellation elsewhere is noticed [s]."""
+
+STALLED_SECONDS = 15.0
+"""Time without a look at the queue, with room for a job, after which it has stalled [s]: a look takes milliseconds."""
 
 IDLE_SECONDS = 1.0
 """Time between looks at the queue when nobody has called `wake` [s]."""
@@ -56,6 +60,7 @@ class JobWorker:
         handlers: by kind of job; other kinds are left alone.
         size: jobs at a time.
         lease: how long a claim is held unless renewed [s].
+        max_seconds: only jobs that are expected to take no longer [s]; None: any.
     """
 
     def __init__(
@@ -67,9 +72,11 @@ class JobWorker:
         *,
         size: int,
         lease: float,
+        max_seconds: float | None = None,
     ) -> None:
         self._jobs, self._events, self._run_in_thread, self._handlers = jobs, events, run_in_thread, handlers
-        self._size, self._lease = size, lease
+        self._size, self._lease, self._max_seconds = size, lease, max_seconds
+        self._looked = time.monotonic()
         self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._claims = count(1)
         self._running: dict[str, asyncio.Event] = {}
@@ -85,6 +92,15 @@ class JobWorker:
     def wake(self) -> None:
         """Look at the queue now: there may be a job in it."""
         self._woken.set()
+
+    @property
+    def stalled(self) -> str:
+        """Why it takes up no queued job, though it has room for one; "" while it does."""
+        if self._claiming is None or not self._handlers or len(self._running) >= self._size:
+            return ""
+        if self._claiming.done() and not self._closing:
+            return "the queue is looked at no more"
+        return "" if time.monotonic() - self._looked < STALLED_SECONDS else "the queue cannot be looked at"
 
     def stop(self, id: str) -> None:  # noqa: A002
         """Stop a cancelled job, if it runs in this process."""
@@ -120,15 +136,17 @@ class JobWorker:
 
     async def _claim_one(self) -> Job | None:
         owner = f"{self._name}:{next(self._claims)}"  # never the same twice: an old claim must not pass for a new one
-        for kind in self._handlers:
-            try:
-                job: Job | None = await self._run_in_thread(self._jobs.claim, owner, self._lease, None, kind)
-            except CacheError as err:
-                _LOG.warning("cannot claim a job: %s", err)
-                return None
-            if job is not None:
-                return job
-        return None
+        if not self._handlers:
+            return None
+        try:
+            job: Job | None = await self._run_in_thread(
+                self._jobs.claim, owner, self._lease, None, tuple(self._handlers), self._max_seconds
+            )
+        except CacheError as err:
+            _LOG.warning("cannot claim a job: %s", err)
+            return None
+        self._looked = time.monotonic()
+        return job
 
     async def _run(self, job: Job, stopped: asyncio.Event) -> None:
         try:

@@ -1,10 +1,10 @@
-"""Work limits: the voters and the estimated solving time that the operator allows for one request."""
+"""Work limits: the voters, the estimated time and the estimated memory that the operator allows for one request."""
 
 from __future__ import annotations
 
 from api.errors.exceptions import WorkLimitExceeded
 from api.settings import Settings
-from darrm_opt.answers.running_time import estimate_cost
+from darrm_opt.answers.running_time import design_memory, estimate_cost
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 
@@ -40,5 +40,13 @@ def check_work(seconds: float, settings: Settings, field: str = "") -> None:
 
 
 def check_design(request: DesignSpec, method: str, settings: Settings) -> None:
-    """Reject a design that is expected to take longer than the operator allows; raises as `check_work`."""
+    """Reject a design that is expected to take longer, or more memory, than the operator allows; raises as `check_work`."""
+    memory = design_memory(request, method)
+    if memory > settings.solver_memory:
+        raise WorkLimitExceeded(
+            f"Solving by {method} is expected to need {memory:.0f} MiB, and a solver process may take {settings.solver_memory} "
+            "MiB on this server. method = 'cuts' gives the same answer with less.",
+            estimate_cost(request, method).seconds,
+            "method",
+        )
     check_work(estimate_cost(request, method).seconds, settings)

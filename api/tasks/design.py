@@ -7,14 +7,19 @@ can store the answer without spending seconds on a proof of its own.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self, cast
 
+from darrm_opt.design.certificate import certify as prove_by_scaling
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.program import Status
-from darrm_opt.design.solution import Progress, Solution
+from darrm_opt.design.separation.result import TimeLimitReached
+from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import Method, solve
 from darrm_opt.design_spec import DesignSpec, canonical_json
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
@@ -30,11 +35,15 @@ class DesignTask:
         spec: what the answer depends on; its key is the id of the job and of the answer.
         method: how to solve, "auto", "enumerate" or "cuts".
         backend: the solver.
+        time_limit: longest solve that the request wants [s]; None for the server's.
+        gap: gap at which the solve may end; None for the optimum.
     """
 
     spec: DesignSpec
     method: Method
     backend: str
+    time_limit: float | None = None
+    gap: float | None = None
 
     @property
     def key(self) -> str:
@@ -43,6 +52,7 @@ class DesignTask:
 
     def to_json(self) -> str:
         """Return the task as canonical JSON, the form that is stored with the job."""
+        limits = {"time_limit": self.time_limit, "gap": self.gap}
         return canonical_json(
             {
                 "problem": problem_record(self.spec.problem),
@@ -50,6 +60,7 @@ class DesignTask:
                 "shape": self.spec.shape,
                 "method": self.method,
                 "backend": self.backend,
+                **{name: value for name, value in limits.items() if value is not None},
             }
         )
 
@@ -63,7 +74,8 @@ class DesignTask:
         """
         content = json.loads(text)
         spec = DesignSpec(problem_from_record(content["problem"]), content["objective"], content["shape"])
-        return cls(spec, cast("Method", content["method"]), content["backend"])
+        limits = {name: None if content.get(name) is None else float(content[name]) for name in ("time_limit", "gap")}
+        return cls(spec, cast("Method", content["method"]), content["backend"], **limits)
 
 
 def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
@@ -78,7 +90,7 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
         something is wrong with this program.
     """
     task, time_limit = argument
-    spec = task.spec
+    spec, watcher = task.spec, IncumbentWatcher(task, report)
     solution = solve(
         spec.problem,
         spec.objective,
@@ -86,9 +98,77 @@ def design_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str
         task.method,
         task.backend,
         time_limit=time_limit,
-        progress=lambda progress: report(progress_to_dict(progress)),
+        progress=watcher.watch,
     )
+    if watcher.gap_reached and solution.status is Status.TIME_LIMIT:
+        solution = replace(solution, status=Status.INTERRUPTED)
     return {"record": solution_record(solution), "doubt": recheck(solution, spec)[1]}
+
+
+FIRST_INCUMBENT_SECONDS = 0.5
+"""Time after which a solve shows its first certified γ [s]: a shorter one has its answer sooner."""
+
+INCUMBENT_SHARE = 0.1
+"""Largest share of a solve's time that proofs of what it has so far may take."""
+
+
+class IncumbentWatcher:
+    """Watcher of a solve: reports its progress and its best certified γ, and ends it at the gap that was asked for.
+
+    Args:
+        task: what is solved.
+        report: called with `progress_to_dict` after every round, and in it the record of the best certified γ as "incumbent".
+
+    Attributes:
+        gap_reached: whether it has ended the solve.
+    """
+
+    def __init__(self, task: DesignTask, report: Report) -> None:
+        self._task, self._report = task, report
+        self._record: dict[str, Any] | None = None
+        self._utility, self._next = -1.0, FIRST_INCUMBENT_SECONDS
+        self.gap_reached = False
+
+    def watch(self, progress: Progress) -> None:
+        """Report a round.
+
+        Raises:
+            TimeLimitReached: the gap is as small as was asked for.
+        """
+        if progress.noise is not None and progress.seconds >= self._next and progress.utility > self._utility:
+            self._prove(progress, progress.noise)
+        if self._record is not None:
+            bound = min(progress.upper_bound, self._record["upper_bound"])
+            self._record |= {"upper_bound": bound, "gap": max(0.0, bound - self._record["utility"])}
+        self._report({**progress_to_dict(progress), "incumbent": self._record})
+        if self._task.gap is not None and progress.upper_bound - progress.utility <= self._task.gap:
+            self.gap_reached = True
+            raise TimeLimitReached
+
+    def _prove(self, progress: Progress, found: NoiseFunction) -> None:
+        """Scale the γ so far until its privacy is proved, and make it the record that is shown."""
+        began, spec = time.monotonic(), self._task.spec
+        noise, certificate = prove_by_scaling(spec.problem, found)
+        took = time.monotonic() - began
+        self._next = progress.seconds + took / INCUMBENT_SHARE
+        utility = spec.objective.linear_goal(spec.problem.K).utility(noise.values[spec.problem.K // 2 + 1 :])
+        if utility <= self._utility:
+            return
+        self._utility = utility
+        solution = Solution(
+            problem=spec.problem,
+            objective=spec.objective,
+            shape=spec.shape,
+            noise=noise,
+            utility=utility,
+            upper_bound=max(utility, progress.upper_bound),
+            status=Status.INTERRUPTED,
+            certificate=certificate,
+            method="enumerate" if self._task.method == "enumerate" else "cuts",
+            backend=self._task.backend,
+            statistics=Statistics(progress.rows, progress.round, 0, {"total": progress.seconds}),
+        )
+        self._record = solution_record(solution)
 
 
 def recheck(solution: Solution, request: DesignSpec) -> tuple[Solution | None, str]:
@@ -136,6 +216,16 @@ def solve_smallest(_: Any, report: Report) -> float:
     return float(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)).gamma[1])
 
 
+def is_database(path: str, report: Report) -> bool:
+    """Tell whether a file begins as SQLite's do; for a process that does not have it open, as closing it would drop its locks."""
+    report(None)
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
 def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     """Return solutions for the ``problems`` that have none in ``known`` (a record or None each), and the averages.
 
@@ -144,8 +234,6 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     They differ in their target only, so each solve starts from the rows of the one before it (`design.tradeoff`); the
     time limit is that of all together.
     """
-    import time
-
     from darrm_opt.answers.curves import error_curves_over_m
     from darrm_opt.design.objective import Objective, as_objective
     from darrm_opt.design.solver import solve_warm

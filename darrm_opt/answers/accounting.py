@@ -158,6 +158,7 @@ def comparison_to_dict(found: Comparison) -> dict[str, Any]:
             }
             for row in found.rows
         ],
+        "without_noise": found.without_noise,
         "not_compared": found.not_compared,
     }
 

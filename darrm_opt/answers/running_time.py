@@ -1,4 +1,4 @@
-"""Cost model: expected time of a design, a comparison or a plan, before anything is solved.
+"""Cost model: expected time of a design, a comparison, a plan, a profile or an account, before anything is computed.
 
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
@@ -201,3 +201,51 @@ def _steps_of_draw(
     reach = None if bags is None else bags.affected_distribution(problem.K)
     check_comparable(voters, queries, total, reach)
     return None if reach is None else mixture_steps(voters, queries, total, reach)
+
+
+BALL_ROW_SECONDS = 1.1e-6
+"""Time for one row of the reduced constraint set in ball arithmetic [s]."""
+
+
+def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
+    """Return the expected time of a certificate [s]: one search, or every row in ball arithmetic."""
+    if arithmetic == "ball":
+        return 0.05 + BALL_ROW_SECONDS * constraint_count(problem)
+    return 0.005 + 0.2 * _cut_seconds(problem)
+
+
+def profile_seconds(problem: Problem, points: int) -> float:
+    """Return the expected time of a privacy profile [s]: a search for each point."""
+    return points * (0.001 + 0.08 * _cut_seconds(problem))
+
+
+MAX_ACCOUNT_QUERIES = 1000
+"""Releases beyond which the accounts of one γ take no longer: they are coarser."""
+
+
+def composition_seconds(queries: int, problem: Problem | None) -> float:
+    """Return the expected time of all accounts of so many releases [s], of one γ or of an (ε, δ)."""
+    if problem is None:
+        return 0.01 + 5e-7 * min(queries, 3_000_000)
+    return 0.005 * problem.K + 0.005 * min(queries, MAX_ACCOUNT_QUERIES)
+
+
+BASE_MEMORY = 130.0
+"""Memory of a solver process that has loaded its libraries [MiB]."""
+
+ENTRY_BYTES = 104
+"""Memory for one enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0."""
+
+
+def design_memory(request: DesignSpec, method: str = "auto") -> float:
+    """Return the expected memory of a design [MiB]; only enumeration takes much.
+
+    >>> from darrm_opt.problem import Problem
+    >>> spec = DesignSpec(Problem.from_allowance(K=101, m=3, epsilon=0.1))
+    >>> design_memory(spec), 900 < design_memory(spec, "enumerate") < 1200
+    (130.0, True)
+    """
+    if method != "enumerate":
+        return BASE_MEMORY
+    entries = request.problem.K // 2 + 1
+    return BASE_MEMORY + ENTRY_BYTES * constraint_count(request.problem) * entries / 2**20

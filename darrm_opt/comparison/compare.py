@@ -31,7 +31,7 @@ Comparisons that would take much longer than a minute are refused before any of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -42,11 +42,12 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.mixture import AffectedDistribution, count_groups, estimated_epsilon, mixture_epsilon
+from darrm_opt.accounting.plain_majority import plain_majority_total, private_model_count
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.bagging.bags import Bags, checked_bags
 from darrm_opt.bagging.guarantee import Sampling
-from darrm_opt.baselines import double_subsampling
+from darrm_opt.baselines import double_subsampling, subsampling
 from darrm_opt.budgeting.best_target import best_target, check_total
 from darrm_opt.budgeting.calibration import calibrate
 from darrm_opt.budgeting.sequence_design import MAX_QUERIES, design_sequence
@@ -117,6 +118,7 @@ class Comparison:
         measure: the error to look at: the one that the objective weighs, or disagreement over a prior of its own.
         bags: how the voters' subsamples are drawn; None where a record reaches ``problem.affected`` voters for certain.
         fresh: whether the voters were taken to be fresh.
+        without_noise: what needs no noise within the total, in a sentence; empty if nothing does.
     """
 
     problem: Problem
@@ -129,6 +131,7 @@ class Comparison:
     measure: Literal["tv_error", "disagreement"] = "disagreement"
     bags: Bags | None = None
     fresh: bool = False
+    without_noise: str = ""
 
 
 def compare(
@@ -143,6 +146,7 @@ def compare(
     replacement: bool = True,
     sampling: Sampling = "independent",
     fresh: bool = False,
+    progress: Callable[[ComparisonRow], None] | None = None,
 ) -> Comparison:
     """Return the utility of each mechanism for a majority, all within one total budget.
 
@@ -159,6 +163,7 @@ def compare(
         sampling: without replacement, subsamples ``independent`` or ``disjoint``.
         fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer; False
             where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`accounting.FRESH`).
+        progress: called with each row as soon as it is known.
 
     Guarantees:
         Every row's γ, released ``queries`` times, is within ``total``: by the exact recursion on its bits, averaged over the
@@ -190,7 +195,15 @@ def compare(
     terms = _SharedTerms(
         problem, counted, queries, total, distribution, fresh, chosen.linear_goal(problem.K).utility, votes
     )
-    rows = _baselines(terms, None if distribution is None else replace(terms, distribution=None))
+    rows = []
+    for row in _baselines(terms, None if distribution is None else replace(terms, distribution=None)):
+        rows.append(row)
+        if progress is not None:
+            progress(row)
+    without_noise = _without_noise(terms, rows[-1])
+    if rows[-1].noise is not None:  # no γ is more useful than the plain majority
+        rows.insert(0, replace(rows[-1], name="optimal_sequence"))
+        return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
     seeds = [each.noise for each in rows if each.noise is not None]
     if distribution is None:  # a target of one release is no account of a draw
         K, voter, affected = problem.K, problem.voter, problem.affected
@@ -198,9 +211,47 @@ def compare(
     design = design_sequence(problem, queries, total, chosen, seeds=seeds, distribution=distribution, fresh=fresh)
     each = terms.spent(design.noise, 1)  # finite: all Q of them are within the total
     rows = [terms.row("optimal_sequence", "epsilon_each", each, design.noise, design.total.epsilon), *rows]
-    rows.sort(key=lambda each: (each.utility is None, -(each.utility or 0.0)))  # ties: optimal first
+    return _sorted(terms, objective=str(chosen), rows=rows, measure=measure, bags=bags, without_noise=without_noise)
+
+
+def _sorted(
+    terms: _SharedTerms,
+    *,
+    objective: str,
+    rows: list[ComparisonRow],
+    measure: Literal["tv_error", "disagreement"],
+    bags: Bags | None,
+    without_noise: str,
+) -> Comparison:
+    """Return the comparison, the most useful row first; ties as they came, so the optimum before the others."""
+    rows = sorted(rows, key=lambda each: (each.utility is None, -(each.utility or 0.0)))
     return Comparison(
-        problem, queries, total, str(chosen), votes, tuple(rows), dict(NOT_COMPARED), measure, bags, fresh
+        terms.problem,
+        terms.queries,
+        terms.total,
+        objective,
+        terms.votes,
+        tuple(rows),
+        dict(NOT_COMPARED),
+        measure,
+        bags,
+        terms.fresh,
+        without_noise,
+    )
+
+
+def _without_noise(terms: _SharedTerms, majority: ComparisonRow) -> str:
+    """Return what needs no noise within the total, as `plan` says it; empty if nothing does."""
+    if majority.noise is not None:
+        return "The plain majority is within this total: no noise is needed."
+    count = 0 if terms.fresh else private_model_count(terms.problem, terms.total)
+    if count == 0:
+        return ""
+    kept = 1.0 - disagreement(subsampling(terms.problem.K, count), terms.votes)
+    return (
+        f"Without noise: the plain majority of any {count} of the {terms.problem.K} models, chosen without looking at the data, is "
+        f"within this total for any number of queries, and is the majority of all with probability {kept:.4f} "
+        "(`darrm plan`: fewer_voters)."
     )
 
 
@@ -246,6 +297,14 @@ class _SharedTerms:
             return ComparisonRow(name, knob, None, None, None, None, None, None)
         errors = disagreement(noise, self.votes), _tv_error(noise, self.votes)
         return ComparisonRow(name, knob, value, noise, spent, self.useful(upper_half(noise.values)), *errors)
+
+    def plain_majority(self) -> ComparisonRow:
+        """Return the row of the plain majority, by the same accounts as in `plan`."""
+        K, total = self.problem.K, self.total
+        spent, _ = plain_majority_total(
+            self.problem, self.queries, total.delta, fresh=self.fresh, distribution=self.distribution
+        )
+        return self.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1)), spent)
 
     def calibrated(self, name: str, mechanism: CalibratedMechanism) -> ComparisonRow:
         """Return the row of a mechanism with a real parameter, calibrated to the budget."""
@@ -294,19 +353,16 @@ def _with_cost(
     return made
 
 
-def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> list[ComparisonRow]:
-    """Return the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
+def _baselines(terms: _SharedTerms, worst: _SharedTerms | None) -> Iterator[ComparisonRow]:
+    """Yield the row of each mechanism but the optimum; ``worst`` assumes the largest number of affected voters."""
     K = terms.problem.K
-    rows = {
-        name: (worst if worst and name == "saa" else terms).calibrated(name, mechanism)
-        for name, mechanism in CALIBRATED.items()
-    }
-    return [
-        *rows.values(),
-        terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2),
-        terms.calibrated("dpbag", CALIBRATED["saa"]) if worst else replace(rows["saa"], name="dpbag"),
-        terms.row("majority", "gamma", 1.0, NoiseFunction(np.ones(K + 1))),
-    ]
+    rows = {}
+    for name, mechanism in CALIBRATED.items():
+        rows[name] = (worst if worst and name == "saa" else terms).calibrated(name, mechanism)
+        yield rows[name]
+    yield terms.calibrated_count("double_subsampling", "m", double_subsampling, (K + 1) // 2)
+    yield terms.calibrated("dpbag", CALIBRATED["saa"]) if worst else replace(rows["saa"], name="dpbag")
+    yield terms.plain_majority()
 
 
 def _tv_error(noise: NoiseFunction, votes: Prior) -> float | None:

@@ -22,7 +22,6 @@ from darrm_opt.noise import Array, NoiseFunction
 MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
 
-
 MAX_ROWS_PER_COLUMN = 2.5
 """With more rows than this for each variable, the solver gives up those that do not bind."""
 
@@ -174,8 +173,10 @@ class MasterProgram:
         """Return which rows are near to binding at the last answer, or stand for no multiset."""
         rows, limits = self._joined(self._rows), self._joined(self._limits)
         slack = limits - rows @ self._answer
-        near: NDArray[np.bool_] = (slack <= NEAR_SHARE * np.abs(limits)) | (self.multipliers > 0)
-        near[: self._others] = True
+        near: NDArray[np.bool_] = slack <= NEAR_SHARE * np.abs(limits)
+        solved = self.multipliers.size
+        near[:solved] |= self.multipliers > 0
+        near[solved:] = near[: self._others] = True  # rows since the last solve, and those of no multiset
         return near
 
     def _continue_with(self, knots: Knots) -> None:

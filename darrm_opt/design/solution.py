@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.program import Status
+from darrm_opt.durable_file import replacing
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from darrm_opt.figures.notebook import NotebookFigure
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,7 @@ class Progress:
         upper_bound: proven bound on the best possible utility.
         violation: how far the program's present answer breaks the constraint; ≤ 0 when it does not.
         seconds: time since the start [s].
+        noise: the γ of that utility, not proved yet (`darrm_opt.certify` proves it); None where there is none to show.
     """
 
     round: int
@@ -31,6 +41,7 @@ class Progress:
     upper_bound: float
     violation: float
     seconds: float
+    noise: NoiseFunction | None = field(default=None, repr=False, compare=False)
 
 
 Watcher = Callable[[Progress], None]
@@ -97,3 +108,74 @@ class Solution:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what the user should reconsider; usually empty."""
         return self.problem.warnings(self.gamma)
+
+    def __str__(self) -> str:
+        from darrm_opt.design.report import solution_text
+
+        return solution_text(self)
+
+    def _repr_html_(self) -> str:
+        from darrm_opt.design.report import solution_html
+
+        return solution_html(self)
+
+    def plot(self) -> NotebookFigure:
+        """Return γ and its error beside the baselines at the same privacy, as a figure that a notebook shows.
+
+        Raises:
+            BackendUnavailable: matplotlib is not installed.
+        """
+        baselines = _later("baselines").private_baselines(self.problem)
+        figure: NotebookFigure = _later("figures").comparison_figure(self, baselines)
+        return figure
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the solution to a file, whole or not at all, as the JSON that `load` and ``darrm verify`` read.
+
+        Args:
+            path: the file; one that is there is replaced.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        text = json.dumps(_later("record").solution_record(self), indent=2, ensure_ascii=False, allow_nan=False)
+        with replacing(path) as draft:
+            draft.write_text(f"{text}\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Solution:
+        """Return the solution in a file that `save` or ``darrm solve`` wrote, proved private again; nothing in it is believed.
+
+        Args:
+            path: the file.
+
+        Guarantees:
+            γ is that of the file, bit for bit, under a certificate of this process.
+
+        Raises:
+            OSError: the file cannot be read.
+            ReproofFailed: it holds no solution, or one that does not keep what it claims.
+            NotPrivate: its γ is not private for its problem.
+        """
+        reprove = _later("reprove")
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as err:
+            raise reprove.ReproofFailed("record", f"{path} is not JSON: {err}") from err
+        found: Solution = reprove.read_solution(content)
+        proved: Solution = reprove.reprove(found, _later("design_spec").DesignSpec.of(found))
+        return proved
+
+
+_LATER = {
+    "baselines": "darrm_opt.comparison.baselines",
+    "design_spec": "darrm_opt.design_spec",
+    "figures": "darrm_opt.figures",
+    "record": "darrm_opt.record",
+    "reprove": "darrm_opt.reprove",
+}
+"""What the conveniences of `Solution` need from above this layer, loaded when they are called: a design does without."""
+
+
+def _later(name: str) -> Any:
+    return import_module(_LATER[name])

@@ -92,7 +92,7 @@ def solve(
         backend: name of the LP solver, one of `BACKENDS`.
         tolerance: gap at which to stop where solving further is expensive (`schedule.is_expensive`), in (0, 1).
         time_limit: seconds after which the best certified γ so far is returned; None: no limit.
-        progress: called after every round.
+        progress: called after every round; it ends the solve, as a time limit does, by raising `TimeLimitReached`.
 
     Returns:
         The solution; its ``status`` is "optimal" unless something stopped it (`Status.advice`).
@@ -378,7 +378,7 @@ class Solver:
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
                 bound = program.bound_for(loosest, goal.weights, multipliers, exactly=exactly) + goal.offset
-            if bound - utility > GOOD_BOUND:
+            if multipliers is None or bound - utility > GOOD_BOUND:
                 bound = min(bound, self._solved_bound(loosest, utility, exactly=exactly))
         if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
             canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exactly=exactly)
@@ -400,12 +400,13 @@ class Solver:
     def _report(self) -> None:
         """Tell the watcher where the solve stands after a round."""
         if self._watcher is not None:
-            utility = self.goal.utility(self.loop.noise)
+            noise = self.loop.noise
             if self.fallback is not None:
-                utility = max(utility, self.goal.utility(self.fallback[0]))
+                noise = max(noise, self.fallback[0], key=self.goal.utility)
+            utility = self.goal.utility(noise)
             bound = min(1.0, self.goal.utility_bound(self.loop.bound))
             rounds, rows = self.loop.rounds, self.program.rows
-            self._watcher(Progress(rounds, rows, utility, bound, self.loop.violation, self.clock.elapsed))
+            self._watcher(Progress(rounds, rows, utility, bound, self.loop.violation, self.clock.elapsed, noise))
 
 
 def check_time_limit(problem: Problem, clock: SolveClock) -> None:

@@ -162,4 +162,5 @@ def ways_figure(comparison: Comparison) -> Figure:
     left.set(xlabel=f"mean {ERROR[comparison.measure]}", xlim=(0, 1.15 * widest or 1.0), ylim=(-0.7, len(rows) - 0.3))
     left.grid(visible=False, axis="y")
     draw_gamma(right, {row.name: row.noise for row in comparison.rows if row.noise is not None})
+    draw_legend(figure, panel=1)
     return figure

@@ -47,15 +47,15 @@ _NAME = {
     "subsampling": r"$\gamma_{\mathrm{Sub}}$ (subsampling)",
     "randomized_response": r"$\gamma_{\mathrm{const}}$ (randomised response)",
     "gnmax": "GNMax (Gaussian noise)",
-    "permute_and_flip": "permute-and-flip (Laplace noise on the difference)",
+    "permute_and_flip": "permute-and-flip",
     "exponential_mechanism": "exponential mechanism",
     "saa": "SAA (Laplace noise)",
     "dpbag": "DPBag (Laplace noise)",
     "majority": "plain majority",
 }
 ERROR = {
-    "tv_error": r"tv error: $|\Pr[\mathrm{release}\ 1]-\Pr[\mathrm{majority}\ 1]|$",
-    "disagreement": r"disagreement: $\Pr[\mathrm{release\ is\ not\ the\ majority\ voted}]$",
+    "tv_error": r"tv error  $|\Pr[\mathrm{bit}=1]-\Pr[\mathrm{majority}=1]|$",
+    "disagreement": r"disagreement  $\Pr[\mathrm{bit}\neq\mathrm{majority}]$",
 }
 
 
@@ -90,11 +90,12 @@ MARKERS = 150
 def sheet(problem: Problem, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
     """Return a figure and its panels, side by side; its title says what is asked unless ``title`` says otherwise."""
     check_drawable("png")
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    from darrm_opt.figures.notebook import NotebookFigure as Figure
+
     figure = Figure(figsize=(7.0 if panels == 1 else 11.5, 4.8), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.06))
-    figure.suptitle(title or f"{voters(problem)}; release {guarantee(problem.target)}", fontsize=11)
+    draw_title(figure, title or f"{voters(problem)}; release {guarantee(problem.target)}")
     return figure, styled(figure.subplots(1, panels))
 
 
@@ -149,12 +150,22 @@ def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
     )
 
 
-def draw_legend(figure: Figure) -> None:
-    """One legend below all panels, this design first."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles[::-1], labels[::-1], loc="outside lower center", ncols=2 if len(figure.axes) == 1 else 4, frameon=False
-    )
+TITLE_INCH, LEGEND_INCHES = 11.0, 2.7
+"""Characters of a title on one inch; inches of one legend entry."""
+
+
+def draw_title(figure: Figure, title: str) -> None:
+    """Write a title above all panels, on as many lines as it needs."""
+    import textwrap
+
+    figure.suptitle(textwrap.fill(title, int(figure.get_figwidth() * TITLE_INCH)), fontsize=11)
+
+
+def draw_legend(figure: Figure, panel: int = 0) -> None:
+    """One legend below all panels, for the lines of one of them, this design first; in as many columns as the figure is wide."""
+    handles, labels = figure.axes[panel].get_legend_handles_labels()
+    across = max(1, min(4, int(figure.get_figwidth() / LEGEND_INCHES)))
+    figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=across, frameon=False)
 
 
 def voters(problem: Problem) -> str:

@@ -94,6 +94,14 @@ class PrivateMajority:
         self._coins = ExactCoins(chance)
         self._majority = (2 * l > K).astype(np.uint8)
 
+    def __repr__(self) -> str:
+        problem = self.problem
+        budget = "None" if self._budget is None else repr(self._budget)
+        target = f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP"
+        return (
+            f"PrivateMajority(K={problem.K}, each release {target}, affected={int(problem.affected)}, budget={budget})"
+        )
+
     @property
     def problem(self) -> Problem:
         """What is proved of one release."""

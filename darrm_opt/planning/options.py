@@ -7,7 +7,11 @@ from typing import Literal
 
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.comparison.baselines import CALIBRATED
-from darrm_opt.design.solution import Solution
+from darrm_opt.design.certificate import verify
+from darrm_opt.design.objective import AnyObjective
+from darrm_opt.design.program import Status
+from darrm_opt.design.solution import Solution, Statistics
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy, Problem
@@ -65,6 +69,40 @@ class Option:
     def release(self) -> Release | None:
         """The argument of `PrivateMajority`: γ and the problem for which it is private; None for a plain majority."""
         return None if self.noise is None or self.problem is None else Release(self.noise, self.problem)
+
+    def to_solution(self, objective: AnyObjective) -> Solution:
+        """Return γ as a solution, to be saved, verified and released as that of `solve`.
+
+        Args:
+            objective: what the plan's accuracy weighs (`PlanRequest.objective`).
+
+        Guarantees:
+            γ is that of the option, bit for bit, under a certificate for ``problem``. Of γ_opt of one target it is the solution
+            itself; of any other γ nothing is claimed of the optimum: the upper bound is 1 and the status `Status.PLANNED`.
+
+        Raises:
+            InvalidInput: the option is a plain majority, or does not fit: it has no γ.
+        """
+        if self.noise is None or self.problem is None:
+            raise InvalidInput("mechanism", self.mechanism, "an option with a γ")
+        if self.solution is not None:
+            return self.solution
+        utility = objective.linear_goal(self.problem.K).utility(self.noise.values[self.problem.K // 2 + 1 :])
+        certificate = verify(self.problem, self.noise)
+        shape, method, effort = "free", "plan", Statistics(0, 0, 0)
+        return Solution(
+            self.problem,
+            objective,
+            shape,
+            self.noise,
+            utility,
+            1.0,
+            Status.PLANNED,
+            certificate,
+            method,
+            self.mechanism,
+            effort,
+        )
 
     @property
     def plain(self) -> bool:

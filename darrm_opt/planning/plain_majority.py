@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
-from darrm_opt.accounting.cheapest import cheapest
-from darrm_opt.accounting.errors import DeltaTooSmall
 from darrm_opt.accounting.freshness import compose_models
-from darrm_opt.accounting.mixture import mixture_epsilon
-from darrm_opt.accounting.release_profile import NoisyMajority
-from darrm_opt.accounting.total import bits_total
-from darrm_opt.baselines import plain_majority_sharp, subsampling
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.accounting.plain_majority import answers_total, plain_majority_total, private_model_count
+from darrm_opt.baselines import subsampling
 from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import multiple_up
-from darrm_opt.search import largest_count_between
-
-POINTS = 8001
-"""Grid points of the exact account of plain majorities: sound for any number."""
 
 
 def majority(request: PlanRequest) -> Option:
     """Return the plain majority of all voters: post-processing of trained models that are private together, else by its total privacy."""
+    if (drawn := _from_draw(request)) is not None:
+        return drawn
     if not request.private:
-        if (drawn := _from_draw(request)) is not None:
-            return drawn
         why = (
             "Voters that are not private, without noise: one record can turn the answer with certainty, and no finite ε "
             "covers that."
@@ -53,9 +39,7 @@ def fewer_voters(request: PlanRequest) -> Option:
         why = "Voters with fresh randomness can be drawn anew for each query, which is subsampling."
         return Option.unfit(name, request, why)
     voter, total = request.voter, request.total
-    n = largest_count_between(
-        lambda n: compose_models({voter: n}, total.delta).epsilon <= total.epsilon, 0, request.affected + 1
-    )
+    n = private_model_count(request.voters, total)
     if n == 0:
         why = f"One model alone is ({voter.epsilon:.4g}, {voter.delta:.4g})-DP, which is more than the total."
         return Option.unfit(name, request, why)
@@ -72,19 +56,19 @@ def fewer_voters(request: PlanRequest) -> Option:
 
 
 def _from_draw(request: PlanRequest) -> Option | None:
-    """Return the plain majority of models that are not private, if the draw of their subsamples protects records enough."""
+    """Return the plain majority of models of random subsamples, if their draw protects records enough."""
     distribution, total = request.affected_distribution, request.total
     if distribution is None:
         return None
-    one = NoiseFunction(np.ones(request.K + 1), request.K)
-    with suppress(DeltaTooSmall):
-        epsilon = mixture_epsilon(one, request.released, request.queries, total.delta, distribution)
-        if epsilon <= total.epsilon:
-            spent = Privacy(epsilon, total.delta)
-            why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
-            Q, K = request.queries, request.K
-            return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
-    return None
+    Q, K = request.queries, request.K
+    epsilon, account = plain_majority_total(
+        request.voters, Q, total.delta, fresh=request.fresh, distribution=distribution
+    )
+    if account != "bits" or not epsilon <= total.epsilon:
+        return None
+    spent = Privacy(epsilon, total.delta)
+    why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
+    return Option("majority", True, 1.0, Q, spent, "bits", None, None, None, K, why)  # noqa: FBT003
 
 
 def _from_models(request: PlanRequest) -> Option:
@@ -115,14 +99,7 @@ def _from_models(request: PlanRequest) -> Option:
 def _from_fresh_answers(request: PlanRequest) -> Option:
     """Return the majority of fresh answers, by the cheapest account of Q of them."""
     K, Q, total = request.K, request.queries, request.total
-    one = NoisyMajority(NoiseFunction(np.ones(K + 1), K), request.released)
-    votes = compose_models({request.voter: request.affected * Q}, total.delta)
-    if request.voter.delta == 0:  # half of the votes decide a majority
-        each = plain_majority_sharp(K, request.voter, request.affected).epsilon
-        votes = Privacy(min(votes.epsilon, multiple_up(Q, each)), total.delta)
-    epsilon, account = cheapest(
-        {"votes": lambda: votes, "bits": lambda: bits_total(Counter({one: Q}), total.delta, POINTS)}
-    )
+    epsilon, account = answers_total(request.voters, Q, total.delta, fresh=request.fresh)
     answers = "One plain majority costs" if Q == 1 else f"{Q:,} plain majorities cost"
     if not epsilon <= total.epsilon:
         cost = f"{answers} ε = {epsilon:.4g} at that δ" if epsilon < math.inf else "No finite ε is proved at that δ"

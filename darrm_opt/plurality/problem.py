@@ -161,6 +161,7 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
     # Of the classes without votes no more than ``affected`` can gain one.
     concerned = min(len(partition), sum(count > 0 for count in partition) + affected)
     last = concerned - 1
+    left = [sum(partition[at + 1 : concerned]) for at in range(concerned)]
 
     def extend(at: int, gained: int, lost: int, previous: int) -> Iterator[Partition]:
         largest = affected - gained
@@ -173,7 +174,10 @@ def changes(partition: Partition, affected: int) -> Iterator[Partition]:
                 yield (change,)
             return
         for change in range(least, largest + 1):
-            for rest in extend(at + 1, gained + max(change, 0), lost + max(-change, 0), change):
+            more, fewer = gained + max(change, 0), lost + max(-change, 0)
+            if more > fewer + min(left[at], affected - fewer):
+                break  # the classes that follow cannot lose that many, nor for a larger change
+            for rest in extend(at + 1, more, fewer, change):
                 yield (change, *rest)
 
     rest = (0,) * (len(partition) - concerned)

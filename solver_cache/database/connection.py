@@ -14,6 +14,7 @@ every row is proved when it is read.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from solver_cache.database.dialect import create_database_engine, is_file
 from solver_cache.database.schema import MIGRATIONS, DamagedSchema, NewerSchema, migrate, schema_version
 from solver_cache.errors import DAMAGED, ELSEWHERE, CacheError, ReadOnlyCache
 from solver_cache.location import parse_url, redacted
+
+MIN_FREE_BYTES = 2**20
+"""Room on the disk below which an answer and its job may not fit [bytes]."""
 
 OPENING_SECONDS = 60
 """Longest wait for another process that creates or migrates the file [s]."""
@@ -38,6 +42,7 @@ class Database:
     Attributes:
         url: the place, without its password.
         dialect: "sqlite" or "postgresql".
+        path: the file of a SQLite database; None for PostgreSQL.
         read_only: whether it was opened for reading only.
         found_schema: version of the schema that was found; 0 where there was none.
 
@@ -58,6 +63,8 @@ class Database:
                 raise CacheError(self.url, f"its driver is not installed ({err})", _DRIVER) from err
             try:
                 self.found_schema = self._check(path) if self.read_only else self._prepare(path)
+                about = None if path is None else path.stat()
+                self.path, self._identity = path, None if about is None else (about.st_dev, about.st_ino)
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -75,6 +82,26 @@ class Database:
             raise ReadOnlyCache(self.url)
         with self._translated(), self._transaction() as connection:
             yield connection
+
+    def check_in_place(self) -> None:
+        """Find out whether the file of a SQLite database is still the one that was opened, and has room for an answer.
+
+        What is written to a file that was deleted, nobody will read. The file itself is not opened: closing it would drop the
+        locks that this process holds on it.
+
+        Raises:
+            CacheError: it is gone, another file stands in its place, or its disk is full.
+        """
+        if self.path is None:
+            return
+        try:
+            about, free = self.path.stat(), shutil.disk_usage(self.path.parent).free
+        except OSError as err:
+            raise CacheError(self.url, f"its file is gone ({err.strerror})", ELSEWHERE) from err
+        if (about.st_dev, about.st_ino) != self._identity:
+            raise CacheError(self.url, "another file stands in its place", "Restart the program to open that one.")
+        if free < MIN_FREE_BYTES:
+            raise CacheError(self.url, f"{free} bytes are free on its disk", f"Make room there. {ELSEWHERE}")
 
     def close(self) -> None:
         """Close every connection."""

@@ -127,10 +127,13 @@ class DatabaseJobs:
                 page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last))
             return [_job(found) for found in connection.execute(page)]
 
-    def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
+    def counts(self, client: str | None = None) -> dict[State, int]:
+        """Return the number of jobs in each state, as `Jobs.counts` says."""
+        query = select(JOBS.c.state, func.count()).group_by(JOBS.c.state)
+        if client is not None:
+            query = query.where(JOBS.c.client == client)
         with self._database.reading() as connection:
-            found = connection.execute(select(JOBS.c.state, func.count()).group_by(JOBS.c.state))
+            found = connection.execute(query)
             counted = {str(state): int(number) for state, number in found}
         return {state: counted.get(state, 0) for state in STATES}
 
@@ -191,7 +194,7 @@ class DatabaseJobs:
                 return str(found)
         return None
 
-    def _clients_in_turn(self, connection: Connection, wanted: list[ColumnElement[bool]]) -> list[str]:
+    def _clients_in_turn(self, connection: Connection, wanted: Sequence[ColumnElement[bool]]) -> Sequence[str]:
         """Return the clients whose jobs wait: the fewest running first, then the one that was served least recently."""
         other = JOBS.alias()
         running = select(func.count()).where(other.c.state == "running", other.c.client == JOBS.c.client)
@@ -342,7 +345,22 @@ def _belongs(client: str) -> ColumnElement[bool]:
     return or_(of_it.where(JOB_CLIENTS.c.client == client), ~of_it)
 
 
-_TYPES = (str, str, str, str, int, str, (int, float), str, str, str, (int, float), (int, float), str, (int, float))
+_TYPES: tuple[Any, ...] = (
+    str,
+    str,
+    str,
+    str,
+    int,
+    str,
+    (int, float),
+    str,
+    str,
+    str,
+    (int, float),
+    (int, float),
+    str,
+    (int, float),
+)
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 
@@ -351,10 +369,10 @@ def _job(found: Any) -> Job:
     values = tuple(found)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
         return Job(*values)
-    repaired = (
+    repaired: Sequence[Any] = [
         value if isinstance(value, kind) else str(value) if kind is str else 0
         for value, kind in zip(values, _TYPES, strict=True)
-    )
+    ]
     return damaged(Job(*repaired))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
@@ -43,6 +44,11 @@ class DatabaseStore:
         self._database = Database(url)
         self.url = self._database.url
         self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database."""
+        return self._database.path
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``."""
@@ -163,6 +169,7 @@ class DatabaseStore:
             with self._database.reading() as connection:
                 schema_version(connection)
         else:
+            self._database.check_in_place()
             with self._database.writing() as connection:  # a row is written anew, though as it was: that needs room
                 connection.exec_driver_sql("UPDATE darrm_schema SET version = version")
 

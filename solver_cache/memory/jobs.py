@@ -74,10 +74,10 @@ class MemoryJobs:
             found = [job for job in found if (job.created, job.id) < (last.created, last.id)]
         return sorted(found, key=lambda job: (job.created, job.id), reverse=True)[:limit]
 
-    def counts(self) -> dict[State, int]:
-        """Return the number of jobs in each state."""
+    def counts(self, client: str | None = None) -> dict[State, int]:
+        """Return the number of jobs in each state, as `Jobs.counts` says."""
         with self._lock:
-            states = [job.state for job in self._jobs.values()]
+            states = [job.state for job in self._jobs.values() if client in {None, job.client}]
         return {state: states.count(state) for state in STATES}
 
     def waiting_seconds(self) -> float:

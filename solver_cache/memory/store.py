@@ -24,6 +24,7 @@ class MemoryStore:
     """In-memory store: keeps rows until the process ends."""
 
     url = "memory"
+    file = None
 
     def __init__(self) -> None:
         self.hits = HitCounter()

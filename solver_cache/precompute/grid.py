@@ -61,6 +61,34 @@ class Part:
     shapes: tuple[Shape, ...]
     where: Expression | None
 
+    @property
+    def size(self) -> int:
+        """Number of combinations, those included that ``where`` leaves out."""
+        return math.prod(len(along.values) for _, along in self.axes) * len(self.objectives) * len(self.shapes)
+
+    def sample(self, count: int) -> Iterator[DesignSpec]:
+        """Yield the problems among ``count`` of the combinations, evenly spaced; fewer where ``where`` leaves some out.
+
+        Raises:
+            InvalidInput: as `specs`.
+        """
+        whole = self.size
+        for place in range(min(count, whole)):
+            at, values = place * whole // min(count, whole), dict[str, float]()
+            at, objective = divmod(at, len(self.objectives))
+            at, shape = divmod(at, len(self.shapes))
+            for name, along in reversed(self.axes):
+                at, step = divmod(at, len(along.values))
+                values[name] = step
+            for name, along in self.axes:  # a formula finds what it needs before it
+                value = along.values[int(values[name])]
+                try:
+                    values[name] = value(values) if isinstance(value, Expression) else value
+                except InvalidInput as err:
+                    raise InvalidInput(_under(self.path, name), err.value, err.accepted, err.advice) from err
+            if self._counts(values):
+                yield self._spec(values, self.objectives[objective], self.shapes[shape])
+
     def specs(self) -> Iterator[DesignSpec]:
         """Yield every specification, those that differ in their target only one after another.
 
@@ -110,6 +138,11 @@ class Grid:
     """The problems of a grid file."""
 
     parts: tuple[Part, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of combinations, those included that ``where`` leaves out."""
+        return sum(part.size for part in self.parts)
 
     def specs(self) -> Iterator[DesignSpec]:
         """Yield every specification of every part."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from darrm_opt.design.schedule import is_expensive
 from darrm_opt.design_spec import DesignSpec
+from solver_cache.precompute.grid import Grid
 from solver_cache.store import Store
 
 GROUP_SIZE = 12
@@ -38,6 +39,9 @@ MAX_BATCH = 256
 
 KEYS_PER_LOOKUP = 600
 """Keys looked up at a time."""
+
+SAMPLE = 500
+"""Problems of a part that an estimate looks at."""
 
 Cost = Callable[[DesignSpec], float]
 
@@ -113,6 +117,50 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
             batcher.add(group, missing)
     batches = batcher.done()
     return Plan(problems, kept, repeated, batches, sum(batch.seconds for batch in batches))
+
+
+@dataclass(frozen=True)
+class PlanEstimate:
+    """Estimate of a plan, from a sample of the grid.
+
+    Attributes:
+        problems: size of the grid.
+        kept: those whose answers are kept already.
+        seconds: expected work [s on one processor].
+        sampled: problems that were looked at.
+    """
+
+    problems: int
+    kept: int
+    seconds: float
+    sampled: int
+
+
+def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
+    """Return about what is to be done for a grid of any size, in seconds and in little memory: from `SAMPLE` problems of each part.
+
+    Args:
+        grid: the problems.
+        store: where answers are kept.
+        cost: expected time to solve one [s].
+
+    Raises:
+        InvalidInput: a problem of the sample is none.
+        CacheError: the store cannot be read.
+    """
+    problems = kept = seconds = 0.0
+    sampled = 0
+    for part in grid.parts:
+        specs = list(part.sample(SAMPLE))
+        looked = min(SAMPLE, part.size)
+        there = store.present([spec.key for spec in specs])
+        missing = [spec for spec in specs if spec.key not in there]
+        scale = part.size / looked
+        problems += scale * len(specs)
+        kept += scale * (len(specs) - len(missing))
+        seconds += scale * sum(map(cost, missing))
+        sampled += len(specs)
+    return PlanEstimate(round(problems), round(kept), seconds, sampled)
 
 
 def warm_start_pays(group: tuple[DesignSpec, ...]) -> bool:

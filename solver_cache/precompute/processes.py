@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Task, grouped, perform
+from solver_cache.precompute.worker import Event, Task, grouped, perform
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
 from solver_cache.process_pool.task_loop import Report
@@ -86,13 +86,13 @@ class Processes:
     async def _run(self, task: Task) -> None:
         """Run a task in the pool. The scheduler decides about retries, as it knows which problem the process was at."""
         over: TaskEnded | TaskLost = TaskEnded()
+
+        def pass_on(events: list[Event]) -> None:
+            for event in events:
+                self._events.put(ExecutorEvent(task.number, event))
+
         try:
-            await self._pool.run(
-                _perform,
-                (self._work, task),
-                progress=lambda events: [self._events.put(ExecutorEvent(task.number, event)) for event in events],
-                retries=0,
-            )
+            await self._pool.run(_perform, (self._work, task), progress=pass_on, retries=0)
         except PoolClosed:
             return
         except ProcessLost as err:

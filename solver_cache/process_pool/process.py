@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import signal
@@ -54,6 +55,10 @@ class PoolProcess:
             theirs.close()  # or its end would never be noticed
         self._connection.send(sys.path)
         self.pid = self._process.pid
+        with contextlib.suppress(
+            OSError
+        ):  # where memory runs out all the same, it is this process that goes, not its parent
+            Path(f"/proc/{self.pid}/oom_score_adj").write_text("500", encoding="ascii")
         self.tasks = 0
         self.lost = self.killed = self.reaped = False
         self._numbers = count(1)

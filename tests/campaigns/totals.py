@@ -251,7 +251,7 @@ def _designed(voters: Problem, queries: int, budget: Privacy, *, fresh: bool) ->
     try:
         allowance = best_target(voters.K, voters.voter, queries, budget, voters.affected, fresh=fresh)
         if allowance.account != "models":  # else any γ of these very models is post-processing
-            yield "largest_allowance", allowance.solution.noise
+            yield "best_target", allowance.solution.noise
         table = compare(voters, queries, budget, fresh=fresh)
     except (DeltaTooSmall, TooMuchWork, InvalidInput):
         return

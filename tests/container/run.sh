@@ -98,13 +98,13 @@ hardened=(--read-only --read-only-tmpfs=false --tmpfs /tmp:rw,noexec,nosuid,node
     --security-opt no-new-privileges --memory "$MEMORY" --memory-swap "$MEMORY" --pids-limit 200)
 
 command podman run --rm --network none "${hardened[@]}" "$IMAGE" >"$scratch/refusal" 2>&1 && fail 'it serves everybody without being told so'
-grep -q 'darrm keys new' "$scratch/refusal" || fail "it does not say why it refuses: $(cat "$scratch/refusal")"
+grep -q 'darrm keys add' "$scratch/refusal" || fail "it does not say why it refuses: $(cat "$scratch/refusal")"
 told 'without keys, and without being told that everybody may come, it refuses to start and says what to do'
 
 mkdir "$scratch/keys"
 chown 10001:10001 "$scratch/keys"
 key=$(podman run --rm --network none "${hardened[@]}" --volume "$scratch/keys:/keys" "$IMAGE" \
-    keys new tests --file /keys/keys.json 2>/dev/null | grep -Eo 'darrm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}')
+    keys add tests --file /keys/keys.json 2>/dev/null | grep -Eo 'darrm_[0-9a-f]{8}_[A-Za-z0-9_-]{43}')
 
 start() {
     podman run --detach --name "$NAME" --publish 127.0.0.1::8000 "${hardened[@]}" \

@@ -142,11 +142,8 @@ def test_a_comparison_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
 
 def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     """As `plan` makes it here; and a time limit that is too short for anything leaves what is quick, with a warning."""
-    voters, total, draw = (
-        Problem(3, Privacy(math.inf), Privacy(1.0)),
-        Privacy(2.0, 0.01),
-        {"n": 60, "subsample_size": 6},
-    )
+    voters, total = Problem(3, Privacy(math.inf), Privacy(1.0)), Privacy(2.0, 0.01)
+    draw: dict[str, Any] = {"n": 60, "subsample_size": 6}
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
         told = client.plan(voters, 2, total, **draw, replacement=False, least_accuracy=0.55)
         hurried = client.plan(voters, 50, total, time_limit=1e-6)

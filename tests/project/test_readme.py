@@ -16,8 +16,9 @@ from support.documented import HERE, Block, blocks_of, served, session, shell_in
 from support.paths import ROOT
 
 from api.settings import Settings
-from darrm_opt import Problem, solve
+from darrm_opt import Privacy, Problem, solve
 from darrm_opt.comparison.baselines import private_baselines
+from darrm_opt.comparison.compare import compare
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"
@@ -77,7 +78,25 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
     noises = {"optimal": solution.noise, **private_baselines(problem)}
     kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
     assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
-    assert f"| {' | '.join(kept)} |" in README
+    said = "γ_opt keeps {} of the utility, double subsampling {}, subsampling {}, randomised response {}."
+    assert said.format(*kept) in " ".join(README.split())
+
+
+@pytest.mark.slow
+def test_the_headline_is_what_is_computed() -> None:
+    found = compare(Problem(35, Privacy(0.1, 1e-5), Privacy(1.0)), 100, Privacy(3.0, 0.01), fresh=True)
+    kept = {row.name: row.utility for row in found.rows}
+    names = ("optimal_sequence", "subsampling", "gnmax", "saa", "randomized_response")
+    assert f"| {' | '.join(f'{100 * kept[name]:.1f} %' for name in names)} |" in README  # type: ignore[operator]
+    assert kept["majority"] is None
+    assert found.without_noise == ""
+
+
+def test_the_readme_is_short_and_says_early_how_to_install_it() -> None:
+    words = re.sub(r"^(<!--.*-->|```.*)$", "", README, flags=re.MULTILINE)
+    assert len(words.split()) <= 750
+    assert "pip install ." in "\n".join(README.splitlines()[:20])
+    assert README.count("![") == 1
 
 
 def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:

@@ -7,6 +7,11 @@ import re
 import pytest
 from support.paths import ROOT
 
+from api.cli.first_run import first_run
+from api.cli.parser import Command
+from api.cli.report import CORNERS
+from api.cli.verbs import VERBS, load
+
 TEXTS = [
     path
     for folder in ("api", "darrm_opt", "darrm_client", "solver_cache", "docs", "examples")
@@ -29,3 +34,39 @@ def test_no_text_says_what_was_wrong(reason: str) -> None:
     pattern = re.compile(NEVER[reason])
     wrong = [str(path.relative_to(ROOT)) for path in TEXTS if pattern.search(" ".join(path.read_text("utf-8").split()))]
     assert wrong == []
+
+
+OTHER_PROGRAMS = re.compile(
+    r"docker|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes|uvicorn"
+)
+"""A line that names one of these may have its options."""
+
+OF_OTHER_PROGRAMS = (
+    "docs/container.md",
+    "docs/mutation.md",
+    "docs/faults.md",
+    "docs/soundness.md",
+    "api/cli/parser.py",
+)
+"""Files about the options of other programs, or about options in general."""
+
+
+def test_every_option_in_a_text_exists() -> None:
+    flags = {"--help", "--version"}
+    for verb in [first_run, *(load(name) for name in VERBS)]:
+        flags |= {flag for each in Command.of(verb).parameters for flag in each.flags}
+    texts = [path for path in TEXTS if path.suffix in {".py", ".md"} and not str(path).endswith(OF_OTHER_PROGRAMS)]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {option}"
+        for path in texts
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if not OTHER_PROGRAMS.search(line)
+        for option in re.findall(r"(?<![\w-])--[A-Za-z][\w-]*", line)
+        if option not in flags
+    ]
+    assert wrong == []
+
+
+def test_every_corner_has_a_name_that_a_page_defines() -> None:
+    page = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    assert all(f"| `{name}` | {pair} |" in page for name, pair in CORNERS.items())

@@ -588,12 +588,12 @@ def test_clients_share_the_queue(jobs: Jobs) -> None:
     for name in ("greedy 00", "polite 1", "third"):
         assert jobs.finish(name, "me", "{}")
         time.sleep(SHORT)
-    order = []
+    order = list[str]()
     for _ in range(4):  # one at a time: whoever was served least recently is next
-        name = claimed(jobs)
-        assert name is not None
-        order.append(name)
-        assert jobs.finish(name, "me", "{}")
+        job = claimed(jobs)
+        assert job is not None
+        order.append(job)
+        assert jobs.finish(job, "me", "{}")
         time.sleep(SHORT)
     assert order == ["greedy 01", "polite 2", "greedy 02", "greedy 03"]
 

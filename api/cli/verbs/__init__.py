@@ -1,4 +1,4 @@
-"""Verbs, by topic; the function has the verb's name, with an underscore for a hyphen."""
+"""Verbs, by topic; the function has the verb's name, with an underscore for a hyphen or a space."""
 
 from __future__ import annotations
 
@@ -6,44 +6,96 @@ import importlib
 import keyword
 from collections.abc import Callable
 
-VERBS = (
-    "solve",
-    "verify",
-    "curve",
-    "compose",
-    "compare",
-    "plan",
-    "profile",
-    "bagging",
-    "gnmax",
-    "plurality",
-    "vote-cost",
-    "teach",
-    "reproduce",
-    "label",
-    "serve",
-    "keys",
-    "cache",
-    "precompute",
-    "export",
-    "import",
-)
-"""Names of the verbs, in the order of the help."""
+GROUPS = {
+    "Decide": ("plan", "compare"),
+    "Design and verify a γ": ("solve", "verify", "curve", "profile", "plurality"),
+    "Release": ("label",),
+    "Account": ("compose", "vote-cost", "gnmax", "bagging"),
+    "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
+    "Store": (
+        "precompute",
+        "cache ls",
+        "cache stats",
+        "cache check",
+        "cache prune",
+        "cache migrate",
+        "export",
+        "import",
+    ),
+    "Reproduce the papers": ("reproduce", "teach"),
+    "This command": ("completion",),
+}
+"""Names of the verbs by topic, in the order of the help. A name of two words is a subcommand."""
 
+VERBS = tuple(name for names in GROUPS.values() for name in names)
+"""Names of all verbs."""
+
+EXAMPLES = {
+    "plan": (
+        "darrm plan --K 5 --epsilon 0.5 --fresh --queries 5 --total-epsilon 3 --total-delta 1e-3 --output plan.json",
+        "darrm plan --K 11 --epsilon inf --affected 1 --queries 5 --total-epsilon 4 --total-delta 1e-5",
+    ),
+    "compare": (
+        "darrm compare --K 11 --epsilon 0.1 --queries 20 --total-epsilon 2 --total-delta 0.01 --fresh --plot ways.svg",
+    ),
+    "solve": (
+        "darrm solve --K 11 --m 3 --epsilon 0.1",
+        "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
+    ),
+    "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
+    "curve": (
+        "darrm curve --K 11 --m 3 --epsilon 0.1 --points 6",
+        "darrm curve --K 11 --epsilon 0.1 --over m --ms 1,3,5 --plot errors.svg",
+    ),
+    "profile": ("darrm profile --solution gamma.json --epsilons 0,0.1,0.3",),
+    "plurality": ("darrm plurality --K 11 --classes 3 --target-epsilon 1 --delta 1e-5 --output rule.json",),
+    "label": (
+        (
+            "darrm label votes.csv --solution plan.json --ledger spent.ledger --total-epsilon 3 --total-delta 1e-3 --fresh "
+            "--output labels.csv"
+        ),
+    ),
+    "compose": (
+        "darrm compose --solution gamma.json --queries 100 --total-delta 1e-5 --fresh",
+        "darrm compose --epsilon 0.1 --delta 1e-6 --queries 100 --total-delta 1e-5",
+    ),
+    "vote-cost": ("darrm vote-cost --checks 640 --check-sigma 150 --labels 286 --label-sigma 40 --total-delta 1e-5",),
+    "gnmax": ("darrm gnmax --total-epsilon 1 --total-delta 1e-5 --queries 20",),
+    "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
+    "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
+    "keys add": ("darrm keys add 'training cluster' --file keys.json",),
+    "keys ls": ("darrm keys ls --file keys.json",),
+    "keys revoke": ("darrm keys revoke 1a2b3c4d --file keys.json",),
+    "precompute": ("darrm precompute grid.toml --dry-run", "darrm precompute grid.toml --workers 8"),
+    "cache ls": ("darrm cache ls --limit 10",),
+    "cache stats": ("darrm cache stats --json",),
+    "cache check": ("darrm cache check --url sqlite:///answers.sqlite",),
+    "cache prune": ("darrm cache prune --days 7 --prove",),
+    "cache migrate": ("darrm cache migrate --url sqlite:///answers.sqlite",),
+    "export": ("darrm export --output answers.parquet",),
+    "import": ("darrm import answers.parquet",),
+    "reproduce": ("darrm reproduce --list", "darrm reproduce table-1 --quick --output figures"),
+    "teach": ("darrm teach --data digits --labels 50",),
+    "completion": ('eval "$(darrm completion bash)"', "darrm completion fish > ~/.config/fish/completions/darrm.fish"),
+}
+"""Commands that a verb's help shows."""
 
 _MODULES = {
     "verify": "solve",
     "profile": "curve",
     "gnmax": "bagging",
-    "keys": "serve",
+    "keys add": "serve",
+    "keys ls": "serve",
+    "keys revoke": "serve",
     "export": "cache",
     "import": "cache",
+    **{name: "cache" for name in VERBS if name.startswith("cache ")},
 }
 """Modules of the verbs that share one with another."""
 
 
 def load(name: str) -> Callable[..., None]:
     """Return a verb, importing what it declares; what it uses it imports itself, when it runs."""
-    word = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+    word = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_").replace(" ", "_")
     verb: Callable[..., None] = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, word)}"), word)
     return verb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number, options_named
+from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
 
 
@@ -31,15 +31,11 @@ def bagging(
     """
     from api.cli.report import as_json, columns, guarantee
     from darrm_opt.bagging.guarantee import bagging_guarantee
-    from darrm_opt.errors import InvalidInput
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
     size, draw = number(n), number(subsample_size)
-    try:
+    with options_named(n_models="models", **{"n_models * subsample_size": "subsample_size"}):
         together = bagging_guarantee(size, draw, number(models), **how)
-    except InvalidInput as err:
-        name = {"n_models": "models", "n_models * subsample_size": "subsample_size"}.get(err.argument, err.argument)
-        raise InvalidInput(name, err.value, err.accepted, err.advice) from err
     member = bagging_guarantee(size, draw, 1, **how)
     if json:
         told = {
@@ -60,8 +56,10 @@ def bagging(
 
 
 def gnmax(
-    target_epsilon: Annotated[str | None, Option("--target-epsilon", "ε of all releases together.", "NATS")] = None,
-    delta: Annotated[str | None, Option("--delta", "δ of all releases together, in (0, 1).", "PROBABILITY")] = None,
+    total_epsilon: Annotated[str | None, Option("--total-epsilon", "ε of all releases together.", "NATS")] = None,
+    total_delta: Annotated[
+        str | None, Option("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
+    ] = None,
     queries: Annotated[str, Option("--queries", "Number of releases.", "COUNT")] = "1",
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     search: Annotated[
@@ -77,10 +75,10 @@ def gnmax(
     from api.cli.report import as_json
     from darrm_opt.aggregators.gnmax import gnmax_sigma
 
-    with options_named(epsilon="target_epsilon"):
+    with options_named(**TOTAL):
         found = gnmax_sigma(
-            number(target_epsilon),
-            number(delta),
+            number(total_epsilon),
+            number(total_delta),
             queries=number(queries),
             affected=number(affected),
             search=search,  # type: ignore[arg-type]  # checked there

@@ -1,4 +1,4 @@
-"""Verbs about stored answers: ``darrm cache``, ``darrm export`` and ``darrm import``."""
+"""Verbs about stored answers: ``darrm cache …``, ``darrm export`` and ``darrm import``."""
 
 from __future__ import annotations
 
@@ -16,52 +16,67 @@ if TYPE_CHECKING:
     from solver_cache import Store
 
 
-ACTIONS = ("ls", "stats", "check", "prune", "migrate")
-
-
-def cache(
-    action: Annotated[str, Argument("|".join(ACTIONS), "What to do.")],
+def cache_ls(
     url: StoreUrl = None,
-    limit: Annotated[str, Option("--limit", "ls: at most so many.", "COUNT")] = "50",
-    after: Annotated[str, Option("--after", "ls: continue behind this id.", "ID", otherwise="the start")] = "",
-    days: Annotated[str, Option("--days", "prune: jobs that were over so long ago.", "DAYS")] = "30",
+    limit: Annotated[str, Option("--limit", "At most so many.", "COUNT")] = "50",
+    after: Annotated[str, Option("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
     *,
-    prove: Annotated[bool, Option("--prove", "prune: prove every answer again, to find those that fail.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List, count, check, prune or migrate the answers that are kept.
-
-    ls, stats and check only read: they make no file and change none. check proves every answer again, and fails if
-    anything is wrong. prune forgets answers that would be misses anyway, and old jobs. migrate brings the tables of an
-    earlier release up to date; every other use that may write does so too.
-    """
+    """List stored answers; nothing is written and nothing is proved."""
     from api.cli.report import as_json
-    from darrm_opt.errors import InvalidInput
 
-    if action not in ACTIONS:
-        raise InvalidInput("ACTION", action, "one of " + ", ".join(ACTIONS))
-    found: Any
-    reading = action in {"ls", "stats", "check"}
-    with closing(open_cache(url, reading=reading)) as store:
-        if action == "ls":
-            found = list_answers(store, number(limit), after)
-            text = _rows(found)
-        elif action == "stats":
-            found = count_answers(store)
-            text = "\n".join(f"{name:8s} {_plain(value)}" for name, value in found.items())
-        elif action == "check":
-            found = check_answers(store)
-            text = "\n".join(f"{each['key'] or store.url}: {each['trouble']}" for each in found)
-            text = text or "Nothing is wrong: every answer was proved again."
-        elif action == "prune":
-            found = prune(store, number(days), prove=prove)
-            text = f"Forgotten: {found['answers']:,} answers, {found['jobs']:,} jobs."
-        else:
-            found = migrate(store)
-            text = f"Schema {found['from']} -> {found['to']}; {found['filled']:,} rows filled in."
-    answer(as_json(found) if json else text)
-    if action == "check" and found:
+    with closing(open_cache(url, reading=True)) as store:
+        found = list_answers(store, number(limit), after)
+    answer(as_json(found) if json else _rows(found))
+
+
+def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Count stored answers and jobs; nothing is written."""
+    from api.cli.report import as_json
+
+    with closing(open_cache(url, reading=True)) as store:
+        found = count_answers(store)
+    answer(as_json(found) if json else "\n".join(f"{name:8s} {_plain(value)}" for name, value in found.items()))
+
+
+def cache_check(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Prove every stored answer again; the exit code says whether anything is wrong. Nothing is written."""
+    from api.cli.report import as_json
+    from api.cli.working import Working
+
+    with closing(open_cache(url, reading=True)) as store, Working("proving stored answers"):
+        found = check_answers(store)
+    text = "\n".join(f"{each['key'] or store.url}: {each['trouble']}" for each in found)
+    answer(as_json(found) if json else text or "Nothing is wrong: every answer was proved again.")
+    if found:
         end(ExitCode.UNAVAILABLE)
+
+
+def cache_prune(
+    url: StoreUrl = None,
+    days: Annotated[str, Option("--days", "Jobs that ended so long ago.", "DAYS")] = "30",
+    *,
+    prove: Annotated[bool, Option("--prove", "Prove every answer again, to find those that fail.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove answers that would be misses anyway, and old jobs."""
+    from api.cli.report import as_json
+    from api.cli.working import Working
+
+    with closing(open_cache(url, reading=False)) as store, Working("pruning"):
+        found = prune(store, number(days), prove=prove)
+    answer(as_json(found) if json else f"Forgotten: {found['answers']:,} answers, {found['jobs']:,} jobs.")
+
+
+def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
+    """Bring the tables of an earlier release up to date; every other use that may write does so too."""
+    from api.cli.report import as_json
+
+    with closing(open_cache(url, reading=False)) as store:
+        found = migrate(store)
+    text = f"Schema {found['from']} -> {found['to']}; {found['filled']:,} rows filled in."
+    answer(as_json(found) if json else text)
 
 
 def _rows(found: list[dict[str, Any]]) -> str:

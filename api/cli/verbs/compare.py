@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import answer
 from api.cli.parameters import AsJson, Fresh, ProblemOptions, number, priors
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.bagging.bags import Bags
@@ -81,11 +82,14 @@ def compare(
     --n and --subsample-size chance decides how many voters a record reaches, and the account is the average over that. With three
     or more --classes all ways among classes are compared, with right, wrong and abstained shares.
     """
+    from api.cli.cached_solve import refuse_slow
     from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
     from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
+    from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.comparison.compare import compare as compare_mechanisms
+    from darrm_opt.design.objective import as_objective
     from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import Privacy, real_number
 
@@ -129,17 +133,20 @@ def compare(
     problem = asked.problem(m=None, target_epsilon=1.0)
     if not epsilon > 0:
         raise InvalidInput("total_epsilon", epsilon, "a number of nats above 0")
+    refuse_slow(problem, as_objective(objective), lambda solve, _: COMPARISON_SOLVES * solve, "")
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    found = compare_mechanisms(
-        problem,
-        number(queries),
-        Privacy(epsilon, delta),
-        objective=objective,
-        prior=_prior(prior, votes, problem.K),
-        replacement=not without_replacement,
-        fresh=fresh,
-        **drawn,
-    )
+    with Working("comparing") as working:
+        found = compare_mechanisms(
+            problem,
+            number(queries),
+            Privacy(epsilon, delta),
+            objective=objective,
+            prior=_prior(prior, votes, problem.K),
+            replacement=not without_replacement,
+            fresh=fresh,
+            progress=lambda row: working.note(row.name),
+            **drawn,
+        )
     if plot is not None:
         from darrm_opt.figures import render, ways_figure
 
@@ -153,7 +160,7 @@ def compare(
     if found.bags is not None:
         head += f"\n{_draw(found.bags, problem.K)}"
     assumed = assumed_text(problem, found.queries, fresh=fresh)
-    notes = [*left_out, *([assumed] if assumed else [])]
+    notes = [*([found.without_noise] if found.without_noise else []), *left_out, *([assumed] if assumed else [])]
     answer("\n".join([head, "", columns(heads, _rows(found)), "", *notes]))
 
 

@@ -60,7 +60,7 @@ def label(
     """
     from api.cli.cached_solve import release_of
     from api.cli.files import check_writable
-    from api.cli.label_job import label_file
+    from api.cli.label_job import check_label_files, label_file
     from api.cli.parameters import DesignOptions, ProblemOptions
     from api.cli.report import as_json, assumed_text
     from darrm_opt.mechanism import PrivateMajority
@@ -74,6 +74,10 @@ def label(
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     plurality = plurality_of(saved)
     release = plurality or release_of(ProblemOptions(), DesignOptions(), saved)
+    K, classes = (
+        (plurality.K, plurality.classes) if plurality else (release.problem.K, None)  # type: ignore[union-attr]
+    )
+    count = check_label_files(votes, labels, K, classes, rows)
     account = budget(account_file, release, queries, total_epsilon, total_delta, fresh=fresh)
     mechanism: PrivateMajority | PrivatePlurality
     if plurality is None:
@@ -84,7 +88,7 @@ def label(
         problem = plurality.record()
         problem = problem.get("problem", problem)
     try:
-        done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows)
+        done = label_file(votes, labels, mechanism, account, release_id=release_id, rows=rows, count=count)
     except KeyboardInterrupt:
         say("The same command goes on where this stopped; what was released is not charged again.")
         raise

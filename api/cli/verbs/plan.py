@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from api.cli.output import answer, say
 from api.cli.parameters import FRESH, AsJson, number, priors
 from api.cli.parser import Option
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from darrm_opt.planning import Option as PlanOption
     from darrm_opt.planning import Plan
+    from darrm_opt.problem import Privacy
 
 PATIENCE = 5.0
 """Seconds after which each option is reported as soon as it is computed."""
@@ -75,6 +79,10 @@ def plan(
         str | None,
         Option("--time-limit", "About how long to search: then what was found, all of it proved.", "SECONDS", _WANTED),
     ] = None,
+    output: Annotated[
+        str | None,
+        Option("--output", "Write the recommended γ there, for `darrm verify` and `darrm label`.", "FILE", _WANTED),
+    ] = None,
     *,
     without_replacement: Annotated[
         bool, Option("--without-replacement", "No record is drawn twice within a subsample.", panel=_VOTERS)
@@ -97,11 +105,13 @@ def plan(
     many voters a record reaches. With three or more --classes all ways among classes are weighed, with right, wrong and abstained shares.
     """
     from api.cli.class_ways import class_ways, several_classes
+    from api.cli.files import check_writable
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
     from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
-    from darrm_opt.problem import Privacy, real_number
+
+    check_writable(output, "output")
 
     of_two = {
         "epsilon": (epsilon, "inf"),
@@ -113,6 +123,7 @@ def plan(
         "time_limit": (time_limit, None),
         "without_replacement": (without_replacement, False),
         "fresh": (fresh, False),
+        "output": (output, None),
     }
     if several_classes(classes):
         class_ways(
@@ -132,55 +143,110 @@ def plan(
     if price != "0":
         raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
 
-    def read(text: str | None, name: str, accepted: str) -> float:
-        return real_number(number(text), name, accepted)
-
-    total_eps = read(total_epsilon, "total_epsilon", "a number of nats above 0")
-    total_del = read(total_delta, "total_delta", "a probability in [0, 1)")
-    if not 0 <= total_del < 1:
-        raise InvalidInput("total_delta", total_del, "a probability in [0, 1)")
-    if not total_eps > 0:
-        raise InvalidInput("total_epsilon", total_eps, "a number of nats above 0")
-    voter_delta = read(Delta, "Delta", "a probability in [0, 1)")
-    if not 0 <= voter_delta < 1:
-        raise InvalidInput("Delta", voter_delta, "a probability in [0, 1)")
-    voter = Privacy(read(epsilon, "epsilon", "a number of nats, at least 0 (inf: not private)"), voter_delta)
+    voter, total = _voter_and_total(epsilon, Delta, total_epsilon, total_delta)
+    if time_limit is None:
+        _refuse_slow(number(K), voter, number(queries))
     drawn: dict[str, Any] = {"n": number(n), "subsample_size": number(subsample_size), "sampling": sampling}
-    found = planning(
-        number(K),
-        voter,
-        number(queries),
-        Privacy(total_eps, total_del),
-        number(affected),
-        prior,
-        fresh=fresh,
-        least_accuracy=number(least_accuracy),
-        replacement=not without_replacement,
-        time_limit=number(time_limit),
-        progress=_report_progress(),
-        **drawn,
-    )
+    with Working("planning") as working:
+        found = planning(
+            number(K),
+            voter,
+            number(queries),
+            total,
+            number(affected),
+            prior,
+            fresh=fresh,
+            least_accuracy=number(least_accuracy),
+            replacement=not without_replacement,
+            time_limit=number(time_limit),
+            progress=_watcher(working),
+            **drawn,
+        )
+    if output is not None:
+        _save(found, output)
     if json:
         answer(as_json(plan_to_dict(found)))
         return
     for warning in found.warnings:
         say(f"Warning: {warning}")
-    answer(_text(found))
+    answer(_text(found, output))
 
 
-def _report_progress() -> Callable[[PlanOption], None]:
-    """Return a listener that reports each option on stderr, once a plan takes longer than a few seconds."""
+def _voter_and_total(epsilon: str, Delta: str, total_epsilon: str | None, total_delta: str) -> tuple[Privacy, Privacy]:
+    """Return the privacy of one voter and that of all answers, as typed."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    chance = "a probability in [0, 1)"
+    nats = real_number(number(total_epsilon), "total_epsilon", "a number of nats above 0")
+    deltas = []
+    for name, text in (("total_delta", total_delta), ("Delta", Delta)):
+        deltas.append(real_number(number(text), name, chance))
+        if not 0 <= deltas[-1] < 1:
+            raise InvalidInput(name, deltas[-1], chance)
+    if not nats > 0:
+        raise InvalidInput("total_epsilon", nats, "a number of nats above 0")
+    voter = real_number(number(epsilon), "epsilon", "a number of nats, at least 0 (inf: not private)")
+    return Privacy(voter, deltas[1]), Privacy(nats, deltas[0])
+
+
+def _refuse_slow(K: Any, voter: Privacy, queries: Any) -> None:
+    """Refuse a plan that would take too long; what is no number is for `planning.plan` to refuse."""
+    from api.cli.cached_solve import refuse_slow
+    from darrm_opt.answers.running_time import plan_seconds
+    from darrm_opt.design.objective import as_objective
+    from darrm_opt.problem import Privacy, Problem
+
+    if isinstance(K, int) and isinstance(queries, int):
+        refuse_slow(
+            Problem(K, voter, Privacy(1.0)),
+            as_objective("rectangular"),
+            lambda solve, _: plan_seconds(solve, queries),
+            "Or give --time-limit: what was found by then is reported, all of it proved.",
+        )
+
+
+def _save(found: Plan, output: str) -> None:
+    """Write the recommended γ, or say that there is none."""
+    from api.cli.files import write_whole
+    from api.cli.report import solution_json
+
+    if found.best is None or found.best.noise is None:
+        say(f"Nothing is written to {output}: the recommendation has no γ.")
+    else:
+        write_whole(output, f"{solution_json(found.best.to_solution(found.request.objective))}\n".encode())
+
+
+def _watcher(working: Working) -> Callable[[PlanOption], None]:
+    """Return a listener that shows what was weighed: at once on a terminal, after a few seconds in a log."""
     begun = monotonic()
 
     def report(option: PlanOption) -> None:
-        if (seconds := monotonic() - begun) > PATIENCE:
-            found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+        found = "does not fit" if option.accuracy is None else f"accuracy {option.accuracy:.4f}"
+        working.note(f"{option.mechanism} {found}")
+        if (seconds := monotonic() - begun) > PATIENCE and not sys.stderr.isatty():
             say(f"{option.mechanism}: {found}, {seconds:.1f} s")
 
     return report
 
 
-def _text(found: Plan) -> str:
+def _next_step(found: Plan, output: str | None) -> str:
+    """Return the command that releases labels as planned; empty where no γ is recommended."""
+    best, asked = found.best, found.request
+    if best is None or best.noise is None:
+        return ""
+    if output is None:
+        return "\n\nAdd --output plan.json to keep this γ; the plan then ends with the command that releases labels with it."
+    if asked.bags is not None:
+        budget = f"--queries {asked.queries}"  # a ledger's own account knows no draw
+    else:
+        budget = f"--total-epsilon {asked.total.epsilon!r} --total-delta {asked.total.delta!r}"
+    fresh = " --fresh" if asked.fresh else ""
+    command = f"darrm label votes.csv --solution {shlex.quote(output)} --ledger spent.ledger"
+    return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
+
+
+def _text(found: Plan, output: str | None) -> str:
     from api.cli.report import assumed_text, columns, guarantee, trained_text, voters_text
 
     asked = found.request
@@ -190,7 +256,8 @@ def _text(found: Plan) -> str:
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
     if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):
         reasons += ["", assumed]
-    return "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
+    text = "\n".join([head, "", found.advice, "", columns(heads, map(_row, found.options)), "", *reasons])
+    return text + _next_step(found, output)
 
 
 def _row(option: PlanOption) -> list[str]:

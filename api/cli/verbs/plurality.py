@@ -19,11 +19,21 @@ LONG = 60.0
 def plurality(
     K: Annotated[str | None, Option("--K", "Number of voters.", "COUNT")] = None,
     classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT")] = None,
-    target_epsilon: Annotated[
-        str | None, Option("--target-epsilon", "ε of the released class (of all of them, with --queries).", "NATS")
+    target_epsilon: Annotated[str | None, Option("--target-epsilon", "ε of one released class.", "NATS")] = None,
+    delta: Annotated[str, Option("--delta", "δ of one released class, in [0, 1).", "PROBABILITY")] = "0",
+    queries: Annotated[str, Option("--queries", "Releases that share the total.", "COUNT")] = "1",
+    total_epsilon: Annotated[
+        str | None, Option("--total-epsilon", "ε of all releases together, instead of --target-epsilon.", "NATS")
     ] = None,
-    delta: Annotated[str, Option("--delta", "δ likewise, in [0, 1).", "PROBABILITY")] = "0",
-    queries: Annotated[str, Option("--queries", "Releases that share the target.", "COUNT")] = "1",
+    total_delta: Annotated[
+        str | None,
+        Option(
+            "--total-delta",
+            "δ of all releases together, in [0, 1); with --total-epsilon.",
+            "PROBABILITY",
+            otherwise="0",
+        ),
+    ] = None,
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
     prior: Annotated[
         str | None,
@@ -84,7 +94,6 @@ def plurality(
     from darrm_opt.plurality.plan import release_target
     from darrm_opt.plurality.problem import has_table
     from darrm_opt.plurality.record import plurality_record, rule_record
-    from darrm_opt.problem import Privacy, real_number
 
     check_writable(output, "output")
     written = ("optimal", *MECHANISMS, "noise")
@@ -93,8 +102,7 @@ def plurality(
     for option, value in (("mechanism", mechanism), ("time_limit", time_limit)):
         if ways and value not in ("optimal", None):
             raise InvalidInput(option, value, "nothing beside --ways", "It compares every mechanism.")
-    nats = real_number(number(target_epsilon), "target_epsilon", "a number of nats, at least 0")
-    total = Privacy(nats, number(delta))
+    total = _total(target_epsilon, delta, total_epsilon, total_delta, queries)
     if mechanism == "noise":
         _noise(number(K), number(classes), total, number(queries), number(affected), output, json=json)
         return
@@ -164,3 +172,28 @@ def _show(found: MechanismComparison, *, json: bool) -> None:
             f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "
             f"tightest, {solution.certificate.margin:.1e} of probability is to spare"
         )
+
+
+def _total(
+    target_epsilon: str | None, delta: str, total_epsilon: str | None, total_delta: str | None, queries: str
+) -> Privacy:
+    """Return the privacy of all releases together, from that of one or from the total."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.problem import Privacy, real_number
+
+    accepted = "a number of nats, at least 0"
+    if total_epsilon is None:
+        if number(queries) != 1:
+            raise InvalidInput("total_epsilon", None, accepted, "Several releases share a total: see --total-delta.")
+        if total_delta is not None:
+            raise InvalidInput("total_epsilon", None, accepted, "--total-delta belongs to it.")
+        return Privacy(real_number(number(target_epsilon), "target_epsilon", accepted), number(delta))
+    if target_epsilon is not None:
+        raise InvalidInput("target_epsilon", target_epsilon, "one of --target-epsilon and --total-epsilon")
+    if delta != "0":
+        raise InvalidInput("delta", delta, "nothing beside --total-epsilon", "Give --total-delta.")
+    epsilon = real_number(number(total_epsilon), "total_epsilon", accepted)
+    try:
+        return Privacy(epsilon, number(total_delta or "0"))
+    except InvalidInput as err:
+        raise InvalidInput(f"total_{err.argument}", err.value, err.accepted, err.advice) from err

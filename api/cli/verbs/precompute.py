@@ -11,10 +11,12 @@ from api.cli.output import ExitCode, answer, end, fail, say
 from api.cli.parameters import AsJson, StoreUrl, backends, number
 from api.cli.parser import Argument, Option
 from api.cli.progress import has_moving_display
+from api.cli.working import Working
 
 if TYPE_CHECKING:
     from solver_cache import Store
     from solver_cache.precompute.executor import Executor
+    from solver_cache.precompute.grid import Grid
     from solver_cache.precompute.plan import Plan
     from solver_cache.precompute.progress import Progress, RunOutcome, Watcher
     from solver_cache.precompute.scheduler import RunOptions
@@ -67,7 +69,14 @@ def precompute(
     place = url or cache_url(os.environ)
     how = run_options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
     with closing(open_target(place, dry_run=dry_run)) as store:
-        plan = read_plan(grid, store)
+        problems = read_problems(grid)
+        if dry_run and problems.size > MAX_EXACT_DRY_RUN:
+            about = estimated_plan(grid, problems, store)
+            answer(as_json({"plan": about}) if json else about["text"])
+            return
+        if problems.size > MAX_PROBLEMS:
+            fail(_too_large(grid, problems, store), ExitCode.BAD_INPUT)
+        plan = read_plan(grid, problems, store)
         said = plan_to_dict(plan, store.url)
         if dry_run:
             answer(as_json({"plan": said}) if json else plan_text(said))
@@ -149,17 +158,72 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     return open_cache(url, reading=dry_run)
 
 
-def read_plan(grid: str, store: Store) -> Plan:
-    """Return the plan for a grid file; what is wrong in the file ends the verb, with the place in the file."""
-    from darrm_opt.answers.running_time import solve_seconds
+MAX_PROBLEMS = 1_000_000
+"""Most problems of one run: its plan, which stays in memory, takes a minute and 0.8 GB for as many."""
+
+MAX_EXACT_DRY_RUN = 20_000
+"""Problems up to which a dry run looks at each; beyond it looks at a sample."""
+
+
+@contextmanager
+def _in_file(grid: str) -> Iterator[None]:
+    """End the verb at what is wrong in the grid file, with the place in the file."""
     from darrm_opt.errors import InvalidInput
-    from solver_cache.precompute.grid import read_grid
-    from solver_cache.precompute.plan import make_plan
 
     try:
-        return make_plan(read_grid(grid).specs(), store, solve_seconds)
+        yield
     except InvalidInput as err:
         fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
+
+
+def read_problems(grid: str) -> Grid:
+    """Return the problems of a grid file; what is wrong in the file ends the verb."""
+    from solver_cache.precompute.grid import read_grid
+
+    with _in_file(grid):
+        return read_grid(grid)
+
+
+def read_plan(grid: str, problems: Grid, store: Store) -> Plan:
+    """Return the plan for the problems of a grid file; what is wrong in the file ends the verb."""
+    from darrm_opt.answers.running_time import solve_seconds
+    from solver_cache.precompute.plan import make_plan
+
+    with _in_file(grid), Working(f"planning {problems.size:,} problems"):
+        return make_plan(problems.specs(), store, solve_seconds)
+
+
+def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
+    """Return about what is to be done, as plain data, from a sample of the grid; what is wrong in it ends the verb."""
+    from darrm_opt.answers.running_time import solve_seconds
+    from solver_cache.precompute.plan import estimate_plan
+
+    with _in_file(grid), Working("looking at a sample"):
+        found = estimate_plan(problems, store, solve_seconds)
+    work = f"{duration(found.seconds)} of one processor"
+    text = (
+        f"About {found.problems:,} problems, of which about {found.kept:,} are kept already (from a sample of {found.sampled:,}).\n"
+        f"Expected work: {work}. Store: {store.url}"
+    )
+    if problems.size > MAX_PROBLEMS:
+        text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
+    return {
+        "problems": found.problems,
+        "kept": found.kept,
+        "sampled": found.sampled,
+        "seconds": found.seconds,
+        "work": work,
+        "store": store.url,
+        "text": text,
+    }
+
+
+def _too_large(grid: str, problems: Grid, store: Store) -> str:
+    about = estimated_plan(grid, problems, store)
+    return (
+        f"{grid}: {problems.size:,} combinations, about {about['problems']:,} problems and {about['work']}: expected at most "
+        f"{MAX_PROBLEMS:,} in one run. Divide the grid, by K for example, or widen its steps; --dry-run estimates each part."
+    )
 
 
 def make_executor(workers: Any, scheduler: str | None, dask: str | None) -> Executor:
@@ -236,12 +300,12 @@ def outcome_to_dict(outcome: RunOutcome) -> dict[str, Any]:
 def duration(seconds: float) -> str:
     """Return a time [s] as people say it.
 
-    >>> duration(0.25), duration(75), duration(9000), duration(1e6)
-    ('0.25 s', '1.2 min', '2.5 h', '12 days')
+    >>> duration(0.25), duration(75), duration(9000), duration(1e6), duration(2e9)
+    ('0.25 s', '1.2 min', '2.5 h', '12 days', '23,000 days')
     """
     for unit, size, least in (("days", 86400, 172800), ("h", 3600, 5400), ("min", 60, 60)):
         if seconds >= least:
-            return f"{seconds / size:.2g} {unit}"
+            return f"{float(f'{seconds / size:.2g}'):,g} {unit}"
     return f"{seconds:.2g} s"
 
 

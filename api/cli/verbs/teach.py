@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number
+from api.cli.parameters import AsJson, number, options_named
 from api.cli.parser import Option
+from api.cli.working import Working
 
 _OPTIONS = {
     "n_chunks": "chunks",
@@ -45,7 +46,6 @@ def teach(
     """
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import lesson_to_dict
-    from darrm_opt.errors import InvalidInput
     from darrm_opt.literature.dpbag.datasets import load_dataset
     from darrm_opt.literature.dpbag.experiment import run_experiment as lesson_of
     from darrm_opt.problem import Privacy, real_number
@@ -55,10 +55,8 @@ def teach(
         real_number(number(total_delta), "total_delta", "a probability in (0, 1)"),
     )
     split = load_dataset(data, number(labels), seed=number(seed))
-    try:
+    with options_named(**_OPTIONS), Working("training teachers and labelling"):
         found = lesson_of(split, total, model=model, n_chunks=number(chunks), n_partitions=number(partitions))
-    except InvalidInput as err:
-        raise InvalidInput(_OPTIONS.get(err.argument, err.argument), err.value, err.accepted, err.advice) from err
     lesson = lesson_to_dict(found)
     answer(as_json(lesson) if json else _text(lesson))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from api.cli.output import answer
-from api.cli.parameters import AsJson, number, options_named
+from api.cli.parameters import TOTAL, AsJson, number, options_named
 from api.cli.parser import Option
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ def vote_cost(
     check_sigma: Annotated[
         str | None, Option("--check-sigma", "σ of the Gaussian noise on the largest count of a check.", "VOTES")
     ] = None,
-    delta: Annotated[str | None, Option("--delta", "δ of all releases together, in (0, 1).", "PROBABILITY")] = None,
-    target_epsilon: Annotated[
+    total_delta: Annotated[
+        str | None, Option("--total-delta", "δ of all releases together, in (0, 1).", "PROBABILITY")
+    ] = None,
+    total_epsilon: Annotated[
         str | None,
-        Option("--target-epsilon", "Instead of --label-sigma: ε of all releases together; find the least σ.", "NATS"),
+        Option("--total-epsilon", "Instead of --label-sigma: ε of all releases together; find the least σ.", "NATS"),
     ] = None,
     check_ratio: Annotated[
-        str, Option("--check-ratio", "With --target-epsilon: σ of a check over σ of a label.", "NUMBER")
+        str, Option("--check-ratio", "With --total-epsilon: σ of a check over σ of a label.", "NUMBER")
     ] = "4",
     classes: Annotated[str | None, Option("--classes", "Number of classes.", "COUNT", otherwise="any number")] = None,
     affected: Annotated[str, Option("--affected", "How many votes one record can move.", "COUNT")] = "1",
@@ -42,20 +44,21 @@ def vote_cost(
 ) -> None:
     """Say what labels of a noisy vote (GNMax), and checks before them (Confident-GNMax), cost together.
 
-    By noisy counts, as accountants charge them, and by what is released: labels and checks. With --target-epsilon the other
+    By noisy counts, as accountants charge them, and by what is released: labels and checks. With --total-epsilon the other
     way round: the least noise for a budget.
     """
     from api.cli.report import as_json, columns
     from darrm_opt.plurality.accounting import vote_cost as cost_of
 
     about = {"classes": None if classes is None else number(classes), "affected": number(affected)}
-    if target_epsilon is not None:
-        releases, cost = _calibrated(target_epsilon, delta, labels, checks, check_ratio, label_sigma, noise, about)
+    if total_epsilon is not None:
+        releases, cost = _calibrated(total_epsilon, total_delta, labels, checks, check_ratio, label_sigma, noise, about)
     else:
         releases = (*_releases("check", check_sigma, checks, noise), *_releases("label", label_sigma, labels, noise))
-        cost = cost_of(releases, number(delta), **about)
+        with options_named(**TOTAL):
+            cost = cost_of(releases, number(total_delta), **about)
     if json:
-        sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if target_epsilon is not None else {}
+        sigmas = {f"{each.kind}_sigma": each.sigma for each in releases} if total_epsilon is not None else {}
         answer(as_json(sigmas | _record(cost)))
         return
     rows = [
@@ -76,12 +79,13 @@ def _releases(kind: str, sigma: str | None, count: str, noise: str) -> Iterator[
     if number(count) == 0:
         return
     with options_named(sigma=f"{kind}_sigma", count=f"{kind}s"):
-        yield VoteReleases(kind, number(sigma), number(count), noise)  # type: ignore[arg-type]  # checked there
+        made = VoteReleases(kind, number(sigma), number(count), noise)  # type: ignore[arg-type]  # checked there
+    yield made
 
 
 def _calibrated(
-    target_epsilon: str,
-    delta: str | None,
+    total_epsilon: str,
+    total_delta: str | None,
     labels: str,
     checks: str,
     check_ratio: str,
@@ -94,10 +98,10 @@ def _calibrated(
     from darrm_opt.problem import Privacy
 
     if label_sigma is not None:
-        raise InvalidInput("label_sigma", label_sigma, "nothing beside target_epsilon", "One decides the other.")
-    with options_named(epsilon="target_epsilon"):
+        raise InvalidInput("label_sigma", label_sigma, "nothing beside total_epsilon", "One decides the other.")
+    with options_named(**TOTAL):
         vote = calibrate_noise(
-            Privacy(number(target_epsilon), number(delta)),
+            Privacy(number(total_epsilon), number(total_delta)),
             number(labels),
             checks=number(checks),
             check_ratio=number(check_ratio),

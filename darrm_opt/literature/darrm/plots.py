@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from darrm_opt.figures import check_drawable
-from darrm_opt.figures.style import draw_error, draw_gamma, draw_legend, styled
+from darrm_opt.figures.style import draw_error, draw_gamma, draw_legend, draw_title, styled
 from darrm_opt.noise import NoiseFunction
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 
 SIGNS = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"))
 """Marker and line of each, which say the same in black and white."""
+
+
+HATCHES = ("", "//", "..", "xx")
+"""Pattern of each bar, which says the same in black and white."""
 
 
 def shapes_figure(title: str, panels: Sequence[tuple[str, Mapping[str, NoiseFunction]]]) -> Figure:
@@ -99,9 +103,11 @@ def variance_figure(title: str, curves: Sequence[tuple[str, np.ndarray, np.ndarr
 
 def _bars(axes: Axes, errors: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> None:
     width = 0.8 / len(names)
-    for place, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
+    for place, (name, colour, hatch) in enumerate(zip(names, COLOURS, HATCHES, strict=False)):
         at = np.arange(len(errors)) + (place - (len(names) - 1) / 2) * width
-        axes.bar(at, [each[name] for each in errors.values()], width * 0.92, color=colour)
+        axes.bar(
+            at, [each[name] for each in errors.values()], width * 0.92, color=colour, hatch=hatch, edgecolor="white"
+        )
     axes.set_xticks(range(len(errors)), list(errors), fontsize=8)
     axes.set_ylim(bottom=0)
 
@@ -113,5 +119,5 @@ def _grid(title: str, down: int, across: int, *, wide: float = 3.6, high: float 
 
     size = (max(wide * across, 6.5), high * down + 0.9)
     figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-    figure.suptitle(title, fontsize=11)
+    draw_title(figure, title)
     return figure, styled(figure.subplots(down, across))

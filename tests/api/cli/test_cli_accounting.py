@@ -38,9 +38,15 @@ def accounts(*arguments: str, given: str = "") -> Any:
 def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
     inputs, decimals = json.loads(row["inputs"]), int(row["printed_decimals"])
     if row["table"] == "Table 4":
-        found = told("gnmax", "--target-epsilon", str(inputs["epsilon"]), "--delta", str(inputs["delta"]))
+        found = told("gnmax", "--total-epsilon", str(inputs["epsilon"]), "--total-delta", str(inputs["delta"]))
         grid = told(
-            "gnmax", "--target-epsilon", str(inputs["epsilon"]), "--delta", str(inputs["delta"]), "--search", "grid"
+            "gnmax",
+            "--total-epsilon",
+            str(inputs["epsilon"]),
+            "--total-delta",
+            str(inputs["delta"]),
+            "--search",
+            "grid",
         )
         assert {f"sigma={round(answer['sigma'], decimals)}" for answer in (found, grid)} == {row["expected"]}
         return
@@ -211,13 +217,13 @@ def test_what_bagging_refuses() -> None:
 
 
 def test_gnmax_by_its_closed_form() -> None:
-    found = told("gnmax", "--target-epsilon", "0.2676", "--delta", "3e-4", "--queries", "5", "--affected", "2")
+    found = told("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4", "--queries", "5", "--affected", "2")
     order = found["lambda"]
     spare = 0.2676 - math.log(1 / 3e-4) / (order - 1)
     assert found["sigma"] ** 2 == pytest.approx(5 * 4 * order / spare, rel=1e-9)
-    assert run("gnmax", "--target-epsilon", "0.2676", "--delta", "3e-4").stdout == (
+    assert run("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4").stdout == (
         "σ = 21.4605 votes, proved at λ = 62.1217\n"
     )
-    assert refused("gnmax").startswith("Error: --target-epsilon is missing")
-    assert "--delta" in refused("gnmax", "--target-epsilon", "1", "--delta", "0")
-    assert "--search" in refused("gnmax", "--target-epsilon", "1", "--delta", "0.1", "--search", "far")
+    assert refused("gnmax").startswith("Error: --total-epsilon is missing")
+    assert "--total-delta" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0")
+    assert "--search" in refused("gnmax", "--total-epsilon", "1", "--total-delta", "0.1", "--search", "far")

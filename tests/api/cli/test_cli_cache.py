@@ -189,7 +189,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("empty",), "ACTION: 'empty' is not valid: expected one of ls, stats, check, prune, migrate."),
+        (("empty",), "No such command 'cache empty'. There are ls, stats, check, prune, migrate."),
         (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number, at least 1."),
         (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
         (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),

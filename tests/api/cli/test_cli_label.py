@@ -168,11 +168,13 @@ def test_arrays_of_every_type_are_read(kind: Any) -> None:
     assert np.array_equal(next(blocks("votes.npy", K, 50)), votes(20))
 
 
-def test_no_rows_are_no_labels() -> None:
+def test_no_rows_are_refused_and_leave_no_ledger() -> None:
     for name in ("votes.csv", "votes.npy"):
         written(name, votes(0))
-        assert label(name, f"{name}.npy", "--queries", "3").exit_code == 0
-        assert labels(f"{name}.npy") == []
+        result = label(name, f"{name}.npy", "--queries", "3")
+        assert result.exit_code == ExitCode.BAD_INPUT
+        assert "expected at least one row of votes. The file is empty." in result.stderr
+        assert not Path("ledger").exists()
 
 
 # ------------------------------------------------------------------------------------------ what it refuses
@@ -194,7 +196,7 @@ def test_what_is_no_vote_is_named_by_its_line_and_not_shown(text: str, said: str
     message = refused("label", "votes.csv", "--solution", "solution.json", *_to("ledger", "l.csv"), "--queries", "9")
     assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
     assert said in message
-    assert ReleaseLog("ledger").spent == 0
+    assert not Path("ledger").exists()  # what is refused leaves nothing behind
     assert not Path(".l.csv.job").exists()
 
 
@@ -264,7 +266,8 @@ def test_options_are_checked_before_anything_is_charged() -> None:
     assert "--total-delta" in refused(*asked, *_to("other", "l.csv"), "--total-epsilon", "1", "--total-delta", "1")
     assert "--block" in refused(*asked, *_to("ledger", "l.csv"), "--block", "0")
     assert "a readable file" in refused("label", "none.csv", *asked[2:], *_to("ledger", "l.csv"))
-    assert ReleaseLog("ledger").spent == 0
+    assert not Path("ledger").exists()
+    assert label(name, "first.csv", "--queries", "3").exit_code == 0
     assert "the budget of ledger: 3 releases. Or leave it out" in refused(
         *asked, *_to("ledger", "l.csv"), "--queries", "4"
     )

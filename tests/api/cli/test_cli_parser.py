@@ -119,8 +119,8 @@ def test_what_cannot_be_read_is_refused(words: str, said: str) -> None:
 )
 def test_another_verb_is_refused(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_verb(word, VERBS)
-    assert parse_verb("import", VERBS) == "import"
+        parse_verb([word], VERBS)
+    assert parse_verb(["import", "x"], VERBS) == ("import", ["x"])
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])

@@ -15,6 +15,7 @@ from darrm_opt.plurality.record import rule_from_record
 
 ISSUE = ("--prior", "favoured(0.4,0.5,0.6,0.7,0.8,0.9)")
 SMALL = ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-3")
+TOTAL = ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3")
 
 
 @pytest.fixture(autouse=True)
@@ -77,22 +78,22 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
 
 
 def test_queries_share_the_target() -> None:
-    one, many = answered(*SMALL), answered(*SMALL, "--queries", "10")
+    one, many = answered(*SMALL), answered(*TOTAL, "--queries", "10")
     assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3
     assert many["utility"] < one["utility"]
 
 
 def test_noise_on_the_counts() -> None:
-    found = answered(*SMALL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
+    found = answered(*TOTAL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
     assert 0.97 <= found["epsilon"] <= 1
     assert json.loads(Path("noise.json").read_text())["sigma"] == found["sigma"]
-    assert "10 labels are" in run(*SMALL, "--queries", "10", "--mechanism", "noise").stdout
+    assert "10 labels are" in run(*TOTAL, "--queries", "10", "--mechanism", "noise").stdout
 
 
 def test_every_way_within_a_total_by_past_votes() -> None:
     table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
     written("past.csv", table)
-    asked = (*SMALL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--ways", "--output", "best.json")
+    asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--ways", "--output", "best.json")
     found = answered(*asked)
     assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
     assert {each["name"] for each in found["ways"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
@@ -116,6 +117,8 @@ def test_every_way_within_a_total_by_past_votes() -> None:
     ("arguments", "message"),
     [
         (("plurality",), "--target-epsilon is missing"),
+        ((*SMALL, "--queries", "2"), "--total-epsilon is missing"),
+        ((*SMALL, "--total-epsilon", "1"), "one of --target-epsilon and --total-epsilon"),
         (("plurality", "--target-epsilon", "1", "--classes", "3"), "--K is missing"),
         ((*SMALL, "--prior", "nothing"), "--prior: 'nothing' is not valid: expected favoured"),
         ((*SMALL, "--prior", "favoured(0.1)"), "--chances: 0.1"),
@@ -267,7 +270,7 @@ def test_the_same_job_is_charged_once(rule: str) -> None:
 
 
 def test_noisy_counts_within_a_total() -> None:
-    answered("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "5", "--delta", "1e-5", "--queries", "8",
+    answered("plurality", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5", "--queries", "8",
              "--mechanism", "noise", "--output", "noise.json")  # fmt: skip
     written("votes.csv", votes(6))
     told = answered("label", "votes.csv", "--solution", "noise.json", "--ledger", "log", "--total-epsilon", "5",

@@ -147,14 +147,14 @@ def test_help_shows_every_verb_with_its_first_line() -> None:
 
     text = flowing(run("--help").stdout)
     for verb in VERBS:
-        first = re.split(r"\n\s*\n", run(verb, "--help").stdout.split("\n\n", 1)[1].strip())[0]
+        first = re.split(r"\n\s*\n", run(*verb.split(), "--help").stdout.split("\n\n", 1)[1].strip())[0]
         assert f"{verb} {flowing(first)}" in text
 
 
 def test_no_verb_shows_the_help() -> None:
     result = run()
     assert result.exit_code == 2
-    assert "Usage: darrm [OPTIONS] COMMAND [ARGS]..." in result.stdout + result.stderr
+    assert "Usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
 
 
 def test_a_mistyped_verb_is_answered_with_the_nearest_one() -> None:
@@ -169,9 +169,9 @@ def test_an_unknown_option_is_refused() -> None:
     assert "No such option: --epsillon. Did you mean --epsilon" in result.stderr
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "completion"])
 def test_every_verb_answers_in_json(verb: str) -> None:
-    assert "--json" in run(verb, "--help").stdout
+    assert "--json" in run(*verb.split(), "--help").stdout
 
 
 # ------------------------------------------------------------------------------------------ progress

@@ -50,8 +50,10 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
     assert "optimal    no private γ has more than 0.909096778 (gap " in result.stdout
     assert "private    proved for these very numbers: every way in which a record can move the voters" in result.stdout
     corners = {"zero": "(0, 0)", "one": "(1, 1)", "xy": "(x, y)", "yx": "(y, x)", "down": "(Δ, 0)"}
-    tightest = ", ".join(f"{count} at {corners[name]}" for name, count in solution.certificate.worst_corners.items())
-    assert f"tightest   {tightest}, where (p, p′) is a voter's chance to say 1" in result.stdout
+    tightest = ", ".join(
+        f"{count} at {name} {corners[name]}" for name, count in solution.certificate.worst_corners.items()
+    )
+    assert f"tightest   {tightest}: (p, p′) is a voter's chance to say 1" in result.stdout
 
 
 def test_an_even_number_of_voters_has_its_tie_on_a_line_of_its_own() -> None:

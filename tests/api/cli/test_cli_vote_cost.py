@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from support.darrm_runner import refused, run
 
-CONFIDENT = ("--checks", "640", "--check-sigma", "150", "--labels", "286", "--label-sigma", "40", "--delta", "1e-5")
+CONFIDENT = (
+    "--checks",
+    "640",
+    "--check-sigma",
+    "150",
+    "--labels",
+    "286",
+    "--label-sigma",
+    "40",
+    "--total-delta",
+    "1e-5",
+)
 
 
 def told(*arguments: str) -> Any:
@@ -32,19 +43,19 @@ def test_a_published_setting() -> None:
 
 
 def test_noise_for_a_budget() -> None:
-    asked = ("--labels", "100", "--checks", "200", "--check-ratio", "3", "--delta", "1e-6", "--classes", "2")
-    found = told(*asked, "--target-epsilon", "4")
+    asked = ("--labels", "100", "--checks", "200", "--check-ratio", "3", "--total-delta", "1e-6", "--classes", "2")
+    found = told(*asked, "--total-epsilon", "4")
     assert found["labels_recursion"]["epsilon"] <= 4
     assert found["check_sigma"] == pytest.approx(3 * found["label_sigma"])
     back = told(
-        *("--labels", "100", "--label-sigma", str(found["label_sigma"]), "--classes", "2", "--delta", "1e-6"),
+        *("--labels", "100", "--label-sigma", str(found["label_sigma"]), "--classes", "2", "--total-delta", "1e-6"),
         *("--checks", "200", "--check-sigma", str(found["check_sigma"])),
     )
     assert back["labels_recursion"] == found["labels_recursion"]
 
 
 def test_discrete_noise_has_its_own_account() -> None:
-    asked = ("--labels", "50", "--label-sigma", "6", "--delta", "1e-5", "--classes", "2")
+    asked = ("--labels", "50", "--label-sigma", "6", "--total-delta", "1e-5", "--classes", "2")
     assert (
         told(*asked)["labels_recursion"]["epsilon"] < told(*asked, "--noise", "discrete")["labels_recursion"]["epsilon"]
     )
@@ -54,15 +65,18 @@ def test_discrete_noise_has_its_own_account() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--labels", "3", "--delta", "1e-5"), "--label-sigma is missing"),
-        (("--labels", "3", "--label-sigma", "1"), "--delta is missing"),
-        (("--checks", "3", "--check-sigma", "-1", "--delta", "1e-5"), "--check-sigma: -1 is not valid"),
-        (("--labels", "0.5", "--label-sigma", "1", "--delta", "1e-5"), "--labels: 0.5 is not valid"),
-        (("--labels", "3", "--label-sigma", "1", "--delta", "1e-5", "--classes", "1"), "--classes: 1 is not valid"),
-        (("--labels", "3", "--label-sigma", "1", "--delta", "1e-5", "--noise", "flat"), "--noise"),
-        (("--labels", "3", "--label-sigma", "1", "--delta", "1e-5", "--target-epsilon", "1"), "--label-sigma"),
-        (("--delta", "1e-5", "--target-epsilon", "1"), "--labels: 0 is not valid"),
-        (("--labels", "3", "--delta", "1e-5", "--target-epsilon", "-1"), "--target-epsilon"),
+        (("--labels", "3", "--total-delta", "1e-5"), "--label-sigma is missing"),
+        (("--labels", "3", "--label-sigma", "1"), "--total-delta is missing"),
+        (("--checks", "3", "--check-sigma", "-1", "--total-delta", "1e-5"), "--check-sigma: -1 is not valid"),
+        (("--labels", "0.5", "--label-sigma", "1", "--total-delta", "1e-5"), "--labels: 0.5 is not valid"),
+        (
+            ("--labels", "3", "--label-sigma", "1", "--total-delta", "1e-5", "--classes", "1"),
+            "--classes: 1 is not valid",
+        ),
+        (("--labels", "3", "--label-sigma", "1", "--total-delta", "1e-5", "--noise", "flat"), "--noise"),
+        (("--labels", "3", "--label-sigma", "1", "--total-delta", "1e-5", "--total-epsilon", "1"), "--label-sigma"),
+        (("--total-delta", "1e-5", "--total-epsilon", "1"), "--labels: 0 is not valid"),
+        (("--labels", "3", "--total-delta", "1e-5", "--total-epsilon", "-1"), "--total-epsilon"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -70,5 +84,5 @@ def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
 
 
 def test_nothing_released() -> None:
-    assert told("--delta", "1e-5")["labels_recursion"]["epsilon"] == 0
-    assert run("vote-cost", "--delta", "1e-5").stdout.startswith("nothing; δ = 1e-05")
+    assert told("--total-delta", "1e-5")["labels_recursion"]["epsilon"] == 0
+    assert run("vote-cost", "--total-delta", "1e-5").stdout.startswith("nothing; δ = 1e-05")

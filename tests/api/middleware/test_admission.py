@@ -213,9 +213,11 @@ def passed(
         sent.append(message)
 
     asyncio.run(middleware(scope, source.__anext__, send))
-    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert [message["type"] for message in sent][:2] == ["http.response.start", "http.response.body"]
+    assert all(message["type"] == "http.response.body" for message in sent[2:])
+    assert not sent[-1].get("more_body")
     told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], told, sent[1]["body"]
+    return sent[0]["status"], told, b"".join(message["body"] for message in sent[1:])
 
 
 SETTINGS = Settings(cache_url="memory", max_body_bytes=1024, rate=0)
@@ -246,13 +248,17 @@ def test_a_body_beyond_its_limit_is_read_into_nothing_and_refused(how: dict[str,
     assert answer[1]["connection"] == "close"
 
 
-def test_a_body_that_never_ends_is_not_read_on() -> None:
+def test_a_body_that_never_ends_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.middleware.admission.LINGER_SECONDS", 0.05)  # the rest is discarded, for a limited time
     endless: list[bytes | float] = [b"x" * 1024] * (DRAIN_TIMES + 1) + [3600.0]
     assert passed(AdmissionMiddleware(echo, SETTINGS), pieces=endless, transfer_encoding="chunked")[0] == 413
 
 
 @pytest.mark.parametrize("how", [{"content_length": "9" * 30}, {"content_length": "1025", "expect": "100-continue"}])
-def test_a_body_that_is_announced_as_far_too_large_is_not_read_at_all(how: dict[str, str]) -> None:
+def test_a_body_that_is_announced_as_far_too_large_is_refused_before_it_is_read(
+    how: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.middleware.admission.LINGER_SECONDS", 0.05)
     assert passed(AdmissionMiddleware(echo, SETTINGS), pieces=[3600.0], **how)[0] == 413
 
 

@@ -45,7 +45,7 @@ def test_a_server_that_can_answer_is_ready(client: TestClient) -> None:
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (
         200,
-        {"status": "ready", "checks": {"database": "ok", "solver": "ok"}},
+        {"status": "ready", "checks": {"database": "ok", "solver": "ok", "queue": "ok"}},
     )
 
 
@@ -59,6 +59,7 @@ class FakeService:
     def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
         self.store, self._solved = store, solved
         self.settings = SETTINGS.model_copy(update={"ready_seconds": 0.0, **settings})
+        self.stalled = ""
         self.pools = {"compute": SimpleNamespace(size=1, busy=1, tasks=1)}
         self.asked = 0
 
@@ -85,16 +86,21 @@ def checked(service: FakeService) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("store", "solved", "found", "well"),
     [
-        (MemoryStore(), 1 / 3, {"database": "ok", "solver": "ok"}, True),
-        (Broken(), 1 / 3, {"database": "it cannot be used; the server's log says why", "solver": "ok"}, False),
-        (MemoryStore(), 0.5, {"database": "ok", "solver": "it solves wrongly"}, False),
+        (MemoryStore(), 1 / 3, {"database": "ok", "solver": "ok", "queue": "ok"}, True),
+        (
+            Broken(),
+            1 / 3,
+            {"database": "it cannot be used; the server's log says why", "solver": "ok", "queue": "ok"},
+            False,
+        ),
+        (MemoryStore(), 0.5, {"database": "ok", "solver": "it solves wrongly", "queue": "ok"}, False),
         (
             MemoryStore(),
             SolveFailed("a secret"),
-            {"database": "ok", "solver": "it cannot be used; the server's log says why"},
+            {"database": "ok", "solver": "it cannot be used; the server's log says why", "queue": "ok"},
             False,
         ),
-        (MemoryStore(), TimeoutError(), {"database": "ok", "solver": "busy"}, True),
+        (MemoryStore(), TimeoutError(), {"database": "ok", "solver": "busy", "queue": "ok"}, True),
     ],
 )
 def test_each_part_is_looked_at(store: Any, solved: Any, found: dict[str, str], *, well: bool) -> None:
@@ -104,7 +110,7 @@ def test_each_part_is_looked_at(store: Any, solved: Any, found: dict[str, str], 
 
 def test_nothing_is_solved_where_solving_is_off() -> None:
     service = FakeService(MemoryStore(), SolveFailed(""), solve="off")
-    assert checked(service) == {"database": "ok", "solver": "off"}
+    assert checked(service) == {"database": "ok", "solver": "off", "queue": "ok"}
     assert service.asked == 0
 
 

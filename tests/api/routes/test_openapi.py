@@ -55,6 +55,7 @@ WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "
     "arithmetic",
     "prior",
     "fresh",
+    "gap",
     "replacement",
     "sampling",
     "ties",

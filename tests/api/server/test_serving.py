@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from support.darrm_runner import refused, run
@@ -57,7 +57,7 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
 def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
     told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — that is what is refused
     assert told.startswith("Error: --host: '0.0.0.0' is not valid: expected an address of this machine alone")
-    assert "`darrm keys new NAME --file FILE`" in told
+    assert "`darrm keys add NAME --file FILE`" in told
     assert "--no-keys (DARRM_PUBLIC=true)" in told
 
 
@@ -408,6 +408,128 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
         assert found.startswith(b"HTTP/1.1 503 ")
         assert b"urn:darrm-opt:problem:shutting-down" in found
         assert service.process.wait(timeout=300) == 0
+
+
+# ----------------------------------------------------------------------------------------------- shares and other sites
+
+
+def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_MAX_CONNECTIONS="10", DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60") as service:
+        idle = [service.connect() for _ in range(40)]  # the attack: far more than there may be, and not a word
+        try:
+            assert service.ask("/healthz").status == 200
+            assert service.ask(GAMMA).status == 200
+            busy = [service.connect() for _ in range(12)]
+            for connection in busy:  # requests that are being received are not cut off for others
+                connection.sendall(b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            assert awaited(lambda: service.ask("/openapi.json").status, 503) == 503
+            assert service.ask("/healthz").status == 200
+            assert service.ask("/readyz").status == 200
+            for connection in busy:
+                connection.close()
+            assert awaited(lambda: service.ask(GAMMA).status, 200) == 200
+            assert b'route="wire",status="503"' in service.ask("/metrics").body
+        finally:
+            for connection in idle:
+                connection.close()
+    assert any(event["event"] == "refused on the wire: busy" for event in service.events())
+
+
+def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
+    keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("greedy", "polite")]
+    limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"}
+    with serving(tmp_path, DARRM_KEYS=str(tmp_path / "keys.json"), **limits) as service:
+        slow = "/v1/gamma?K=101&m=20&epsilon=0.1&Delta=1e-2&objective=shared(1,1)+agreement"
+        id = service.ask(slow, X_API_Key=keys[0]).json()["id"]  # noqa: A001
+
+        def follow(key: str) -> socket.socket:
+            connection = service.connect()
+            head = f"GET /v1/jobs/{id}/events HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n"
+            connection.sendall(head.encode())
+            return connection
+
+        streams = [follow(keys[0]) for _ in range(5)]
+        heads = [connection.recv(12) for connection in streams]
+        assert sorted(heads) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"] * 2
+        others = follow(keys[1])
+        assert others.recv(12) == b"HTTP/1.1 200"
+        assert service.ask("/v1/compose?epsilon=0.1&queries=2", X_API_Key=keys[1]).status == 200
+        for connection in (*streams, others):
+            connection.close()
+
+        def again() -> bytes:
+            with follow(keys[0]) as connection:
+                return connection.recv(12)
+
+        assert awaited(again, b"HTTP/1.1 200") == b"HTTP/1.1 200"
+        service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=keys[0])
+
+
+def test_head_answers_as_get_does(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        for path in ("/", "/healthz", "/readyz", "/openapi.json", "/metrics", GAMMA, "/v1/jobs", "/nowhere"):
+            got, head = service.ask(path), service.ask(path, "HEAD")
+            assert head.status == got.status
+            assert head.body == b""
+            assert head.headers["content-type"] == got.headers["content-type"]
+            if path in {"/healthz", GAMMA}:
+                assert int(head.headers["content-length"]) > 0
+
+
+def test_probes_ask_by_address_and_a_request_has_one_host(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_HOSTS="darrm.example") as service:
+        for path, status in (("/healthz", 200), ("/readyz", 200), (GAMMA, 421)):
+            assert service.ask(path, Host="10.1.2.3:8000").status == status
+        with service.connect() as connection:
+            connection.sendall(f"GET {GAMMA} HTTP/1.1\r\nHost: darrm.example\r\nHost: localhost\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.1 400"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_far_over_the_limit_is_413_and_no_reset(tmp_path: Path, declared: bool) -> None:
+    with serving(tmp_path, DARRM_MAX_BODY_BYTES="1024") as service, service.connect() as connection:
+        size = 8 * 2**20
+        length = f"Content-Length: {size}" if declared else "Transfer-Encoding: chunked"
+        connection.sendall(f"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode())
+        piece = b"x" * 65_536
+        for _ in range(size // len(piece)):  # all of it is sent, before a word is read: nothing may break on the way
+            connection.sendall(piece if declared else b"10000\r\n" + piece + b"\r\n")
+        if not declared:
+            connection.sendall(b"0\r\n\r\n")
+        found = b""
+        while more := connection.recv(65_536):
+            found += more
+        assert found.startswith(b"HTTP/1.1 413 ")
+        assert b"urn:darrm-opt:problem:body-too-large" in found
+
+
+def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_CORS_ORIGINS="https://good.example") as service:
+        cross: dict[str, Any] = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}
+        problem(service.ask(GAMMA, **cross), 403, "cross-site")
+        assert b"darrm_solves_total{" not in service.ask("/metrics").body
+        assert service.ask(GAMMA, **cross, Origin="https://good.example").status == 200
+        assert service.ask("/", **cross).status == 200
+        assert service.ask(GAMMA, Sec_Fetch_Site="same-origin").status == 200
+        for name in ("X_Forwarded_For", "X_Real_IP", "Forwarded"):
+            forwarded: dict[str, Any] = {name: "10.1.2.3"}
+            refused = service.ask(GAMMA, **forwarded)
+            problem(refused, 401, "key-needed")
+            assert "DARRM_PUBLIC" in refused.json()["detail"]
+        assert service.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
+    with serving(tmp_path, DARRM_PUBLIC="true") as service:
+        assert service.ask(GAMMA, X_Forwarded_For="10.1.2.3").status == 200
+
+
+def test_a_misspelt_setting_is_named_at_the_start(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_SOLVER="2", DARRM_MAX_SOLVER_MEMORY="512", DARRM_NONSENSE_AT_ALL="secret") as service:
+        assert service.ask("/healthz").status == 200
+        service.end()
+    said = [line.strip() for line in service.log if not line.startswith("{")]
+    assert said == [
+        "DARRM_NONSENSE_AT_ALL is no setting and has no effect.",
+        "DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.",
+    ]
 
 
 @pytest.mark.parametrize(

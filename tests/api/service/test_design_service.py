@@ -23,7 +23,7 @@ from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
 from api.service import gamma_jobs
 from api.service.design_service import DesignService, Pending
-from api.service.job_admission import JobAdmission
+from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_worker import MAX_ATTEMPTS
 from api.settings import Settings
 from darrm_opt import verify
@@ -37,7 +37,9 @@ OTHER = DesignRequest(K=7, m=2, epsilon=0.1)
 
 
 def settings(url: str = "memory", **more: Any) -> Settings:
-    return Settings(**{"cache_url": url, "solvers": 1, "wait_seconds": 30.0, "lease_seconds": 1.0, **more})
+    return Settings(
+        **{"cache_url": url, "solvers": 1, "wait_seconds": 30.0, "lease_seconds": 1.0, "short_seconds": 0.0, **more}
+    )
 
 
 @asynccontextmanager
@@ -359,10 +361,10 @@ def test_one_client_has_half_of_the_places() -> None:
 def test_programs_of_this_machine_are_not_charged_unless_told_so(local: bool, charged: bool) -> None:
     intake = JobAdmission(MemoryJobs(), Settings(cache_url="memory", job_burst=1))
     client = Client("address", local=local)
-    assert intake.submit("a", "{}", False, client).state == "queued"
+    assert intake.submit(JobRequest("a", "gamma", "{}", 0.1), client).state == "queued"
     with pytest.raises(TooManyJobs) if charged else nullcontext():
-        intake.submit("b", "{}", False, client)
-    assert intake.submit("c", "{}", False, None).state == "queued"
+        intake.submit(JobRequest("b", "gamma", "{}", 0.1), client)
+    assert intake.submit(JobRequest("c", "gamma", "{}", 0.1), None).state == "queued"
 
 
 def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:

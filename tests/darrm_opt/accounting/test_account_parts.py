@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from darrm_opt import NoiseFunction, Privacy, Problem
+from darrm_opt import NoiseFunction, Privacy, Problem, verify
 from darrm_opt.accounting import mixture, total
 from darrm_opt.accounting.bits import recursion
+from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import outer_region, privacy_region
+from darrm_opt.accounting.cheapest import NotApplicable
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
 from darrm_opt.accounting.pld import composition as pld_composition
 from darrm_opt.accounting.pld import distribution
 from darrm_opt.accounting.pld.composition import common_discretisation, pld_from_profile, pld_of, symmetric_profile
-from darrm_opt.accounting.release_profile import ReleaseProfile
+from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile
+from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
 release_profile = importlib.import_module(
@@ -32,7 +37,8 @@ TIGHT = 1e-13
 
 
 def hardly_above(value: float, exact: float | Fraction, room: float = TIGHT) -> bool:
-    return Fraction(exact) <= Fraction(value) <= Fraction(exact) + Fraction(room) * max(1, Fraction(exact))
+    least = Fraction(exact)
+    return least <= Fraction(value) <= least + Fraction(room) * max(Fraction(1), least)
 
 
 # ----------------------------------------------------------------------------------------------- the recursion on bits
@@ -138,7 +144,7 @@ def test_lines_are_left_out_while_delta_rises_by_no_more_than_its_share() -> Non
     rise = between / 0.1 - 1
     assert profile.coarser(rise * (1 - 1e-9)).moves.shape == profile.outer.moves.shape
     fewer = profile.coarser(rise * (1 + 1e-9))
-    assert fewer.moves.shape[0] < profile.outer.moves.shape[0]
+    assert np.allclose(fewer.moves, profile_of([LINES[0], LINES[2]]).outer.moves, rtol=1e-12, atol=1e-15)
     assert profile.coarser(0.0, 0.1 * rise * (1 + 1e-9)).moves.tolist() == fewer.moves.tolist()
     assert profile.coarser(0.0).moves.shape == profile.outer.moves.shape
     assert profile.coarser(1e9).moves.shape[0] >= 2  # the two at the ends stay
@@ -166,6 +172,13 @@ def test_the_search_goes_on_where_a_profile_may_still_fall() -> None:
     assert following({20.0: (0.0, 1.0, 9e-14)}) == 30.0
     for over in ({30.0: (0.1, 1.0, 1e-15)}, {1.0: (0.5, 0.5, 1e-6 / math.e)}, {1.0: (0.0, 0.5, 0.5 / math.e)}):
         assert following(over) is None
+
+
+def test_a_release_shows_its_certificate() -> None:
+    problem = Problem(3, Privacy(0.3), Privacy(0.3))
+    release = Release(NoiseFunction(np.full(4, 0.1)), problem)
+    assert release.certificate == verify(problem, release.noise)
+    assert release.privacy == problem.target
 
 
 def test_slopes_are_rounded_up() -> None:
@@ -211,6 +224,11 @@ def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         one.then(pld_of(Privacy(0.5), 0.5))
 
 
+def test_no_mechanism_costs_nothing() -> None:
+    nothing = pld_composition.pld_composition_of_sequence({}, 0.1)
+    assert (nothing.privacy, nothing.guard) == (Privacy(0.0, 0.1), 0.0)
+
+
 def test_a_common_discretisation_divides_what_is_written() -> None:
     assert common_discretisation([0.3, 0.2]) == pytest.approx(0.1, rel=1e-15)
     assert common_discretisation([0.0, 0.0]) == 1.0
@@ -220,10 +238,6 @@ def test_a_common_discretisation_divides_what_is_written() -> None:
     assert common_discretisation([1.0, 0.5], 0.3) == 0.3
     cells = pld_composition.DEFAULT_CELLS
     assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
-    for epsilon in (0.3, 0.2, 1 / 3):
-        for parts in (3, 7):
-            step = pld_composition._divisor_above(epsilon, parts)
-            assert Fraction(step) * parts >= Fraction(epsilon) > Fraction(math.nextafter(step, 0.0)) * parts
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(InvalidInput, match=r"discretisation"):
             common_discretisation([1.0], bad)
@@ -241,8 +255,8 @@ def test_the_profile_of_a_mechanism_is_that_of_randomised_response_rounded_up() 
 
 
 def test_a_symmetric_profile_holds_at_every_epsilon() -> None:
-    def half(epsilons: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return np.maximum(0.0, 0.3 - epsilons)
+    def half(epsilons: Array) -> Array:
+        return np.asarray(np.maximum(0.0, 0.3 - epsilons))
 
     everywhere = symmetric_profile(half)
     assert everywhere(np.array([0.1])).tolist() == half(np.array([0.1])).tolist()
@@ -319,8 +333,8 @@ def test_laws_of_affected_voters_are_checked() -> None:
     assert AffectedDistribution.binomial(3, 0).chances == (1.0, 0.0, 0.0, 0.0)
     assert AffectedDistribution.binomial(3, 1).chances == (0.0, 0.0, 0.0, 1.0)
     exact = [math.comb(30, r) * Fraction(1, 7) ** r * Fraction(6, 7) ** (30 - r) for r in range(31)]
-    for found, chance in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
-        assert chance <= Fraction(found) <= chance * (1 + Fraction(1, 10**15))
+    for found, share in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
+        assert share <= Fraction(found) <= share * (1 + Fraction(1, 10**15))
     for bad in ((1.0,), (0.5, 0.4), (1.5, 0.0), (-0.1, 1.1)):
         with pytest.raises(InvalidInput, match=r"chances"):
             AffectedDistribution(bad)
@@ -347,11 +361,34 @@ def test_few_counts_where_each_is_dear() -> None:
         mixture_total(np.zeros(61), voters, 0, law)
 
 
+@pytest.mark.parametrize("K", [40, 41])  # up to 40 the region is exact, beyond it has lines
+def test_many_voters_of_whom_one_is_affected(K: int) -> None:
+    voters = Problem(K, Privacy(math.inf), Privacy(1.0), 1)
+    noise = subsampling(K, 1)
+    law = AffectedDistribution.exactly(1, K)
+    found = mixture.mixture_epsilon(noise, voters, 3, 0.1, law)
+    exact = total.exact_epsilon(noise, voters, 3, 0.1)
+    assert exact * (1 - 1e-3) <= found <= exact * 1.02
+
+
+def test_an_estimate_is_hardly_below_what_is_proved() -> None:
+    voters, noise = Problem(5, Privacy(math.inf), Privacy(1.0)), NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
+    law = AffectedDistribution.binomial(5, 0.1)
+    about = mixture.estimated_epsilon(noise, voters, 30, 0.01, law)
+    assert 0.9 * mixture.mixture_epsilon(noise, voters, 30, 0.01, law) < about
+    assert about <= mixture.mixture_epsilon(noise, voters, 30, 0.01, law)
+    assert mixture.estimated_epsilon(noise, voters, 1, 0.99, law) == 0.0
+
+
 # ------------------------------------------------------------------------------------------------------------- totals
 
 
+def releases_of(release: Release, count: int) -> Counter[NoisyMajority]:
+    return Counter({release: count})
+
+
 def test_totals_of_nothing_and_of_too_much() -> None:
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     nothing = total.total_privacy(release, 0, 0.0, fresh=True)
     assert {each.epsilon for each in nothing.totals.values()} == {0.0}
     assert (nothing.epsilon_at_least, nothing.refused, nothing.fresh) == (0.0, {}, True)
@@ -365,32 +402,79 @@ def test_totals_of_nothing_and_of_too_much() -> None:
 
 def test_basic_totals_are_sums_and_stay_below_1() -> None:
     voters = Problem(3, Privacy(0.3), Privacy(0.3, 0.4))
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), voters)
+    release = Release(NoiseFunction(np.full(4, 0.1)), voters)
     total_of = total.total_privacy(release, 2, 0.9, fresh=True).totals
     assert hardly_above(total_of["simple"].epsilon, 0.6)
     assert hardly_above(total_of["simple"].delta, 0.8)
     with pytest.raises(DeltaTooSmall, match=r"the deltas of the releases add up to 1 or more"):
-        total.basic_total(total.Counter({release: 3}), 0.9)
+        total.basic_total(releases_of(release, 3), 0.9)
 
 
 def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = total.Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
     asked: list[int] = []
-    compose = total.compose_bits_any_order
 
     def composed(parts: object, *, points: int) -> BitTotal:
         asked.append(points)
-        return compose(parts, points=101)  # type: ignore[arg-type]
+        return compose_bits_any_order(parts, points=101)  # type: ignore[arg-type]
 
     monkeypatch.setattr(total, "compose_bits_any_order", composed)
+    monkeypatch.setattr(total, "GRID_PRECISION", -1.0)  # no coarser grid will do
     vertices = release.profile.outer.moves.shape[0]
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
         monkeypatch.setattr(total, "MAX_BITS_WORK", limit)
-        total.bits_total(total.Counter({release: 6}), 1e-6)
+        total.bits_total(releases_of(release, 6), 1e-6)
         assert asked[-1] == points
     monkeypatch.setattr(total, "MAX_BITS_WORK", vertices * 6 * 1001 - 1)
     with pytest.raises(TooMuchWork, match=r"each on 1001 points or more, take too long"):
-        total.bits_total(total.Counter({release: 6}), 1e-6)
-    other = total.Release(NoiseFunction(np.full(4, 0.05)), Problem(3, Privacy(0.3), Privacy(0.3)))
+        total.bits_total(releases_of(release, 6), 1e-6)
+    other = Release(NoiseFunction(np.full(4, 0.05)), Problem(3, Privacy(0.3), Privacy(0.3)))
     with pytest.raises(TooMuchWork):  # two kinds: every state of how many of each are done
-        total.bits_total(total.Counter({release: 2, other: 1}), 1e-6)
+        total.bits_total(releases_of(release, 2) + releases_of(other, 1), 1e-6)
+
+
+def test_the_cheapest_account_where_the_recursion_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    counts = releases_of(release, 40)
+    by_bits = total.cheapest_total(release, 40, 1e-6)
+    assert by_bits == (total.bits_total(counts, 1e-6).epsilon, "bits")
+    monkeypatch.setattr(total, "MAX_BITS_WORK", 0.0)
+    by_profile, optimal = total.profile_total(counts, 1e-6).epsilon, total.optimal_total(counts, 1e-6).epsilon
+    assert total.cheapest_total(release, 40, 1e-6) == (by_profile, "profile")
+    assert by_bits[0] <= by_profile < optimal
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 40)
+    assert total.cheapest_total(release, 40, 1e-6)[1] == "profile"
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 39)
+    assert total.cheapest_total(release, 40, 1e-6) == (optimal, "optimal")
+
+
+def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
+    work = release.profile.inner.moves.shape[0] * 3 * ADVERSARY_POINTS
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
+    found = total.attained_by_adversary(releases_of(release, 3), 1e-6)
+    assert found is not None
+    assert 0 < found <= total.bits_total(releases_of(release, 3), 1e-6).epsilon
+    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
+    assert total.attained_by_adversary(releases_of(release, 3), 1e-6) is None
+
+
+def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:
+    totals = {
+        "simple": Privacy(1.0, 0.2),
+        "pld": Privacy(3.0, 0.1),
+        "bits": Privacy(2.0, 0.1),
+        "models": Privacy(9.0, 0.0),
+    }
+    found = total.ReleaseTotal(0.1, totals, {})
+    assert (found.method, found.best) == ("bits", Privacy(2.0, 0.1))
+    floors: dict[str, NotApplicable] = {
+        "bits": DeltaTooSmall(0.1, 0.3, "why"),
+        "pld": DeltaTooSmall(0.1, 0.2, "why"),
+        "long": TooMuchWork("long"),
+    }
+    with pytest.raises(DeltaTooSmall) as refused:
+        _ = total.ReleaseTotal(0.1, {"simple": Privacy(1.0, 0.2)}, floors).best
+    assert refused.value.floor == 0.2
+    with pytest.raises(TooMuchWork):
+        _ = total.ReleaseTotal(0.1, {}, {"long": floors["long"]}).method

@@ -19,10 +19,10 @@ from support.forks import forked
 from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta, optimal_delta_of_sequence
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
-from darrm_opt.accounting.privacy_budget import PrivacyBudget, _above, _left
+from darrm_opt.accounting.privacy_budget import PrivacyBudget, _left
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import as_written
+from darrm_opt.rounding import as_written, decimal_above
 
 EVENT = Privacy(0.1, 1e-8)
 
@@ -86,7 +86,7 @@ def test_what_is_left_is_the_nearest_number_below_and_what_is_spent_the_nearest_
     for whole in (0.3, 1.0, 5.0, 1e-6, 0.7):
         for part in (Fraction(1, 3), Fraction(1, 7) / 10**6, Fraction(1, 10), Fraction(as_written(whole)), Fraction(0)):
             exact = as_written(whole) - part
-            left, spent = _left(whole, part), _above(part)
+            left, spent = _left(whole, part), decimal_above(part)
             assert as_written(left) <= max(exact, Fraction(0)) < as_written(math.nextafter(left, math.inf))
             assert as_written(math.nextafter(spent, -1.0)) < part <= as_written(spent)
     assert _left(0.1, Fraction(1)) == 0.0
@@ -96,7 +96,7 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
     """Not a part in 10⁸ beyond it, in ε or in δ, whoever accounts; and the best accountant spends no more than the sums."""
     for accounting in ("simple", "best"):
         for budget, event in ((Privacy(0.6, 0.0), Privacy(0.2)), (Privacy(0.2, 3e-7), Privacy(0.0, 1e-7))):
-            ledger = PrivacyBudget(budget, accounting)  # type: ignore[arg-type]
+            ledger = PrivacyBudget(budget, accounting)
             assert ledger.fits(event, 3)
             assert ledger.affordable(event) == 3
             more = Privacy(event.epsilon * (1 + 1e-8), event.delta * (1 + 1e-8))

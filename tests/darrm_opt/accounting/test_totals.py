@@ -38,7 +38,7 @@ def test_what_is_designed_within_a_total_fits_it() -> None:
     assert finding.broken == {}
     assert {
         "most_releases",
-        "largest_allowance",
+        "best_target",
         "compare: optimal_sequence",
         "compare: gnmax",
     } <= finding.totals.keys()

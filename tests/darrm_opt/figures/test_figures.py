@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,3 +188,29 @@ def test_ways_of_releasing_are_bars_beside_their_gammas() -> None:
     title = figure.get_suptitle()
     assert title == "K = 5 voters, each 0.5-DP; 4 releases, together (1, 0.001)-DP"
     assert render(figure, "svg") == render(ways_figure(found), "svg")
+
+
+def test_no_text_of_a_figure_crosses_another_or_the_edge(
+    solution: Solution, baselines: dict[str, NoiseFunction]
+) -> None:
+    ms = [1.0, 2.0]
+    errors: dict[str, Any] = {"optimal": {"tv_error": [0.2, 0.1], "disagreement": [0.3, 0.2]}}
+    table = compare(Problem(3, Privacy(0.5), Privacy(1.0)), 2, Privacy(1.0, 1e-2), fresh=True)
+    figures = [
+        gamma_figure(solution, baselines),
+        error_figure(solution, baselines, "disagreement"),
+        comparison_figure(solution, baselines),
+        errors_figure(solution, baselines),
+        allowance_figure(solution.problem, ms, errors),
+        ways_figure(table),
+    ]
+    for figure in figures:
+        figure.draw_without_rendering()  # lays it out
+        whole = figure.bbox
+        title = figure._suptitle  # type: ignore[attr-defined]  # matplotlib has no other way to it
+        labels = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
+        boxes = [each.get_window_extent() for each in (title, *labels, figure.legends[0])]
+        assert all(
+            whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1 for box in boxes
+        )
+        assert not any(boxes[0].overlaps(box) for box in boxes[1:])

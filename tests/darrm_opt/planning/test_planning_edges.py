@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,7 +198,8 @@ def test_without_a_delta_the_knob_stands_where_the_proof_ends(epsilon: float, qu
 @pytest.mark.parametrize(("queries", "gain"), [(1, 0.05), (4, 0.08)])
 def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: int, gain: float) -> None:
     """Not all K of them, as without a draw: its total is the average over their number, and nearly all of the budget."""
-    total, draw = Privacy(1.0, 1e-3), {"n": 1000, "subsample_size": 20}
+    total = Privacy(1.0, 1e-3)
+    draw: dict[str, Any] = {"n": 1000, "subsample_size": 20}
     (drawn,) = plan(5, None, queries, total, mechanisms=("optimal",), **draw).options
     (certain,) = plan(5, None, queries, total, mechanisms=("optimal",)).options
     assert (drawn.accuracy or 0) > (certain.accuracy or 1) + gain

@@ -373,3 +373,9 @@ def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determin
         assert found.utility == pytest.approx(expected.utility, abs=1e-7)
         assert (weights * np.abs(found.rule.nearest - expected.rule.nearest)).max() < 1e-7
         assert verify_rule(problem, found.rule).margin >= 0
+
+
+def test_changes_of_many_votes_are_listed_without_dead_ends() -> None:
+    # One vote for each class: l classes lose theirs, and the others share l votes.
+    expected = sum(partition_count(moved, 30 - moved) for moved in range(1, 30))
+    assert sum(1 for _ in changes((1,) * 30, 30)) == expected

@@ -1,0 +1,110 @@
+"""Verb ``darrm completion``: shell completion, made from the declared verbs and options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from api.cli.output import answer
+from api.cli.parser import Argument
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion(shell: Annotated[str, Argument("bash|zsh|fish", "The shell.")]) -> None:
+    """Print a script that completes commands, options and their choices in a shell.
+
+    bash, zsh: add `eval "$(darrm completion bash)"` (or zsh) to ~/.bashrc (or ~/.zshrc, behind compinit). fish: write it to
+    ~/.config/fish/completions/darrm.fish.
+    """
+    from darrm_opt.errors import InvalidInput
+
+    if shell not in SHELLS:
+        raise InvalidInput("SHELL", shell, "one of " + ", ".join(SHELLS))
+    answer(_fish() if shell == "fish" else _bash(zsh=shell == "zsh"))
+
+
+def _options() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the options of each verb, each with the choices of its value; a flag or a free value has none."""
+    from api.cli.parser import Command
+    from api.cli.verbs import VERBS, load
+
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for verb in VERBS:
+        options: dict[str, tuple[str, ...]] = {"--help": ()}
+        for each in Command.of(load(verb)).parameters:
+            metavar = each.declared.metavar
+            choices = tuple(metavar.split("|")) if "|" in metavar and metavar == metavar.lower() else ()
+            options |= dict.fromkeys(each.flags, choices)
+        found[verb] = options
+    return found
+
+
+def _first_words() -> list[str]:
+    from api.cli.verbs import VERBS
+
+    return list(dict.fromkeys(verb.split()[0] for verb in VERBS))
+
+
+def _seconds_of(first: str) -> list[str]:
+    from api.cli.verbs import VERBS
+
+    return [verb.split()[1] for verb in VERBS if verb.startswith(f"{first} ")]
+
+
+def _bash(*, zsh: bool) -> str:
+    groups = [first for first in _first_words() if _seconds_of(first)]
+    lines = [
+        *(["autoload -Uz bashcompinit && bashcompinit"] if zsh else []),
+        "_darrm() {",
+        '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}" words=""',
+        '  if [ "$COMP_CWORD" -eq 1 ]; then',
+        f'    COMPREPLY=($(compgen -W "{" ".join(_first_words())} --help --version" -- "$word")); return',
+        "  fi",
+        '  case "$verb" in',
+    ]
+    for first in groups:
+        seconds = " ".join(_seconds_of(first))
+        lines += [
+            f"    {first})",
+            '      if [ "$COMP_CWORD" -eq 2 ]; then',
+            f'        COMPREPLY=($(compgen -W "{seconds} --help" -- "$word")); return',
+            "      fi",
+            '      verb="$verb ${COMP_WORDS[2]}" ;;',
+        ]
+    lines += ["  esac", '  case "$verb:$before" in']
+    for verb, options in _options().items():
+        lines += [
+            f'    "{verb}:{flag}") words="{" ".join(choices)}" ;;' for flag, choices in options.items() if choices
+        ]
+    lines += [
+        "  esac",
+        '  if [ -n "$words" ]; then',
+        '    COMPREPLY=($(compgen -W "$words" -- "$word")); return',
+        "  fi",
+    ]
+    lines += ['  case "$verb" in']
+    lines += [f'    "{verb}") words="{" ".join(options)}" ;;' for verb, options in _options().items()]
+    lines += [
+        "  esac",
+        '  case "$word" in',
+        '    -*) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;',
+        '    *) COMPREPLY=($(compgen -f -- "$word")) ;;',
+        "  esac",
+        "}",
+        "complete -o filenames -F _darrm darrm",
+    ]
+    return "\n".join(lines)
+
+
+def _fish() -> str:
+    lines = [f'complete -c darrm -n __fish_use_subcommand -f -a "{" ".join(_first_words())}"']
+    for first in _first_words():
+        if seconds := _seconds_of(first):
+            unseen = f"__fish_seen_subcommand_from {first}; and not __fish_seen_subcommand_from {' '.join(seconds)}"
+            lines.append(f'complete -c darrm -n "{unseen}" -f -a "{" ".join(seconds)}"')
+    for verb, options in _options().items():
+        seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in verb.split())
+        for flag, choices in options.items():
+            wanted = f' -x -a "{" ".join(choices)}"' if choices else ""
+            lines.append(f'complete -c darrm -n "{seen}" -l {flag.removeprefix("--")}{wanted}')
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""Answers that may be jobs: how the result of a task becomes the answer to its question, at once or from its job.
+
+Each kind of job has one function here, so that ``POST /v1/compare`` and ``GET /v1/jobs/{id}/result`` answer alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request
+from pydantic import BaseModel
+
+from api.routes.requests import until_disconnect
+from api.schemas import (
+    CompareAnswer,
+    ComposeAnswer,
+    PlanAnswer,
+    PluralityAnswer,
+    ProfileAnswer,
+    TradeoffAnswer,
+    VerifyAnswer,
+)
+from api.schemas.plurality import PluralityWaysAnswer
+from api.service.design_service import DesignService, Pending
+from api.tasks.answers import AnswerTask
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.record import problem_from_record
+
+
+async def find_answer(request: Request, service: DesignService, task: AnswerTask) -> BaseModel | Pending:
+    """Return the answer to a task, or the job that works on it; raises as `DesignService.answer`."""
+    found = await until_disconnect(request, service.answer(task))
+    return found if isinstance(found, Pending) else answer_of(task, found)
+
+
+def answer_of(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    """Return the answer that the result of a task makes.
+
+    Raises:
+        ValueError: it makes none: the row that holds it is damaged.
+    """
+    return _ANSWERS[task.kind](task, result)
+
+
+def _comparison(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return CompareAnswer.model_validate(result)
+
+
+def _plan(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return PlanAnswer.model_validate(result)
+
+
+def _plurality(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return PluralityAnswer.model_validate(result)
+
+
+def _plurality_ways(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return PluralityWaysAnswer.model_validate(result)
+
+
+def _composition(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    asked = task.argument
+    return ComposeAnswer.model_validate(
+        {
+            "each": {"epsilon": asked["epsilon"], "delta": asked["delta"]},
+            "queries": asked["queries"],
+            "fresh": asked["fresh"],
+            "problem": asked["problem"],
+            "gamma": asked["gamma"],
+            "accounts": result,
+        }
+    )
+
+
+def _profile(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    asked = task.argument
+    about = {"problem": asked["problem"], "gamma": asked["gamma"], "nearest": asked["nearest"], "id": asked["id"]}
+    return ProfileAnswer.model_validate({**about, "warnings": asked["warnings"], **result})
+
+
+def _certificate(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    record = task.argument["problem"]
+    return VerifyAnswer.model_validate(
+        {
+            "private": True,
+            "problem": record,
+            "certificate": result,
+            "warnings": list(problem_from_record(record).warnings(task.argument["gamma"])),
+        }
+    )
+
+
+_POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+
+
+def _tradeoff(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    asked, records = task.argument, result["solutions"]
+    specs = [
+        DesignSpec(problem_from_record(record), asked["objective"], asked["shape"]) for record in asked["problems"]
+    ]
+    points = [
+        {"id": spec.key, "cached": cached, **{name: record[name] for name in _POINT_FIELDS}}
+        for spec, cached, record in zip(specs, result["cached"], records, strict=True)
+    ]
+    problems = [record["problem"] for record in records]
+    return TradeoffAnswer.model_validate(
+        {
+            "over": asked["over"],
+            "objective": records[0]["objective"],
+            "shape": records[0]["shape"],
+            **{name: [problem[name] for problem in problems] for name in ("m", "target_epsilon", "delta")},
+            "utility": [record["utility"] for record in records],
+            "points": points,
+            "curves": result["curves"],
+        }
+    )
+
+
+_ANSWERS: dict[str, Callable[[AnswerTask, dict[str, Any]], BaseModel]] = {
+    "compare": _comparison,
+    "plan": _plan,
+    "profile": _profile,
+    "tradeoff": _tradeoff,
+    "compose": _composition,
+    "verify": _certificate,
+    "plurality": _plurality,
+    "plurality/ways": _plurality_ways,
+}

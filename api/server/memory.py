@@ -1,0 +1,108 @@
+"""Memory and processors of the container, or of the machine: how many solver processes there are, and what each may take."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from darrm_opt.errors import InvalidInput
+
+MEBIBYTE = 2**20
+
+WORKER_MEMORY = 256
+"""Memory of a worker process itself, and of its response cache [MiB]."""
+
+USUAL_MEMORY = 512
+"""Memory with which a solver process does most of what it is asked [MiB]: fewer are started where there is less for each."""
+
+MIN_MEMORY = 160
+"""Least memory of a solver process [MiB]: the libraries that it loads take some 110."""
+
+MAX_MEMORY = 2048
+"""Most memory of a solver process unless the operator says otherwise [MiB]."""
+
+_LIMITS = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Return the memory of the container, or of the machine where none is set [MiB]; None where the system does not say."""
+    found = [_number(root / name) for name in _LIMITS]
+    try:
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
+    except (OSError, ValueError, IndexError):
+        pass
+    known = [number for number in found if number is not None]
+    return min(known) // MEBIBYTE if known else None
+
+
+def processor_count(root: Path = Path("/")) -> int:
+    """Return how many processors this process may use: the container's quota, rounded up, or those it is bound to."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = (root / "sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, min(bound, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError, ZeroDivisionError):
+        return max(1, bound)
+
+
+def process_count(solvers: int) -> int:
+    """Return the solver processes of a worker: those of jobs, of small γ, and of other short work.
+
+    >>> [process_count(solvers) for solvers in (1, 2, 4)]
+    [3, 4, 8]
+    """
+    return solvers + 2 * max(1, solvers // 2)
+
+
+def default_solvers(limit: int | None, processors: int) -> int:
+    """Return how many jobs a worker does at once: one for each processor, as long as each has memory.
+
+    >>> default_solvers(None, 8), default_solvers(1024, 8), default_solvers(16_384, 8)
+    (8, 1, 8)
+    """
+    solvers = processors
+    while solvers > 1 and limit is not None and process_count(solvers) * USUAL_MEMORY > limit - WORKER_MEMORY:
+        solvers -= 1
+    return solvers
+
+
+def solver_memory(chosen: int | None, workers: int, solvers: int, limit: int | None) -> int:
+    """Return the most memory of one solver process [MiB], so that all of them together stay within the limit.
+
+    Args:
+        chosen: the operator's setting [MiB]; None derives it from the limit.
+        workers: worker processes.
+        solvers: jobs that each does at once.
+        limit: memory of the container [MiB]; None where it is not known.
+
+    Raises:
+        InvalidInput: they cannot: fewer processes can.
+
+    >>> solver_memory(None, 1, 2, 2048), solver_memory(None, 1, 1, 65_536), solver_memory(300, 1, 1, 1024)
+    (448, 2048, 300)
+    """
+    if chosen is not None:
+        return chosen
+    if limit is None:
+        return MAX_MEMORY
+    each = (limit - workers * WORKER_MEMORY) // (workers * process_count(solvers))
+    if each < MIN_MEMORY:
+        raise InvalidInput(
+            "DARRM_SOLVERS",
+            solvers,
+            f"so many that each of the {workers * process_count(solvers)} solver processes has {MIN_MEMORY} MiB of the {limit} MiB "
+            "that there are",
+            "Set fewer DARRM_SOLVERS or DARRM_WORKERS, give the container more memory, or set DARRM_MAX_SOLVER_MEMORY.",
+        )
+    return min(MAX_MEMORY, each)
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None for none, for "max", and for what older kernels write for it."""
+    try:
+        number = int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return number if 0 < number < 2**60 else None

@@ -1,0 +1,116 @@
+"""Answer job handler: comparisons, plans, curves and accounts that take longer than a moment, as jobs like those of γ.
+
+Their result is the result of their job: it is read back for as long as the job is stored, re-checked (`api.tasks.answers`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from api.observability import metrics
+from api.service import repository
+from api.service.job_events import RunInThread
+from api.service.job_worker import ProgressCallback
+from api.settings import Settings
+from api.tasks.answers import TASKS, AnswerTask, recheck_answer
+from darrm_opt.design_spec import DesignSpec, canonical_json
+from darrm_opt.errors import SolveFailed
+from darrm_opt.record import problem_from_record
+from solver_cache.jobs import DAMAGED_ROW, Job
+from solver_cache.process_pool.pool import ProcessPool
+from solver_cache.store import Store
+
+_LOG = logging.getLogger("api.jobs")
+
+ANSWER_JOBS = tuple(TASKS)
+"""The kinds of jobs that compute answers."""
+
+
+ESTIMATE_ERROR = 2.0
+"""Factor within which an estimate is right mostly: work that is admitted is not stopped before so many times what is."""
+
+
+class AnswerJobHandler:
+    """Handler of answer jobs: computes and loads results.
+
+    Args:
+        store: of answers; a trade-off reads and stores its γ there.
+        settings: the time that is admitted, which is also the time after which work is stopped.
+        read: how a blocking call is made that only reads.
+        write: how one is made that may write.
+        solvers: the processes that compute.
+        short: the processes that re-check.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        read: RunInThread,
+        write: RunInThread,
+        solvers: ProcessPool,
+        short: ProcessPool,
+    ) -> None:
+        self._store, self._settings, self._solvers, self._short = store, settings, solvers, short
+        self._read, self._write = read, write
+
+    async def handle(self, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
+        """Do a job; return its result as JSON, and the answer for those who wait in this process."""
+        task = read_task(job)
+        if task is None:
+            raise SolveFailed(DAMAGED_ROW)
+        limit = ESTIMATE_ERROR * self._settings.max_work_seconds
+        found = await self.compute(task, self._solvers, limit, progress)
+        return canonical_json({"answer": found}), found
+
+    async def compute(
+        self, task: AnswerTask, pool: ProcessPool, time_limit: float, progress: ProgressCallback | None = None
+    ) -> dict[str, Any]:
+        """Return the result of a task, computed in a process of ``pool``; raises as `ProcessPool.run`."""
+        argument, specs = task.argument, list[DesignSpec]()
+        if task.kind == "tradeoff":
+            specs = [
+                DesignSpec(problem_from_record(record), argument["objective"], argument["shape"])
+                for record in argument["problems"]
+            ]
+            known = await self._read(repository.load_records, specs, self._store)
+            argument = {**argument, "known": known}
+        found: dict[str, Any] = await pool.run(TASKS[task.kind], argument, time_limit=time_limit, progress=progress)
+        if task.kind != "tradeoff":
+            return found
+        known = argument["known"]
+        new = [
+            (spec, record)
+            for spec, record, old, doubt in zip(specs, found["solutions"], known, found["doubts"], strict=True)
+            if old is None and not doubt
+        ]
+        await self._write(repository.save_records, new, self._store)
+        return {**found, "cached": [old is not None for old in known]}
+
+    async def load_result(self, job: Job) -> dict[str, Any] | None:
+        """Return the result of a finished job, re-checked; None if it is none."""
+        task = read_task(job)
+        try:
+            found = dict(json.loads(job.result)["answer"])
+        except (LookupError, TypeError, ValueError) as err:
+            _LOG.warning("job %s: its result cannot be read: %s", job.id, err)
+            return None
+        if task is None:
+            return None
+        trouble = await self._short.run(recheck_answer, (task.kind, task.argument, found))
+        if trouble:
+            _LOG.warning("job %s: its result does not answer its request and is not used: %s", job.id, trouble)
+            return None
+        metrics.count_lookups("hit")
+        return found
+
+
+def read_task(job: Job) -> AnswerTask | None:
+    """Return the task of an answer job; None if its row is damaged, or holds the task of another."""
+    try:
+        task = AnswerTask.from_json(job.request)
+    except (LookupError, TypeError, ValueError):
+        return None
+    return task if task.kind == job.kind and task.key == job.id else None

@@ -1,0 +1,68 @@
+"""Fair queue: turns at a few places, shared by client: each in turn gives one of its waiters a place.
+
+However much one client has waiting, another's next piece of work waits for one turn of each client before it, not for all
+that came earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class FairQueue:
+    """Places that clients take turns at. For use within one event loop.
+
+    Args:
+        size: how many at once.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return sum(map(len, self._waiting.values()))
+
+    @asynccontextmanager
+    async def place(self, client: str) -> AsyncIterator[None]:
+        """Hold a place within the block, once it is the client's turn."""
+        await self._acquire(client)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, client: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled() or not turn.done():
+                self._forget(client, turn)
+            else:  # its turn came in the very moment in which it was cancelled
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        if not self._waiting:
+            self._free += 1
+            return
+        client, turns = self._waiting.popitem(last=False)
+        turns.popleft().set_result(None)
+        if turns:
+            self._waiting[client] = turns  # behind the others
+
+    def _forget(self, client: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting[client]
+        turns.remove(turn)
+        if not turns:
+            del self._waiting[client]

@@ -1,0 +1,154 @@
+"""Answers that take long, in a process of the pool: what each kind of job computes, and the re-check of a stored result.
+
+A result that is read from the table of jobs may have been written by anyone who can write there. What a client proves of an
+answer that it does not trust (`darrm_client.verification`) is proved again here. Totals over many releases, profiles and the
+rows of a comparison rest on the row having been written by this program, as the upper bound of a γ does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from api.tasks.design import certify, compute_tradeoff, recheck
+from darrm_client.requests import DRAW, budget_body
+from darrm_client.verification import verify_comparison, verify_plan, verify_plurality
+from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
+from darrm_opt.answers.curves import compute_profile
+from darrm_opt.answers.plurality import design_plurality, design_ways
+from darrm_opt.design.certificate import verify
+from darrm_opt.design_spec import CORE, DesignSpec, canonical_json, digest
+from darrm_opt.errors import DarrmError
+from darrm_opt.plurality.record import problem_from_record as plurality_problem
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.record import problem_from_record, solution_from_record
+from solver_cache.process_pool.task_loop import Report, Task
+
+TASKS: dict[str, Task] = {
+    "compare": compare_mechanisms,
+    "plan": plan_releases,
+    "profile": compute_profile,
+    "tradeoff": compute_tradeoff,
+    "compose": compose_releases,
+    "verify": certify,
+    "plurality": design_plurality,
+    "plurality/ways": design_ways,
+}
+"""What each kind of job computes, from plain data to plain data."""
+
+
+@dataclass(frozen=True)
+class AnswerTask:
+    """An answer to compute: the same value from the route, through the job, to the process.
+
+    Attributes:
+        kind: one of `TASKS`.
+        argument: what its task takes; the answer depends on nothing else.
+        seconds: how long it is expected to take [s].
+        question: what was asked, as people see it in the job.
+    """
+
+    kind: str
+    argument: dict[str, Any]
+    seconds: float
+    question: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The id of its job: the same question has the same job."""
+        return digest(canonical_json({"kind": self.kind, "argument": self.argument, "core": CORE}))
+
+    def to_json(self) -> str:
+        """Return the task as canonical JSON, the form that is stored with the job."""
+        return canonical_json(
+            {"kind": self.kind, "argument": self.argument, "seconds": self.seconds, "question": self.question}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the task that `to_json` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is no such text.
+        """
+        content = json.loads(text)
+        task = cls(
+            str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
+        )
+        if task.kind not in TASKS:
+            raise ValueError(f"no such kind of job: {task.kind}")
+        return task
+
+
+def recheck_answer(argument: tuple[str, dict[str, Any], dict[str, Any]], report: Report) -> str:
+    """Return why a stored result does not answer its task: "" if every γ that it answers for is proved private again.
+
+    Args:
+        argument: kind, argument and result of the task.
+        report: called before the proofs.
+    """
+    kind, asked, result = argument
+    report(None)
+    try:
+        _RECHECKS[kind](asked, result)
+    except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
+        return str(err) or type(err).__name__
+    return ""
+
+
+def _recheck_comparison(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    problem = problem_from_record(asked["problem"])
+    verify_comparison(result, problem, _body(problem, asked))
+
+
+def _recheck_plan(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    trained_once = not asked["fresh"] and asked["queries"] > 1
+    problem = problem_from_record(asked["problem"])
+    verify_plan(result, problem, _body(problem, {**asked, **asked["draw"]}), trained_once=trained_once)
+
+
+def _body(problem: Problem, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the question of a task as a client states it."""
+    names = ("queries", "total_epsilon", "total_delta", "objective", "prior", "fresh", "least_accuracy")
+    drawn = {name: asked[name] for name in DRAW} if asked["n"] is not None else {}
+    return budget_body(problem, asked["queries"], Privacy(asked["total_epsilon"], asked["total_delta"])) | {
+        **{name: asked[name] for name in names if name in asked},
+        **drawn,
+    }
+
+
+def _recheck_tradeoff(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    for record, solved in zip(asked["problems"], result["solutions"], strict=True):
+        spec = DesignSpec(problem_from_record(record), asked["objective"], asked["shape"])
+        found, trouble = recheck(solution_from_record(solved), spec)
+        if found is None:
+            raise ValueError(trouble)
+
+
+def _recheck_certificate(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    if result["bound"] > result["limit"]:
+        raise ValueError("it is no proof")
+    verify(problem_from_record(asked["problem"]), asked["gamma"])
+
+
+def _recheck_plurality(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_plurality(result, plurality_problem(asked["problem"]))
+
+
+def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
+    """A profile, an account or the shares of right answers are numbers alone: to check them is to compute them."""
+    canonical_json(result)  # none of them infinite
+
+
+_RECHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+    "compare": _recheck_comparison,
+    "plan": _recheck_plan,
+    "profile": _recheck_numbers,
+    "tradeoff": _recheck_tradeoff,
+    "compose": _recheck_numbers,
+    "verify": _recheck_certificate,
+    "plurality": _recheck_plurality,
+    "plurality/ways": _recheck_numbers,
+}

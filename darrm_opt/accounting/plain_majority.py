@@ -1,0 +1,99 @@
+"""Plain majority: the total (ε, δ) of Q majorities that are released without noise, by the cheapest account that holds.
+
+Three accounts compete: the models together, after which everything is post-processing (voters that were trained once); all
+votes of all answers, composed; and the exact account of the released bits. `plan` and `compare` both ask here, so they agree on
+whether noise is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import suppress
+
+import numpy as np
+
+from darrm_opt.accounting.cheapest import cheapest
+from darrm_opt.accounting.errors import DeltaTooSmall
+from darrm_opt.accounting.freshness import compose_models, effective_voters
+from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
+from darrm_opt.accounting.release_profile import NoisyMajority
+from darrm_opt.accounting.total import bits_total
+from darrm_opt.baselines import plain_majority_sharp
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import multiple_up
+from darrm_opt.search import largest_count_between
+
+POINTS = 8001
+"""Grid points of the exact account of plain majorities: sound for any number."""
+
+
+def plain_majority_total(
+    problem: Problem,
+    queries: int,
+    total_delta: float,
+    *,
+    fresh: bool = False,
+    distribution: AffectedDistribution | None = None,
+) -> tuple[float, str]:
+    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if nothing is proved.
+
+    Args:
+        problem: only its voters matter (K, voter, affected).
+        queries: Q ≥ 1 majorities.
+        total_delta: δ of all of them together [probability], in [0, 1).
+        fresh: see `freshness.FRESH`.
+        distribution: number of voters that one record affects, where a draw decides it.
+    """
+    found = [answers_total(problem, queries, total_delta, fresh=fresh)]
+    if not fresh:
+        found.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
+    if distribution is not None:
+        taken = effective_voters(problem, queries, fresh=fresh)
+        with suppress(DeltaTooSmall):
+            found.append(
+                (mixture_epsilon(_ones(problem.K), taken, queries, total_delta, distribution, fresh=fresh), "bits")
+            )
+    epsilon, account = min(found)
+    return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
+
+
+def answers_total(problem: Problem, queries: int, total_delta: float, *, fresh: bool) -> tuple[float, str]:
+    """Return the total ε of majorities whose answers compose [nats], and its account: "votes" or "bits".
+
+    (inf, "none") for voters that are not private, and for several answers of voters that were trained once: one record can
+    then turn a majority with certainty.
+
+    Args:
+        problem: only its voters matter (K, voter, affected).
+        queries: Q ≥ 1 majorities.
+        total_delta: δ of all of them together [probability], in [0, 1).
+        fresh: see `freshness.FRESH`.
+    """
+    if effective_voters(problem, queries, fresh=fresh).voter.epsilon == math.inf:
+        return math.inf, "none"
+    votes = compose_models({problem.voter: problem.affected * queries}, total_delta)
+    if problem.voter.delta == 0:  # half of the votes decide a majority
+        each = plain_majority_sharp(problem.K, problem.voter, problem.affected).epsilon
+        votes = Privacy(min(votes.epsilon, multiple_up(queries, each)), total_delta)
+    one = NoisyMajority(_ones(problem.K), problem)
+    return cheapest({"votes": lambda: votes, "bits": lambda: bits_total(Counter({one: queries}), total_delta, POINTS)})
+
+
+def private_model_count(problem: Problem, total: Privacy) -> int:
+    """Return how many of the affected models, trained once, are within ``total`` together; 0 if not even one.
+
+    Args:
+        problem: only its voters matter (voter, affected).
+        total: (ε, δ) of everything that is computed from the models.
+    """
+    if problem.voter.epsilon == math.inf:
+        return 0
+    return largest_count_between(
+        lambda n: compose_models({problem.voter: n}, total.delta).epsilon <= total.epsilon, 0, problem.affected + 1
+    )
+
+
+def _ones(K: int) -> NoiseFunction:
+    return NoiseFunction(np.ones(K + 1), K)

@@ -1,0 +1,85 @@
+"""What is too large is refused before any work, with an estimate and what would fit."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+from support.darrm_runner import refused, run
+
+from darrm_opt.answers.running_time import solve_seconds
+from solver_cache.memory.store import MemoryStore
+from solver_cache.precompute.grid import grid_of
+from solver_cache.precompute.plan import estimate_plan, make_plan
+
+HUGE = """
+K = { from = 1, to = 1999, step = 2 }
+epsilon = { from = 0.01, to = 1, points = 2000 }
+m = { from = 1, to = 3, points = 1000 }
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("solve", "--m", "3", "--epsilon", "0.1"),
+        ("curve", "--m", "3", "--epsilon", "0.1"),
+        ("plan", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
+        ("compare", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
+    ],
+)
+def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...]) -> None:
+    message = refused(*words, "--K", "100000")
+    assert message.startswith("Error: --K: 100000 is not valid: expected what takes at most 10 minutes.")
+    fits = message.split("; K = ")[1].split(" ")[0]
+    assert 100 < int(fits.replace(",", "")) < 100_000
+
+
+def test_a_time_limit_is_another_way() -> None:
+    assert "Or give --time-limit" in refused("solve", "--K", "100000", "--m", "3", "--epsilon", "0.1")
+
+
+def test_a_grid_of_two_billion_problems_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(HUGE)
+    message = refused("precompute", str(tmp_path / "grid.toml"), "--url", f"sqlite:///{tmp_path / 'a.sqlite'}")
+    assert "2,000,000,000 combinations" in message
+    assert "expected at most 1,000,000 in one run. Divide the grid" in message
+
+
+def test_a_dry_run_of_many_problems_looks_at_a_sample(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(HUGE)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = run("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", f"sqlite:///{tmp_path / 'a.sqlite'}")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(
+        "About 2,000,000,000 problems, of which about 0 are kept already (from a sample of 500)."
+    )
+    assert "Too large for one run: at most 1,000,000 problems." in result.stdout
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
+
+
+def test_a_sample_estimates_what_a_plan_counts() -> None:
+    grid = grid_of(
+        {
+            "K": {"from": 1, "to": 59, "step": 2},
+            "epsilon": [0.1, 0.2],
+            "Delta": "epsilon/1000",
+            "m": {"from": 1, "to": 20, "points": 40},
+            "where": "m < (K+1)/2",
+            "objective": ["rectangular", "shared(1,1) agreement"],
+        }
+    )
+    plan, about = (
+        make_plan(grid.specs(), MemoryStore(), solve_seconds),
+        estimate_plan(grid, MemoryStore(), solve_seconds),
+    )
+    assert grid.size == 30 * 2 * 40 * 2
+    assert about.problems == pytest.approx(plan.problems, rel=0.05)
+    assert about.seconds == pytest.approx(plan.seconds, rel=0.05)
+
+
+def test_a_sample_of_everything_is_everything() -> None:
+    (part,) = grid_of({"K": [3, 5], "epsilon": [0.1, 0.2], "m": "K/2", "shape": ["free", "monotone"]}).parts
+    assert {spec.key for spec in part.sample(100)} == {spec.key for spec in part.specs()}
+    assert len(list(part.sample(100))) == part.size == 8

@@ -1,0 +1,126 @@
+"""`darrm plan`: one flow from the plan to the labels, and one verdict with `darrm compare`."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.darrm_runner import run
+
+from darrm_opt import Privacy, PrivateMajority, Problem, plan
+from darrm_opt.accuracy import disagreement
+from darrm_opt.comparison.compare import compare
+from darrm_opt.design.objective import as_objective
+from darrm_opt.record import solution_from_record
+
+TUTORIAL = (
+    "--K",
+    "5",
+    "--epsilon",
+    "0.5",
+    "--fresh",
+    "--queries",
+    "5",
+    "--total-epsilon",
+    "3",
+    "--total-delta",
+    "1e-3",
+)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The file of the tutorial's plan, what the plan promises, and the command that it ends with."""
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    result = run("plan", *TUTORIAL, "--output", str(path))
+    assert result.exit_code == 0
+    promise = result.stdout.split("Right with probability ")[1].split()[0]
+    return path, promise, result.stdout.split("Next:\n")[1].replace("\\\n", " ")
+
+
+def test_the_released_labels_are_as_accurate_as_the_plan_promises(planned: tuple[Path, str, str]) -> None:
+    path, promise, _ = planned
+    solution = solution_from_record(json.loads(path.read_text("utf-8")))
+    prior = as_objective("rectangular").prior  # type: ignore[union-attr]  # of the plan
+    assert f"{1 - disagreement(solution.noise, prior):.4f}" == promise
+
+    draw, chances = np.random.default_rng(7), prior.folded(5)  # of majorities of 3, 4 and 5
+    sizes = draw.choice([3, 4, 5], size=40_000, p=chances / chances.sum())
+    votes = (np.arange(5) < sizes[:, None]) ^ (draw.random((40_000, 1)) < 0.5)  # for either answer
+    bits = PrivateMajority(solution, fresh=True).release_many(votes)
+    right = float(np.mean(bits == (votes.sum(axis=1) > 2)))
+    assert right == pytest.approx(float(promise), abs=5 * math.sqrt(0.25 / 40_000))
+
+
+def test_a_plan_beats_randomised_response(planned: tuple[Path, str, str]) -> None:
+    _, promise, _ = planned
+    simple = plan(5, Privacy(0.5), 5, Privacy(3.0, 1e-3), fresh=True, mechanisms=("randomized_response",)).best
+    assert simple is not None
+    assert simple.accuracy is not None
+    assert float(promise) > simple.accuracy
+
+
+def test_the_command_that_a_plan_ends_with_releases_all_its_queries(
+    planned: tuple[Path, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _, command = planned
+    assert run("verify", str(path)).exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    Path("votes.csv").write_text("1,1,1,1,0\n" * 5, encoding="utf-8")
+    words = shlex.split(command)
+    assert words[:2] == ["darrm", "label"]
+    result = run(*words[1:])
+    assert result.exit_code == 0, result.stderr
+    assert "5 labels in labels.csv. 5 of 5 releases are spent" in result.stdout
+
+
+def test_a_gamma_of_many_releases_is_a_solution_of_its_own() -> None:
+    found = plan(3, None, 4, Privacy(2.0, 1e-3), affected=1, mechanisms=("gnmax",))
+    assert found.best is not None
+    solution = found.best.to_solution(found.request.objective)
+    assert np.array_equal(solution.gamma, found.best.noise.values)  # type: ignore[union-attr]  # gnmax has a γ
+    assert (solution.status.value, solution.upper_bound, solution.certificate.margin >= 0) == ("planned", 1.0, True)
+
+
+def test_a_plan_without_a_gamma_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    result = run(
+        "plan", "--K", "11", "--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--output", str(path)
+    )
+    assert "You do not need this mechanism" in result.stdout
+    assert result.stderr == f"Nothing is written to {path}: the recommendation has no γ.\n"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("K", "voter", "queries", "total", "affected", "fresh"),
+    [
+        (11, Privacy(0.0892, 1e-4), 1, Privacy(0.2676, 3e-4), 1, False),  # the paper's MNIST: disjoint data
+        (5, Privacy(0.3), 4, Privacy(1.0, 1e-3), 5, True),
+        (5, Privacy(0.01), 4, Privacy(1.0, 1e-3), 5, True),
+        (5, Privacy(0.3), 4, Privacy(1.0, 1e-3), 5, False),
+        (5, Privacy(0.15), 4, Privacy(1.0, 1e-3), 5, False),
+        (3, Privacy(math.inf), 2, Privacy(1.0, 1e-3), 1, False),
+        (7, Privacy(0.2), 1, Privacy(0.5, 1e-3), 7, False),
+        (7, Privacy(0.2), 1, Privacy(1.0, 1e-3), 7, False),
+    ],
+)
+def test_compare_and_plan_agree_on_whether_noise_is_needed(
+    K: int, voter: Privacy, queries: int, total: Privacy, affected: int, *, fresh: bool
+) -> None:
+    planned = plan(K, voter, queries, total, affected, fresh=fresh, mechanisms=("majority", "fewer_voters"))
+    table = compare(Problem(K, voter, Privacy(1.0), affected), queries, total, fresh=fresh)
+    majority = next(row for row in table.rows if row.name == "majority")
+    plain = planned.verdict == "plain majority"
+    assert (majority.noise is not None) == plain
+    assert table.without_noise.startswith("The plain majority is within this total") == plain
+    fewer = next((each for each in planned.options if each.mechanism == "fewer_voters" and each.fits), None)
+    assert ("fewer_voters" in table.without_noise) == (fewer is not None and not plain)
+    if plain:
+        assert table.rows[0].utility == pytest.approx(1.0)
+    elif fewer is not None:
+        assert f"with probability {fewer.accuracy:.4f}" in table.without_noise

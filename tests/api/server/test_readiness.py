@@ -1,0 +1,137 @@
+"""Readiness means that a new problem would be answered; kept reads go on whatever happens to the store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support.served import serving
+
+from api.app import create_app
+from api.settings import Settings
+from solver_cache.database import connection as database_connection
+
+KEPT = {"K": 5, "m": 2, "epsilon": 0.1}
+
+
+def settings(path: Path, **more: Any) -> Settings:
+    chosen = {"cache_url": f"sqlite:///{path}", "solvers": 1, "wait_seconds": 30.0, "ready_seconds": 0.0, **more}
+    return Settings(**chosen)
+
+
+def deleted(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.unlink()
+
+
+def replaced(path: Path, _: pytest.MonkeyPatch) -> None:
+    shutil.copy(path, path.with_suffix(".copy"))
+    path.with_suffix(".copy").replace(path)
+
+
+def overwritten(path: Path, _: pytest.MonkeyPatch) -> None:
+    with path.open("r+b") as file:
+        file.write(b"not a database any more" * 100)
+
+
+def full(_: Path, patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(database_connection, "MIN_FREE_BYTES", 2**80)
+
+
+FAULTS: list[Callable[[Path, pytest.MonkeyPatch], None]] = [deleted, replaced, overwritten, full]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_store_that_would_take_no_answer_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    path = tmp_path / "store.sqlite"
+    with TestClient(create_app(settings(path))) as client:
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["checks"]) == (200, {"database": "ok", "solver": "ok", "queue": "ok"})
+        kept = client.get("/v1/gamma", params=KEPT).json()
+        assert client.get("/v1/gamma", params=KEPT).status_code == 200
+        fault(path, monkeypatch)
+        told = client.get("/readyz")
+        assert told.status_code == 503
+        assert "database: it cannot be used" in told.json()["detail"]
+        again = client.post("/v1/gamma", json=KEPT)  # from the proofs and bytes of this process
+        assert (again.status_code, again.json()["gamma"]) == (200, kept["gamma"])
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
+    with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
+        assert client.get("/readyz").status_code == 200
+        service = client.app.state.service  # type: ignore[attr-defined]
+        for worker in service._workers:
+            worker._claiming.cancel()
+        end = time.monotonic() + 60
+        while (told := client.get("/readyz")).status_code == 200:
+            assert time.monotonic() < end
+        assert "queue: the queue is looked at no more" in told.json()["detail"]
+
+
+def test_a_lock_does_not_stop_kept_reads(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with TestClient(create_app(settings(path))) as client:
+        others = [{"K": 5, "m": 2, "epsilon": 0.1 + i / 100} for i in range(3)]
+        for one in others:
+            assert client.post("/v1/gamma", json=one).status_code == 200
+    with TestClient(create_app(settings(path, wait_seconds=0.0))) as client, closing(sqlite3.connect(path)) as locker:
+        locker.isolation_level = None
+        locker.execute("BEGIN IMMEDIATE")
+        service = client.app.state.service  # type: ignore[attr-defined]
+        portal = client.portal
+        assert portal is not None
+        stuck = [
+            portal.start_task_soon(service.run_in_thread, service.jobs.submit, f"{i}", "none", "{}") for i in range(6)
+        ]
+        time.sleep(0.5)  # every thread that may write now waits for the lock
+        assert not any(each.done() for each in stuck)
+        began = time.monotonic()
+        for one in others:  # never asked of this process before
+            assert client.post("/v1/gamma", json=one).json()["cached"]
+            assert client.get("/v1/error-curve", params={**one, "points": 3}).status_code == 200
+        assert client.get("/v1/jobs").status_code == 200
+        assert time.monotonic() - began < 20  # the lock is waited for 30 s
+        assert client.get("/readyz").status_code == 503
+        locker.execute("ROLLBACK")
+        for each in stuck:
+            each.result(60)
+        assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.slow
+def test_workers_that_read_alone_share_their_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with TestClient(create_app(settings(path))) as client:
+        assert client.post("/v1/gamma", json=KEPT).status_code == 200
+    url = f"sqlite:///{path}?mode=ro"
+    with serving(tmp_path, "--workers", "2", DARRM_CACHE_URL=url, DARRM_WAIT_SECONDS="0", DARRM_SOLVERS="1") as service:
+        id = service.ask("/v1/gamma?K=7&m=2&epsilon=0.1").json()["id"]  # noqa: A001
+        assert {service.ask(f"/v1/jobs/{id}").status for _ in range(12)} == {200}  # whichever worker is asked
+        end = time.monotonic() + 100
+        while service.ask(f"/v1/jobs/{id}").json()["state"] != "done":
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert {service.ask(f"/v1/jobs/{id}/result").status for _ in range(8)} == {200}
+
+
+@pytest.mark.slow
+def test_a_killed_worker_leaves_a_server_that_is_ready(tmp_path: Path) -> None:
+    with serving(tmp_path, DARRM_SOLVERS="1", DARRM_READY_SECONDS="0", DARRM_CACHE_URL="memory") as service:
+        assert service.ask("/readyz").status == 200
+        listing = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text(encoding="ascii")
+        for pid in map(int, listing.split()):
+            os.kill(pid, signal.SIGKILL)
+        assert service.ask("/readyz").status == 200
+        assert service.ask("/v1/gamma?K=7&m=2&epsilon=0.1").status == 200

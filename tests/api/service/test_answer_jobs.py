@@ -1,0 +1,369 @@
+"""Answers that take long: jobs like those of γ, in turns, apart from short work; and γ jobs that show what they have."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from support import solver_tasks as tasks
+from support.live import serving
+
+from api.access.keys import create_key
+from api.app import create_app
+from api.service import gamma_jobs
+from api.settings import Settings
+from api.tasks import answers
+from api.tasks.design import DesignTask, design_gamma
+from darrm_client import DarrmClient, RequestTooLarge
+from darrm_opt import Privacy, Problem, verify
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.record import problem_from_record
+
+COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
+ASKED: dict[str, dict[str, Any]] = {
+    "compare": COMPARE,
+    "plan": {"K": 3, "epsilon": 0.5, "affected": 1, "queries": 3, "total_epsilon": 1.0},
+    "profile": {"K": 5, "m": 2, "epsilon": 0.1, "points": 5, "gamma": [0.4, 0.2, 0.1, 0.1, 0.2, 0.4]},
+    "tradeoff": {"K": 5, "epsilon": 0.1, "ms": [1, 2]},
+    "compose": {"epsilon": 0.1, "delta": 1e-6, "queries": 10},
+    "verify": {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.9, 0.3, 0.3, 0.9]},
+    "plurality": {"K": 3, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3},
+}
+LARGE = {"K": 101, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
+
+
+@contextmanager
+def client_of(url: str = "memory", **more: Any) -> Iterator[TestClient]:
+    chosen = {"cache_url": url, "solvers": 1, "wait_seconds": 0.0, "lease_seconds": 1.0, "rate": 0.0, **more}
+    with TestClient(create_app(Settings(**chosen))) as client:
+        yield client
+
+
+def followed(
+    client: TestClient,
+    id: str,  # noqa: A002
+    until: tuple[str, ...] = ("done", "failed"),
+    **headers: Any,
+) -> dict[str, Any]:
+    end = time.monotonic() + 300
+    while True:
+        told = dict(client.get(f"/v1/jobs/{id}", headers=headers).raise_for_status().json())
+        if told["state"] in until:
+            return told
+        assert time.monotonic() < end, told
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite'}"
+
+
+# ------------------------------------------------------------------------------------------------ long work is a job
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_long_work_is_a_job_with_the_answer_that_short_work_has(kind: str) -> None:
+    if kind == "verify":
+        ASKED[kind] = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]}
+    with client_of() as client:
+        at_once = client.post(f"/v1/{kind}", json=ASKED[kind])
+        assert at_once.status_code == 200, at_once.text
+    with client_of(short_seconds=0.0) as client:
+        pending = client.post(f"/v1/{kind}", json=ASKED[kind])
+        assert pending.status_code == 202, pending.text
+        told = pending.json()
+        assert pending.headers["location"] == told["location"] == f"/v1/jobs/{told['id']}"
+        assert int(pending.headers["retry-after"]) >= 0
+        assert told["kind"] == kind
+        job = followed(client, told["id"])
+        assert (job["state"], job["kind"], job["problem"]) == ("done", kind, None)
+        assert job["question"].items() <= ASKED[kind].items()
+        assert job["estimated_seconds"] > 0
+        result = client.get(job["result"])
+        assert result.status_code == 200
+        again = client.post(f"/v1/{kind}", json=ASKED[kind])
+        assert again.status_code == 200
+
+        def plain(answer: Any) -> Any:
+            text = json.dumps(answer)
+            return json.loads(text.replace('"cached": true', '"cached": false'))
+
+        assert plain(result.json()) == plain(at_once.json()) == plain(again.json())
+        assert [job["id"] for job in client.get("/v1/jobs").json()["jobs"]] == [told["id"]]
+        assert client.delete(f"/v1/jobs/{told['id']}").json()["state"] == "done"
+        events = client.get(job["events"]).text
+        assert "event: done" in events
+
+
+def test_tables_of_long_work_are_had_by_asking_again() -> None:
+    with client_of(short_seconds=0.0) as client:
+        pending = client.get(
+            "/v1/tradeoff", params={"K": 5, "epsilon": 0.1, "ms": "1,2"}, headers={"Accept": "text/csv"}
+        )
+        followed(client, pending.json()["id"])
+        table = client.get("/v1/tradeoff", params={"K": 5, "epsilon": 0.1, "ms": "1,2"}, headers={"Accept": "text/csv"})
+        assert table.status_code == 200
+        assert table.text.splitlines()[0].startswith("m,target_epsilon")
+
+
+def test_what_takes_too_long_is_refused_at_once_with_the_estimate_and_what_is_admitted_is_not_stopped_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+    with client_of(max_work_seconds=20.0) as client:
+        service = client.app.state.service  # type: ignore[attr-defined]
+        run = service._solvers.run
+
+        async def watched(*arguments: Any, **more: Any) -> Any:
+            limits.append(more["time_limit"])
+            return await run(*arguments, **more)
+
+        monkeypatch.setattr(service._solvers, "run", watched)
+        began = time.monotonic()
+        refused = client.post("/v1/compare", json={**COMPARE, "K": 101, "queries": 3000})
+        assert time.monotonic() - began < 15
+        assert refused.status_code == 422
+        assert refused.json()["type"].endswith(":too-much-work")
+        assert refused.json()["estimated_seconds"] > 20
+        admitted = client.post("/v1/compare", json={**COMPARE, "queries": 80})
+        assert admitted.status_code == 202
+        assert followed(client, admitted.json()["id"])["state"] == "done"
+    assert limits == [2 * 20.0]  # an estimate is right within a factor of two, mostly
+
+
+def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
+    problem = Problem.from_allowance(K=5, m=2, epsilon=0.3)
+    for short in (0.0, 1.0):
+        app = create_app(
+            Settings(cache_url="memory", solvers=1, wait_seconds=0.0, short_seconds=short, max_work_seconds=50)
+        )
+        with serving(app) as at, DarrmClient(at, timeout=300) as client:
+            told = client.compare(problem, 5, Privacy(1.0, 1e-3))
+            assert {row["name"] for row in told["rows"]} >= {"double_subsampling"}
+            assert client.plan(problem, 3, Privacy(1.0))["advice"]
+            assert client.tradeoff(problem, [1, 2])["utility"][1] > 0
+            assert len(client.profile(problem, points=5)["delta"]) == 5
+            assert client.gamma(problem).exact
+            with pytest.raises(RequestTooLarge, match="The expected solving time is") as refused:
+                client.compare(Problem.from_allowance(K=101, m=2, epsilon=0.3), 5_000, Privacy(1.0, 1e-3))
+            assert (refused.value.seconds or 0) > 50
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda told: told["answer"]["solutions"][0].__setitem__("gamma", [1.0] * 6),
+        lambda told: told["answer"]["solutions"].pop(),
+        lambda told: told.pop("answer"),
+        lambda told: told.__setitem__("answer", []),
+    ],
+)
+def test_a_result_that_was_tampered_with_is_computed_again(url: str, tmp_path: Path, tamper: Any) -> None:
+    with client_of(url, short_seconds=0.0) as client:
+        id = client.post("/v1/tradeoff", json=ASKED["tradeoff"]).json()["id"]  # noqa: A001
+        followed(client, id)
+        right = client.get(f"/v1/jobs/{id}/result").json()
+        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+            [(text,)] = database.execute("SELECT result FROM darrm_jobs WHERE id = ?", (id,))
+            told = json.loads(text)
+            tamper(told)
+            database.execute("UPDATE darrm_jobs SET result = ? WHERE id = ?", (json.dumps(told), id))
+        assert client.get(f"/v1/jobs/{id}/result").status_code == 202
+        assert followed(client, id)["state"] == "done"
+        again = client.get(f"/v1/jobs/{id}/result").json()
+        assert [point["gamma"] for point in again["points"]] == [point["gamma"] for point in right["points"]]
+
+
+# --------------------------------------------------------------------------------------------------- lanes and turns
+
+
+def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(answers.TASKS, "compare", tasks.endless_answer)
+    with client_of(wait_seconds=30.0) as client:
+        jobs = []
+        for queries in (100, 101, 102):
+            long = {**COMPARE, "queries": queries, "total_epsilon": 1.0}
+            client.app.state.service._settings.__dict__["wait_seconds"] = 0.0  # type: ignore[attr-defined]
+            jobs.append(client.post("/v1/compare", json=long).json()["id"])
+        client.app.state.service._settings.__dict__["wait_seconds"] = 30.0  # type: ignore[attr-defined]
+        followed(client, jobs[0], until=("running",))
+        assert client.post("/v1/verify", json={**ASKED["verify"], "gamma": [0.1, 0.03, 0.03, 0.1]}).status_code == 200
+        assert client.post("/v1/compose", json=ASKED["compose"]).status_code == 200
+        assert client.get("/v1/gamma", params={"K": 5, "m": 2, "epsilon": 0.1}).status_code == 200  # a small γ, solved
+        assert client.get("/v1/error-curve", params={"K": 5, "m": 2, "epsilon": 0.1, "points": 3}).status_code == 200
+        assert [client.get(f"/v1/jobs/{job}").json()["state"] for job in jobs] == ["running", "queued", "queued"]
+        for id in jobs:  # noqa: A001
+            assert client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, str, str]:
+    path = tmp_path / "keys.json"
+    return path, create_key(path, "greedy")[1], create_key(path, "polite")[1]
+
+
+def test_a_greedy_key_delays_a_polite_one_by_one_running_job(keys: tuple[Path, str, str], url: str) -> None:
+    path, greedy, polite = keys
+    with client_of(url, keys=path, short_seconds=0.0) as client:
+        mine = {"Authorization": f"Bearer {greedy}"}
+        batch = {
+            "problems": [{"K": 21 + 2 * (i % 5), "m": 2, "epsilon": 0.1 + i / 1000, "Delta": 1e-4} for i in range(200)]
+        }
+        results = client.post("/v1/gamma/batch", json=batch, headers=mine).json()["results"]
+        assert {item["status"] for item in results} <= {200, 202}
+        theirs = {"X-API-Key": polite}
+        asked = client.post("/v1/gamma", json={"K": 5, "m": 2, "epsilon": 0.1}, headers=theirs)
+        assert asked.status_code == 202
+        followed(client, asked.json()["id"], ("done",), **theirs)
+        jobs: list[dict[str, Any]] = client.get("/v1/jobs", params={"limit": 300}, headers=mine).json()["jobs"]
+        polite_done = client.get(f"/v1/jobs/{asked.json()['id']}", headers=theirs).json()["updated"]
+        submitted = client.get(f"/v1/jobs/{asked.json()['id']}", headers=theirs).json()["created"]
+        between = [job for job in jobs if job["state"] == "done" and submitted < job["updated"] < polite_done]
+        assert len(between) <= 2  # what was running, and one that was claimed in the same moment
+        assert sum(job["state"] == "queued" for job in jobs) > 50
+
+
+def test_other_keys_neither_list_nor_cancel_a_job(
+    keys: tuple[Path, str, str], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, one, two = keys
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.endless_gamma)
+    first, second = ({"X-API-Key": key} for key in (one, two))
+
+    def listed(headers: dict[str, str]) -> list[str]:
+        return [job["id"] for job in client.get("/v1/jobs", headers=headers).json()["jobs"]]
+
+    with client_of(url, keys=path) as client:
+        id = client.post("/v1/jobs", json=LARGE, headers=first).json()["id"]  # noqa: A001
+        followed(client, id, ("running",), **first)
+        assert (listed(first), listed(second)) == ([id], [])
+        for method, where in (("DELETE", f"/v1/jobs/{id}"),):
+            refused = client.request(method, where, headers=second)
+            assert (refused.status_code, refused.json()["detail"]) == (404, f"There is no job {id}.")
+        assert client.get(f"/v1/jobs/{id}", headers=first).json()["state"] == "running"
+        assert client.post("/v1/gamma", json=LARGE, headers=second).status_code == 202  # which makes it theirs, too
+        assert listed(second) == [id]
+        assert client.delete(f"/v1/jobs/{id}", headers=first).json()["state"] == "running"
+        assert listed(first) == []
+        assert client.delete(f"/v1/jobs/{id}", headers=second).json()["state"] == "cancelled"
+
+
+# ------------------------------------------------------------------------------------------------------- incumbents
+
+
+def test_a_watcher_shows_certified_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.tasks.design.FIRST_INCUMBENT_SECONDS", 0.0)
+    monkeypatch.setattr("api.tasks.design.INCUMBENT_SHARE", 1e9)
+    problem = Problem.from_allowance(K=51, m=4, epsilon=0.1, Delta=1e-3)
+    reports: list[dict[str, Any]] = []
+    found = design_gamma((DesignTask(DesignSpec(problem), "cuts", "highs"), 60.0), reports.append)["record"]
+    shown = [report["incumbent"] for report in reports if report["incumbent"] is not None]
+    assert shown
+    for record in shown:
+        assert verify(problem, record["gamma"]).margin >= 0
+        assert record["utility"] <= found["upper_bound"] + 1e-12
+        assert record["upper_bound"] >= found["utility"] - 1e-12
+        assert record["gap"] == max(0.0, record["upper_bound"] - record["utility"])
+    assert [record["utility"] for record in shown] == sorted(record["utility"] for record in shown)
+
+
+@pytest.mark.parametrize("gap", [0.5, 0.01, 1e-4])
+def test_a_request_ends_at_its_gap(gap: float) -> None:
+    with client_of(wait_seconds=60.0) as client:
+        asked = {"K": 51, "m": 4, "epsilon": 0.1, "Delta": 1e-3, "gap": gap}
+        found = client.post("/v1/gamma", json=asked).json()
+        assert found["gap"] <= gap
+        assert found["status"] in {"interrupted", "optimal"}
+        assert verify(problem_from_record(found["problem"]), found["gamma"]).margin >= 0
+        assert client.post("/v1/gamma", json=asked).json()["gamma"] == found["gamma"]  # good enough: not solved again
+        best = client.post("/v1/gamma", json={**asked, "gap": None}).json()
+        assert best["status"] == "optimal"
+        assert best["utility"] >= found["utility"] - 1e-12
+        assert best["id"] == found["id"]
+
+
+def test_a_request_has_a_time_limit_of_its_own() -> None:
+    with client_of(wait_seconds=60.0) as client:
+        asked = {"K": 51, "m": 4, "epsilon": 0.1, "Delta": 1e-3}
+        found = client.post("/v1/gamma", json={**asked, "time_limit": 1e-6}).json()
+        assert found["status"] == "time limit"
+        assert client.post("/v1/gamma", json={**asked, "time_limit": 1e-6}).json()["gamma"] == found["gamma"]
+        assert client.post("/v1/gamma", json=asked).json()["status"] == "optimal"
+        for name, value in (("time_limit", 0), ("time_limit", -1), ("gap", 1), ("gap", -0.1)):
+            refused = client.post("/v1/gamma", json={**asked, name: value})
+            assert (refused.status_code, refused.json()["field"]) == (422, name)
+
+
+def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    with (
+        client_of(url) as client,
+        client_of(url, solve="off") as other,
+    ):  # stopped through a server that does not solve it
+        id = client.post("/v1/jobs", json=LARGE).json()["id"]  # noqa: A001
+        end = time.monotonic() + 60
+        while (followed(client, id, ("running",))["progress"] or {}).get("incumbent") is None:
+            early = client.post(f"/v1/jobs/{id}/stop")
+            assert early.status_code in {200, 202}
+            if early.status_code == 200:
+                break
+            assert time.monotonic() < end
+        shown = client.get(f"/v1/jobs/{id}").json()["progress"]["incumbent"]
+        assert shown["gap"] == pytest.approx(shown["upper_bound"] - shown["utility"])
+        stopped = other.post(f"/v1/jobs/{id}/stop")
+        assert (stopped.status_code, stopped.json()["state"]) == (200, "done")
+        for one in (client, other):
+            result = one.get(f"/v1/jobs/{id}/result").json()
+            assert result["gamma"] == shown["gamma"]
+            assert result["status"] == "interrupted"
+            assert verify(problem_from_record(result["problem"]), result["gamma"]).margin >= 0
+        service = client.app.state.service  # type: ignore[attr-defined]
+        end = time.monotonic() + 60
+        while service.pools["solvers"].busy:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        monkeypatch.undo()
+        again = client.post("/v1/gamma", json=LARGE)
+        assert again.status_code == 202  # who asks for the optimum has it solved
+        assert followed(client, id)["state"] == "done"
+        assert client.get(f"/v1/jobs/{id}/result").json()["status"] == "optimal"
+        assert client.post(f"/v1/jobs/{'0' * 64}/stop").status_code == 404
+        assert client.post(f"/v1/jobs/{id}/stop").json()["state"] == "done"
+
+
+# --------------------------------------------------------------------------------------------------- damaged rows
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("state", "no state"),
+        ("request", "{"),
+        ("request", '{"problem": {"K": 5}}'),
+        ("progress", "no progress"),
+        ("attempts", "many"),
+        ("updated", 1e300),
+        ("result", "no result"),
+    ],
+)
+def test_a_damaged_job_is_reported_and_mended(url: str, tmp_path: Path, column: str, value: Any) -> None:
+    asked = {"K": 5, "m": 2, "epsilon": 0.1, "time_limit": 1e-9}
+    with client_of(url, wait_seconds=30.0) as client:
+        id = client.post("/v1/gamma", json=asked).json()["id"]  # noqa: A001
+        with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+            database.execute(f"UPDATE darrm_jobs SET {column} = ?", (value,))  # noqa: S608 — names of our own
+        assert client.get(f"/v1/jobs/{id}").status_code == 200
+        assert client.get("/v1/jobs").status_code == 200
+        assert client.get(f"/v1/jobs/{id}/result").status_code in {200, 202, 409}
+        assert client.get(f"/v1/jobs/{id}/events").status_code == 200
+        answer = client.post("/v1/gamma", json={**asked, "time_limit": None})
+        assert (answer.status_code, answer.json()["status"]) == (200, "optimal")
+        assert client.get(f"/v1/jobs/{id}").json()["state"] == "done"

@@ -1,0 +1,92 @@
+"""Turns of clients at a few places."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from api.service.fair_queue import FairQueue
+
+
+def order_of(asked: list[str], size: int = 1) -> list[str]:
+    """Return the order in which clients get a place who ask while all are taken."""
+    served: list[str] = []
+
+    async def test() -> None:
+        queue, taken = FairQueue(size), asyncio.Event()
+
+        async def hold() -> None:
+            async with queue.place("holder"):
+                await taken.wait()
+
+        async def ask(client: str) -> None:
+            async with queue.place(client):
+                served.append(client)
+                await asyncio.sleep(0)
+
+        holding = [asyncio.create_task(hold()) for _ in range(size)]
+        await asyncio.sleep(0)
+        asking = []
+        for client in asked:
+            asking.append(asyncio.create_task(ask(client)))
+            await asyncio.sleep(0)
+        assert queue.waiting == len(asked)
+        taken.set()
+        await asyncio.gather(*holding, *asking)
+        assert queue.waiting == 0
+
+    asyncio.run(test())
+    return served
+
+
+def test_clients_take_turns_however_many_one_has_waiting() -> None:
+    assert order_of(["greedy"] * 5 + ["polite", "polite", "third"]) == [
+        "greedy",
+        "polite",
+        "third",
+        "greedy",
+        "polite",
+        "greedy",
+        "greedy",
+        "greedy",
+    ]
+
+
+def test_one_client_waits_in_order() -> None:
+    assert order_of(["me"] * 4, size=2) == ["me"] * 4
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
+    async def test() -> None:
+        queue = FairQueue(1)
+        taken = asyncio.Event()
+
+        impatient: asyncio.Task[str]
+
+        async def hold() -> None:
+            async with queue.place("holder"):
+                await taken.wait()
+            if late:  # in the moment in which the other's turn has come, before it knows
+                impatient.cancel()
+
+        async def ask() -> str:
+            async with queue.place("me"):
+                return "served"
+
+        holding = asyncio.create_task(hold())
+        await asyncio.sleep(0)
+        impatient, patient = asyncio.create_task(ask()), asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        if not late:
+            impatient.cancel()
+            await asyncio.sleep(0)
+        taken.set()
+        await holding
+        assert await asyncio.wait_for(patient, 10) == "served"
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        assert await asyncio.wait_for(ask(), 10) == "served"
+
+    asyncio.run(test())

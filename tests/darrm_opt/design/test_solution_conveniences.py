@@ -1,0 +1,70 @@
+"""Conveniences of a solution: its text, its HTML, its plot, its file; and the repr of what releases it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from support.darrm_runner import run
+
+from darrm_opt import NotPrivate, Privacy, PrivateMajority, Problem, Solution, solve
+from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.reprove import ReproofFailed
+
+SOLUTION = solve(Problem.from_allowance(K=4, m=1, epsilon=1))
+
+
+def test_the_text_is_that_of_the_command_line() -> None:
+    said = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout
+    assert str(SOLUTION).splitlines()[:8] == said.splitlines()[:8]
+
+
+def test_the_html_is_well_formed_and_shows_gamma() -> None:
+    page = ET.fromstring(SOLUTION._repr_html_())  # noqa: S314 — ours, from numbers
+    cells = ["".join(cell.itertext()) for cell in page.iter("td")]
+    assert cells == ["0, 4", "1.000000", "1.0000", "1, 3", "0.500000", "0.7500", "2", "0.000000", "a tie"]
+    assert "1-DP" in "".join(page.itertext())
+
+
+def test_the_plot_shows_itself() -> None:
+    pytest.importorskip("matplotlib")
+    figure = SOLUTION.plot()
+    assert figure._repr_svg_().startswith("<?xml")
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_what_is_saved_is_loaded_bit_for_bit_and_proved(tmp_path: Path) -> None:
+    path = tmp_path / "gamma.json"
+    SOLUTION.save(path)
+    again = Solution.load(path)
+    assert np.array_equal(again.gamma, SOLUTION.gamma)
+    assert (again.problem, again.utility, again.status) == (SOLUTION.problem, SOLUTION.utility, SOLUTION.status)
+    assert run("verify", str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"gamma": [1.0] * 5}, NotPrivate),
+        ({"utility": 0.9}, ReproofFailed),
+        ({"format": 99}, ReproofFailed),
+        (None, ReproofFailed),
+    ],
+)
+def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Exception], tmp_path: Path) -> None:
+    path = tmp_path / "gamma.json"
+    SOLUTION.save(path)
+    record = json.loads(path.read_text("utf-8"))
+    path.write_text("{" if change is None else json.dumps(record | change), encoding="utf-8")
+    with pytest.raises(error):
+        Solution.load(path)
+
+
+def test_a_private_majority_says_what_it_is() -> None:
+    assert repr(PrivateMajority(SOLUTION)) == "PrivateMajority(K=4, each release (1, 0)-DP, affected=4, budget=None)"
+    assert "budget=" in repr(PrivateMajority(SOLUTION, PrivacyBudget(Privacy(2.0))))
+    assert math.isfinite(SOLUTION.utility)

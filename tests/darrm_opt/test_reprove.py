@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, NotPrivate, NotProven, Privacy, Problem, solve, verify
 from darrm_opt._version import __version__
+from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.status import Status
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import BackendUnavailable, DarrmError
@@ -168,3 +170,22 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
 def test_errors_can_be_pickled_with_what_they_say(error: DarrmError) -> None:
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
     assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
+
+
+def test_another_worst_multiset_is_accepted_with_its_own_value_only() -> None:
+    """Two searches with one bound may end at different multisets."""
+    spec = DesignSpec(Problem.from_allowance(K=5, m=2, epsilon=0.3, Delta=1e-3))
+    solution = solve(spec.problem)
+    constraint = PrivacyConstraint.of(spec.problem)
+    counts = np.array([5, 0, 0, 0, 0, 0, 0, 0])
+    value = float(constraint.values(solution.noise.signed, counts[None, :])[0])
+    assert value < solution.certificate.worst_value
+    other = replace(solution.certificate, worst_value=value, worst_corners=constraint.corners.named(counts))
+    assert reprove(replace(solution, certificate=other), spec).noise == solution.noise
+    for wrong in (
+        replace(other, worst_value=value + 1e-6),
+        replace(other, worst_corners={**other.worst_corners, "down": 1}),
+        replace(other, worst_corners={"elsewhere": 5}),
+    ):
+        with pytest.raises(ReproofFailed, match="worst_value"):
+            reprove(replace(solution, certificate=wrong), spec)

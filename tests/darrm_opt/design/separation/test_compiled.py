@@ -417,7 +417,7 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     "flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"]
 )
 def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
-    source = library.LIBRARY.with_name("kernel.c")
+    source = Path(library.LIBRARY).with_name("kernel.c")
     others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-fsyntax-only")
     command = ["gcc", *filter(None, [flag]), *others, str(source)]
     built = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -73,7 +73,7 @@ def read_solution(record: Any) -> Solution:
 
 
 def reprove(solution: Solution, spec: DesignSpec) -> Solution:
-    """Return ``solution`` under a certificate of this process, with its utility recomputed.
+    """Return ``solution`` under a certificate that this process proved, with its utility recomputed.
 
     Args:
         solution: the answer, as it was read.
@@ -90,12 +90,24 @@ def reprove(solution: Solution, spec: DesignSpec) -> Solution:
         raise ReproofFailed("question", "it answers another question")
     proof = verify(spec.problem, solution.noise)
     _check_certificate(solution, proof)
+    certificate = solution.certificate if _implies(proof, solution.certificate) else proof
     utility = check_utility(solution.utility, solution.noise, spec)
     if not utility - TOLERANCE <= solution.upper_bound <= 1 + TOLERANCE:
         bound = f"its upper bound {solution.upper_bound!r} is not between its utility {utility!r} and 1"
         raise ReproofFailed("bound", bound)
     _check_shape(solution.noise, spec)
-    return replace(solution, certificate=proof, utility=utility)
+    return replace(solution, certificate=certificate, utility=utility)
+
+
+def _implies(proof: Certificate, stated: Certificate) -> bool:
+    """Whether every number of the stated certificate follows from the proof: then an answer reads the same for ever."""
+    return (
+        stated.version == proof.version
+        and stated.limit == proof.limit
+        and proof.bound <= stated.bound <= stated.limit
+        and stated.margin == (stated.limit - stated.bound) / 2
+        and stated.error_bound >= proof.error_bound
+    )
 
 
 def reprove_implied(solution: Solution, spec: DesignSpec) -> Solution:

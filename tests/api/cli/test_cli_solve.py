@@ -255,7 +255,7 @@ OBJECTIVE = (
             "1",
             "--m: 2 is not valid: expected exactly one of m and target_epsilon. The target ε is m·epsilon.",
         ),
-        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, "),
+        ("--backend", "cplex", "--backend: 'cplex' is not valid: expected one of highs, gurobi, cvxpy."),
         ("--shape", "round", "--shape: 'round' is not valid: expected 'free' or 'monotone'."),
         ("--method", "magic", "--method: 'magic' is not valid: expected 'auto', 'enumerate' or 'cuts'."),
         ("--objective", "fun", f"--objective: objective = 'fun' is not valid: {OBJECTIVE}"),

@@ -405,10 +405,10 @@ def test_the_cache_has_a_place_without_settings(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
-        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the most voters of a request"),
+        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the maximum voters of a request"),
         ("DARRM_MAX_VOTERS", "many", r"DARRM_MAX_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
         ("DARRM_TIME_LIMIT", "inf", r"DARRM_TIME_LIMIT = 'inf' is not valid: expected the longest solve \[s\]"),
-        ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256\."),
+        ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256;"),
     ],
 )
 def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str) -> None:

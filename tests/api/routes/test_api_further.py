@@ -390,7 +390,7 @@ def test_every_way_on_one_draw(client: TestClient) -> None:
         ({"total_epsilon": 501}, "total_epsilon"),
         ({"total_delta": 1}, "total_delta"),
         ({"total_delta": None}, "total_delta"),
-        ({"total_delta": 0}, "total_delta"),  # the account can promise nothing there
+        ({"total_delta": 0, "queries": 2}, "total_delta"),  # the account can promise nothing there
         ({"queries": 0}, "queries"),
         ({"K": 16}, "K"),
         ({"prior": "minimax"}, "prior"),
@@ -450,7 +450,7 @@ def test_more_of_anything_is_expected_to_take_longer() -> None:
     assert seconds(Delta=0) < seconds(Delta=1e-5) < seconds(Delta=1e-2)
     assert seconds() < seconds(objective="minimax(points=1000)")
     assert seconds(11) < seconds(11, method="enumerate")
-    assert 0.01 < seconds(35) < 1  # measured: 0.05 s
+    assert 0.001 < seconds(35) < 0.1  # measured: 0.004 s
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])

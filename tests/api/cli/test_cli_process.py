@@ -63,14 +63,14 @@ def fetched(url: str) -> Any:
 
 
 def test_stdout_is_json_and_what_is_not_the_answer_is_on_stderr(begin: Begin, tmp_path: Path) -> None:
-    suspicious = ("--Delta", "1e-3", "--delta", "1e-6", "--no-cache")
+    suspicious = ("--m", "1", "--epsilon", "0.1", "--Delta", "0.4", "--delta", "1e-6", "--no-cache")
     code, stdout, stderr = finished(begin("solve", *SMALL, *suspicious, "--json"))
     assert code == 0
-    assert stderr.startswith("Warning: delta = 1e-06 is below Delta = 0.001")
+    assert stderr.startswith("Warning: delta = 1e-06 is below Delta = 0.4")
     record = json.loads(stdout)
     assert record["gamma"] == record["gamma"][::-1]
     code, stdout, stderr = finished(begin("verify", "-", "--json"), given=stdout)
-    assert (code, json.loads(stdout)["certificate"]) == (0, record["certificate"])
+    assert (code, json.loads(stdout)["certificate"]["limit"]) == (0, record["certificate"]["limit"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,6 +16,9 @@ from hypothesis import settings
 settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("reproducible")
 
+# What processes of their own start with would add its names to this one.
+collect_ignore = ["tests/support/additions"]
+
 
 @pytest.fixture(autouse=True)
 def own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,9 @@ function shares({ right, wrong, abstained }) {
 }
 
 function chosen(parameters) {
-  const said = Object.entries(parameters).map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
+  const order = Object.keys(SYMBOLS); // the API's objects come in any order
+  const sorted = Object.entries(parameters).sort(([one], [other]) => order.indexOf(one) - order.indexOf(other));
+  const said = sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
   const parts = said.map((text, place) => make("span", { class: "one" }, text + (place < said.length - 1 ? ", " : "")));
   return make("span", { class: "chosen" }, ...parts.flatMap((part) => [part, make("wbr")]));
 }

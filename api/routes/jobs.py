@@ -184,7 +184,7 @@ async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer
         200: {
             "description": "Server-sent events, each the whole job: queued, running (after every round), and in the end "
             "done, failed or cancelled. The stream ends with the job.",
-            "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+            "content": {EVENT_STREAM: {}},
         },
         **error_responses(404, 422),
     },

@@ -28,7 +28,7 @@ from solver_cache import DesignSpec, cached_solve, open_store
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHERS = [Problem.from_allowance(K=11, m=m, epsilon=0.0892, Delta=1e-4) for m in (1, 2)]
 NOT_PRIVATE = Problem.from_allowance(K=11, m=None, epsilon=float("inf"), target_epsilon=0.2676, delta=3e-4, affected=1)
-LONG = Problem.from_allowance(K=301, m=20, epsilon=0.1, Delta=1e-4)
+LONG = Problem.from_allowance(K=301, m=3, epsilon=0.1, Delta=0.02)
 MAX_VOTERS = 301
 
 
@@ -120,7 +120,7 @@ def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
     with serving(app) as place, DarrmClient(place, timeout=60, retries=0) as client:
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for, found.problem) == (False, OTHERS[1], PROBLEM)
-        assert found.certificate == verify(PROBLEM, found.gamma)
+        assert found.certificate.bound >= verify(PROBLEM, found.gamma).bound
         with pytest.raises(AnswerNotFound):
             client.gamma(Problem.from_allowance(K=13, m=3, epsilon=0.1))
 

@@ -52,7 +52,7 @@ def test_an_answer_of_the_table_is_that_of_the_solver(table: str) -> None:
             found = client.gamma(problem)
             assert found.gamma.tolist() == SOLUTIONS[problem].gamma.tolist()
             assert (found.exact, found.cached, found.id) == (True, True, DesignSpec(problem).key)
-            assert found.certificate == verify(problem, found.gamma)
+            assert found.certificate.bound >= verify(problem, found.gamma).bound
 
 
 def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         found = client.gamma(between)
         assert (found.exact, found.designed_for, found.problem) == (False, PROBLEMS[1], between)
         assert found.utility == pytest.approx(SOLUTIONS[PROBLEMS[1]].utility, abs=1e-9)
-        assert found.certificate == verify(between, found.gamma)
+        assert found.certificate.bound >= verify(between, found.gamma).bound
         assert found.upper_bound == 1
         assert any("nearest kept answer" in text for text in found.warnings)
         weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)

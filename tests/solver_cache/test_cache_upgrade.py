@@ -97,7 +97,7 @@ def test_every_answer_of_an_earlier_release_is_read(name: str, tmp_path: Path) -
             solution = recall(request, store)
             assert solution is not None
             assert solution.gamma.tolist() == json.loads(before[request.key])["gamma"]
-            assert solution.certificate == verify(request.problem, solution.gamma)
+            assert solution.certificate.bound >= verify(request.problem, solution.gamma).bound
             near = nearest(request, store)  # by the columns that the migration filled
             assert near is not None
             assert near.key == request.key or near.solution.utility >= solution.utility

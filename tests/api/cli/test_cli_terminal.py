@@ -117,8 +117,8 @@ def test_long_work_shows_itself_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     "words",
     [
         ("gnmax", "--total-epsilon", "1", "--total-delta", "1e-5"),
-        ("vote-cost", "--labels", "5", "--label-sigma", "40", "--total-delta", "1e-5"),
-        ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--total-delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--label-sigma", "40", "--delta", "1e-5"),
+        ("vote-cost", "--labels", "5", "--total-epsilon", "1", "--delta", "1e-5"),
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1"),
         ("plurality", "--K", "5", "--classes", "3", "--target-epsilon", "1", "--delta", "1e-5", "--mechanism", "noise"),
         ("plurality", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--ways"),

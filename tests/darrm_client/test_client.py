@@ -465,7 +465,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
                 outcomes.add(type(err).__name__)
             else:
                 outcomes.add("proved")
-                assert verify(PROBLEM, told["gamma"]) == found.certificate
+                assert verify(PROBLEM, told["gamma"]).bound <= found.certificate.bound <= found.certificate.limit
                 assert found.utility == pytest.approx(SOLUTION.utility, abs=1e-9)
     assert {"VerificationFailed", "proved"} <= outcomes
 

@@ -222,7 +222,7 @@ class Jobs(Protocol):
             owner: who claimed them.
         """
 
-    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
         """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
@@ -230,6 +230,8 @@ class Jobs(Protocol):
         Args:
             id: of the job.
             result: what came of it, as text.
+            client: who is content with it: it goes on if it has other clients, and is none of a client's that did not
+                submit it; None: everyone.
         """
 
     def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002

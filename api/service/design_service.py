@@ -333,7 +333,8 @@ class DesignService:
     async def stop(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
         """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
 
-        A job that has no certified γ yet goes on; one that waits in the queue stays there.
+        A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
+        there. One that the client did not submit is none of its own: None.
         """
         job = await self.run_in_reader(self._jobs.get, id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
@@ -341,8 +342,8 @@ class DesignService:
         result = await self._gamma_jobs.settle(job)
         if result is None:
             return job
-        settled = await self.run_in_thread(self._jobs.settle, id, result)
-        if settled is not None:
+        settled = await self.run_in_thread(self._jobs.settle, id, result, current_owner())
+        if settled is not None and settled.over:
             self._events.publish(settled)
             for worker in self._workers:
                 worker.stop(id)

@@ -257,9 +257,16 @@ class DatabaseJobs:
             _change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **RELEASED)
         return set(mine)
 
-    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
         """Make a running job done as `Jobs.settle` says."""
         with self._database.writing() as connection:
+            if client is not None:
+                mine = select(JOBS.c.id).where(JOBS.c.id == id, _belongs(client))
+                if connection.execute(mine.with_for_update()).first() is None:
+                    return None
+                others = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
+                if connection.execute(others).first() is not None:
+                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
             running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
             self._changed(connection, running, state="done", result=result, **RELEASED)
         return self.get(id)

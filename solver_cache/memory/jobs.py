@@ -167,11 +167,13 @@ class MemoryJobs:
         """Put claimed jobs back as `Jobs.release_all` says."""
         return {name for name in ids if self.release(name, owner)}
 
-    def settle(self, id: str, result: str) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
         """Make a running job done as `Jobs.settle` says."""
         with self._lock:
             there = self._jobs.get(id)
-            if there is None or there.state != "running":
+            if there is None or not self._belongs(id, client):
+                return None
+            if there.state != "running" or (client is not None and self._clients[id] - {client}):
                 return there
             return self._change(there, state="done", result=result, owner="", lease_until=0.0)
 

@@ -649,6 +649,18 @@ def test_a_running_job_can_be_settled_with_what_it_has(jobs: Jobs) -> None:
     assert jobs.settle("no such job", "") is None
 
 
+def test_a_job_is_settled_by_its_only_client(jobs: Jobs) -> None:
+    for client in ("me", "you"):
+        jobs.submit("ours", "gamma", "{}", client=client)
+    assert claimed(jobs) == "ours"
+    assert jobs.settle("ours", "theft", client="stranger") is None
+    assert jobs.settle("ours", "hasty", client="me").state == "running"  # type: ignore[union-attr]  # you want the best
+    assert jobs.cancel("ours", client="me").state == "running"  # type: ignore[union-attr]
+    found = jobs.settle("ours", "enough", client="you")
+    assert found is not None
+    assert (found.state, found.result) == ("done", "enough")
+
+
 def test_the_age_of_the_queue(jobs: Jobs) -> None:
     assert jobs.waiting_seconds() == 0
     submitted(jobs, "a", "b")

@@ -22,16 +22,20 @@ VOTE_ROWS = 65_536
 DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
 
 
-def several_classes(classes: str | None) -> bool:
+def several_classes(classes: str | None, price: str) -> bool:
     """Return whether votes are among three or more classes, so that another designer answers.
 
     Raises:
-        InvalidInput: not a number of classes.
+        InvalidInput: not a number of classes, or a price of wrong classes where there are two.
     """
+    from darrm_opt.errors import InvalidInput
     from darrm_opt.problem import whole_number
 
     accepted = "a whole number of classes, at least 2"
-    return classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
+    several = classes is not None and whole_number(number(classes), "classes", accepted, least=2) > 2
+    if price != "0" and not several:
+        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
+    return several
 
 
 def class_ways(

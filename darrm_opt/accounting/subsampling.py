@@ -35,11 +35,6 @@ def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     return Privacy(min(amplified, event.epsilon), min(event.delta, up(rate * event.delta, 2)) if event.delta else 0.0)
 
 
-def doubling_rule_holds(epsilon: float, rate: float) -> bool:
-    """Return whether 2qε ≥ ln(1 + q(e^ε − 1)): the shortcut of the reviewed source, false for ε above about 1.256."""
-    return 2 * rate * epsilon >= math.log1p(rate * math.expm1(epsilon))
-
-
 def _check_rate(rate: float) -> float:
     accepted = "a share of the records, above 0 and at most 1"
     number = real_number(rate, "rate", accepted)

@@ -105,7 +105,7 @@ def compare(
         "without_replacement": (without_replacement, False),
         "fresh": (fresh, False),
     }
-    if several_classes(classes):
+    if several_classes(classes, price):
         class_ways(
             asked.K,
             classes,
@@ -120,8 +120,6 @@ def compare(
             json=json,
         )
         return
-    if price != "0":
-        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
     check_plot(plot)
     for name in ("m", "target_epsilon", "delta"):
         if (value := getattr(asked, name)) is not None:

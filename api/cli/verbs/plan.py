@@ -108,7 +108,6 @@ def plan(
     from api.cli.files import check_writable
     from api.cli.report import as_json
     from darrm_opt.answers.accounting import plan_to_dict
-    from darrm_opt.errors import InvalidInput
     from darrm_opt.planning import plan as planning
 
     check_writable(output, "output")
@@ -125,7 +124,7 @@ def plan(
         "fresh": (fresh, False),
         "output": (output, None),
     }
-    if several_classes(classes):
+    if several_classes(classes, price):
         class_ways(
             K,
             classes,
@@ -140,8 +139,6 @@ def plan(
             json=json,
         )
         return
-    if price != "0":
-        raise InvalidInput("price", price, "nothing with two classes", "There every answer is a class.")
 
     voter, total = _voter_and_total(epsilon, Delta, total_epsilon, total_delta)
     if time_limit is None:

@@ -37,7 +37,7 @@ from darrm_opt.accounting.composition.optimal import (
 from darrm_opt.accounting.composition.randomized_response import response_losses
 from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.pld.composition import common_discretisation, pld_of
-from darrm_opt.accounting.subsampling import amplify_by_subsampling, doubling_rule_holds
+from darrm_opt.accounting.subsampling import amplify_by_subsampling
 from darrm_opt.literature.he_wang_tao.earlier_bounds import (
     dwork_rothblum_kl,
     nissim_stemmer_failure,
@@ -64,7 +64,7 @@ from darrm_opt.literature.he_wang_tao.printed import (
     sgld_printed,
     sgld_step_printed,
 )
-from darrm_opt.literature.he_wang_tao.training import NoisyTraining, federated, sgld
+from darrm_opt.literature.he_wang_tao.training import NoisyTraining, doubling_rule_holds, federated, sgld
 from darrm_opt.problem import Privacy
 
 PATH = DATA / "composition_expected.csv"

@@ -36,8 +36,8 @@ const stopping = new Set(); // jobs that were stopped here, with what they had
 
 /** Stops a job with the best certified γ so far as its result; whoever waits for it hears of it as of any other end. */
 export async function stop(id) {
-  const answer = await ask(`v1/jobs/${id}/stop`, { method: "POST" });
-  if (answer.status === 200) stopping.add(id);
+  while ((await ask(`v1/jobs/${id}/stop`, { method: "POST" })).status === 202) await pause(POLL);
+  stopping.add(id);
 }
 
 async function finished(id, how) {

@@ -339,7 +339,7 @@ class DesignService:
         job = await self.run_in_reader(self._jobs.get, id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
             return job
-        result = await self._gamma_jobs.settle(job)
+        result = await self._gamma_jobs.settle(self._events.latest(job))
         if result is None:
             return job
         settled = await self.run_in_thread(self._jobs.settle, id, result, current_owner())

@@ -55,6 +55,10 @@ class _Topic:
         self.changed.set()
         self.changed = asyncio.Event()
 
+    def fail(self, error: Exception) -> None:
+        if not self.latest.job.over:
+            self.publish(JobUpdate(replace(self.latest.job, state="failed", reason=str(error)), error=error))
+
 
 class JobEvents:
     """Publisher and subscribers of jobs.
@@ -64,20 +68,27 @@ class JobEvents:
         run_in_thread: how a blocking call is made.
 
     Attributes:
-        local: ids of the jobs that this process does, and publishes itself.
+        local: the jobs that this process does, and publishes itself, by id.
     """
 
     def __init__(self, jobs: Jobs, run_in_thread: RunInThread) -> None:
         self._jobs, self._run_in_thread = jobs, run_in_thread
-        self.local: set[str] = set()
+        self.local: dict[str, Job] = {}
         self._topics: dict[str, _Topic] = {}
         self._polling: asyncio.Task[None] | None = None
+        self._closed: Exception | None = None
 
     def publish(self, job: Job, answer: Any = None, error: Exception | None = None) -> None:
         """Send a job's new state to its subscribers."""
+        if job.id in self.local:
+            self.local[job.id] = job
         topic = self._topics.get(job.id)
-        if topic is not None:
+        if topic is not None and self._closed is None:  # else a subscriber that is slow would miss the end
             topic.publish(JobUpdate(job, answer, error))
+
+    def latest(self, job: Job) -> Job:
+        """Return the job as it now is, if it is done here: its row is up to half a second old."""
+        return self.local.get(job.id, job)
 
     async def wait(self, job: Job, seconds: float | None) -> JobUpdate:
         """Return the job once it is finished, or in its state after ``seconds`` (None: no limit)."""
@@ -99,12 +110,12 @@ class JobEvents:
                 await changed.wait()
 
     def close(self, error: Exception) -> None:
-        """Fail every unfinished job for its subscribers: no more updates will come."""
+        """Fail every unfinished job for its subscribers, and for those to come: there will be no more updates."""
+        self._closed = error
         if self._polling is not None:
             self._polling.cancel()
         for topic in self._topics.values():
-            if not topic.latest.job.over:
-                topic.publish(JobUpdate(replace(topic.latest.job, state="failed", reason=str(error)), error=error))
+            topic.fail(error)
 
     @contextlib.contextmanager
     def _topic(self, job: Job) -> Iterator[_Topic]:
@@ -112,7 +123,9 @@ class JobEvents:
         if topic.latest.job.over and topic.latest.job.updated < job.updated:
             topic.publish(JobUpdate(job))  # it was submitted again
         topic.subscribers += 1
-        if self._polling is None or self._polling.done():
+        if self._closed is not None:
+            topic.fail(self._closed)
+        elif self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
         try:
             yield topic

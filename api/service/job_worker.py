@@ -126,7 +126,7 @@ class JobWorker:
             job = await self._claim_one() if len(self._running) < self._size else None
             if job is not None:
                 stopped = self._running[job.id] = asyncio.Event()
-                self._events.local.add(job.id)
+                self._events.local[job.id] = job
                 task = asyncio.create_task(self._run(job, stopped))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -159,7 +159,7 @@ class JobWorker:
             _LOG.exception("job %s: its end could not be recorded", job.id)
         finally:
             del self._running[job.id]
-            self._events.local.discard(job.id)
+            self._events.local.pop(job.id, None)
             self._woken.set()
 
     async def _handle(self, job: Job, stopped: asyncio.Event) -> None:

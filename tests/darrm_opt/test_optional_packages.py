@@ -68,7 +68,7 @@ USES = {
 SHOWN_ELSEWHERE = {
     "all": "the others",
     "cli": "lines instead of a moving display: test_core_alone_solves_and_verifies",
-    "page": "tables instead of plots: tests/api/page/test_page.py",
+    "otel": "traces where an endpoint is configured: tests/api/observability/test_traces.py",
     "postgres": "an error of the store: tests/solver_cache/test_cache_database.py",
 }
 

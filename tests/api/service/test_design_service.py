@@ -21,7 +21,7 @@ from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.schemas import CurveRequest, DesignRequest
 from api.server.shutdown import Shutdown
-from api.service import gamma_jobs
+from api.service import gamma_jobs, job_worker
 from api.service.design_service import DesignService, Pending
 from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_worker import MAX_ATTEMPTS
@@ -213,6 +213,25 @@ def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, el
             job = await opened.cancel(ASKED.spec().key)
             assert job is not None
             assert job.state == "done"
+
+    run(test)
+
+
+def test_who_saw_an_answer_can_stop_with_it_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
+    monkeypatch.setattr(job_worker, "RENEW_SECONDS", 600)
+
+    async def test() -> None:
+        async with service(settings()) as opened:
+            async for update in opened.subscribe(await opened.submit(ASKED)):
+                if gamma_jobs.read_incumbent(update.job) is not None:
+                    break
+            stored = await opened.get_job(ASKED.spec().key)
+            assert stored is not None
+            assert gamma_jobs.read_incumbent(stored) is None
+            stopped = await opened.stop(ASKED.spec().key)
+            assert stopped is not None
+            assert stopped.state == "done"
 
     run(test)
 

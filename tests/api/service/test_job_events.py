@@ -1,0 +1,37 @@
+"""The latest state of each job: nobody who follows one misses its end, or the server's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from api.errors.exceptions import ShuttingDown
+from api.service.job_events import JobEvents
+from solver_cache.memory.jobs import MemoryJobs
+
+
+async def directly(call: Callable[..., Any], *arguments: Any) -> Any:
+    return call(*arguments)
+
+
+def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after_it() -> None:
+    async def test() -> None:
+        jobs = MemoryJobs()
+        jobs.submit("a", "gamma", "{}")
+        job = jobs.claim("me", lease_seconds=30)
+        assert job is not None
+        events = JobEvents(jobs, directly)
+        events.local[job.id] = job
+        slow = events.subscribe(job)
+        assert (await anext(slow)).job.state == "running"
+        events.close(ShuttingDown("The server is shutting down."))
+        events.publish(replace(job, progress='{"round":2}'))
+        async for news in slow:
+            last = news
+        assert isinstance(last.error, ShuttingDown)
+        late = [news async for news in events.subscribe(job)]
+        assert isinstance(late[-1].error, ShuttingDown)
+
+    asyncio.run(asyncio.wait_for(test(), 60))

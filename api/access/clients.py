@@ -39,6 +39,11 @@ class Client(NamedTuple):
     name: str
     local: bool
 
+    @property
+    def has_key(self) -> bool:
+        """Whether it sent a valid key."""
+        return self.name.startswith(KEY_PREFIX)
+
 
 _CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
 
@@ -59,7 +64,7 @@ def current_owner() -> str | None:
     Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's.
     """
     client = current_client()
-    return client.name if client is not None and client.name.startswith(KEY_PREFIX) else None
+    return client.name if client is not None and client.has_key else None
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:

@@ -67,6 +67,8 @@ ACCEPTED = {
     "state": f"one of {', '.join(get_args(State))}",
     "limit": "a whole number of jobs, from 1 to 1000",
     "after": "the id of a job that is kept",
+    "url": "https://HOST[:PORT][/PATH][?QUERY], without user name, password and fragment",
+    "webhook": "msg_ and 32 hexadecimal digits",
     "classes": "a whole number of classes, 2 to 1000",
     "ties": "'excluded' or 'any'",
     "price": "a number at least 0",

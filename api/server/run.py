@@ -94,7 +94,14 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
             f"1 with DARRM_CACHE_URL={settings.cache_url}",
             "Workers share answers and jobs through a database.",
         )
-    open_store(settings.cache_url).close()
+    store = open_store(settings.cache_url)
+    try:
+        if settings.webhook_secret is not None:
+            from api.service.webhooks import stored_webhooks
+
+            stored_webhooks(store.jobs, settings)
+    finally:
+        store.close()
     return settings
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.clients import current_client, current_owner
 from api.access.rate_limits import ClientQuota
@@ -20,7 +20,7 @@ from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
 from api.service.fair_queue import FairQueue
 from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission, JobRequest
-from api.service.job_events import JobEvents, JobUpdate
+from api.service.job_events import JobEvents, JobUpdate, RunInThread
 from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
 from api.service.repository import load_nearest
 from api.service.work_limits import check_design, check_voters, check_work
@@ -36,6 +36,9 @@ from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.process_pool.pool import PoolState, ProcessPool, TaskTimeout
 from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
+
+if TYPE_CHECKING:
+    from api.service.webhooks import Webhooks
 
 Result = TypeVar("Result")
 
@@ -93,6 +96,12 @@ class DesignService:
     Args:
         store: of answers and jobs; the service closes it.
         settings: limits, and how many solves may run at once.
+
+    Attributes:
+        webhooks: who is told when jobs end; None where the operator has set no secret for that.
+
+    Raises:
+        InvalidInput: webhooks are wanted, and there is no database to keep them in.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -124,6 +133,7 @@ class DesignService:
         self._workers = [worker(handlers, size=size)]
         if settings.short_seconds > 0:
             self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
+        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread)
         self._closing = False
 
     @classmethod
@@ -143,6 +153,8 @@ class DesignService:
         try:
             background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
             background.append(asyncio.create_task(service._drain_on(shutdown)))
+            if service.webhooks is not None:
+                background.append(asyncio.create_task(service.webhooks.deliver()))
             if settings.solve == "on" and settings.prestart:
                 await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
             for worker in service._workers:
@@ -463,6 +475,15 @@ class DesignService:
                 case _:
                     break
         return Pending(update.job)
+
+
+def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread) -> Webhooks | None:
+    """Return the webhooks of the jobs; None where there is no secret to sign them with."""
+    if settings.webhook_secret is None:
+        return None
+    from api.service.webhooks import Webhooks, stored_webhooks
+
+    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread)
 
 
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:

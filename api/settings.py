@@ -198,9 +198,10 @@ class Settings(BaseSettings):
     ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=5.0, description="How long /readyz reuses its last finding [s]; from 0 to 3600."
     )
-    metrics: Literal["key", "open", "off"] = Field(
+    metrics: Literal["key", "admin", "open", "off"] = Field(
         default="key",
-        description="Who may read /metrics: 'key' (like everything else), 'open' (without a key) or 'off' (nobody).",
+        description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), 'open' (without a key) or 'off' "
+        "(nobody).",
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="Form of the log on stderr; 'console' or 'json'."

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from api.access.clients import current_client, current_owner
+from api.access.clients import current_client, current_owner, may_solve
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import metrics
@@ -299,7 +299,8 @@ class DesignService:
         """
         task = request if isinstance(request, DesignTask) else self.design_task(request)
         try:
-            found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
+            flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
+            found = await self._flights.do(flight, lambda: self._load_or_submit(task))
         except NotCached:
             near = await self._nearest(task.spec)
             if near is None:
@@ -420,6 +421,8 @@ class DesignService:
     def _check_solving(self) -> None:
         if self._settings.solve == "off":
             raise NotCached("This answer is not stored, and solving is off on this server.")
+        if not may_solve():
+            raise NotCached("This answer is not stored, and a key with the role reader does not have it solved.")
 
     def _check_admissible(self, task: DesignTask) -> None:
         self._check_solving()

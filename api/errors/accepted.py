@@ -65,7 +65,7 @@ ACCEPTED = {
     "sampling": "'independent' or 'disjoint'",
     "id": "64 hexadecimal digits",
     "state": f"one of {', '.join(get_args(State))}",
-    "limit": "a whole number of jobs, from 1 to 1000",
+    "limit": "a whole number, from 1 to 1000",
     "after": "the id of a job that is kept",
     "url": "https://HOST[:PORT][/PATH][?QUERY], without user name, password and fragment",
     "webhook": "msg_ and 32 hexadecimal digits",

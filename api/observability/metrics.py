@@ -85,6 +85,8 @@ _REPLACED = Counter(
 
 _WEBHOOKS = Counter("darrm_webhooks", "Attempts to deliver a webhook.", ("outcome",), registry=REGISTRY)
 
+_AUDIT_LOST = Counter("darrm_audit_lost", "Lines of the audit log that were lost.", registry=REGISTRY)
+
 _BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
 
 _WAITING = Gauge(
@@ -173,6 +175,11 @@ def count_lookups(found: str, times: int = 1) -> None:
 @lru_cache(maxsize=len(LOOKUP_RESULTS))
 def _lookups_of(found: str) -> Counter:
     return _LOOKUPS.labels(found)
+
+
+def count_audit_loss() -> None:
+    """Count a line of the audit log that is lost: it could not be written for long, and too many wait."""
+    _AUDIT_LOST.inc()
 
 
 def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:

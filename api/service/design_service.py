@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from api.access.clients import current_client, current_owner, may_solve
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
-from api.observability import metrics
+from api.observability import audit, metrics
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
@@ -250,6 +250,7 @@ class DesignService:
             WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
             Exception: as `design`, and whatever the task raises.
         """
+        audit.mention_question(task.key)
         check_work(task.seconds, self._settings)
         seconds = task.seconds
         if seconds <= self._settings.short_seconds:
@@ -272,7 +273,9 @@ class DesignService:
             InvalidInput: a field is out of its range, or K beyond what this server designs.
         """
         check_voters(request.K, self._settings)
-        return request.task()
+        task = request.task()
+        audit.mention_question(task.key)
+        return task
 
     async def design(
         self, request: DesignRequest | DesignTask, wait_seconds: float | None = None
@@ -349,7 +352,7 @@ class DesignService:
         A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
         there. One that the client did not submit is none of its own: None.
         """
-        job = await self.run_in_reader(self._jobs.get, id)
+        job = await self.get_job(id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
             return job
         result = await self._gamma_jobs.settle(self._events.latest(job))
@@ -364,6 +367,7 @@ class DesignService:
 
     async def get_job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
         """Return a job in its present state, or None if there is none."""
+        audit.mention_job(id)
         return await self.run_in_reader(self._jobs.get, id)
 
     async def list_jobs(
@@ -377,6 +381,7 @@ class DesignService:
 
         A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
         """
+        audit.mention_job(id)
         job = await self.run_in_thread(self._jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
             for worker in self._workers:
@@ -436,6 +441,7 @@ class DesignService:
     async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
+        audit.mention_job(id)
         asked = JobRequest(id, kind, text, seconds, afresh)
         job = await self.run_in_thread(self._admission.submit, asked, current_client())
         for worker in self._workers:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from api.access.clients import current_client, current_owner, may_solve
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
-from api.observability import audit, metrics
+from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
@@ -442,7 +442,7 @@ class DesignService:
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
         audit.mention_job(id)
-        asked = JobRequest(id, kind, text, seconds, afresh)
+        asked = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
         job = await self.run_in_thread(self._admission.submit, asked, current_client())
         for worker in self._workers:
             worker.wake()

@@ -91,18 +91,18 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         ring: the keys; None where none are needed.
     """
     if ring is None:
-        return _client_at(address), None
+        return client_at(address), None
     texts = _presented_keys(headers)
     if not texts:
-        return _client_at(address), _unauthorized(
+        return client_at(address), _unauthorized(
             "Send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.", CHALLENGE
         )
     if len(texts) > 1:
-        return _client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
+        return client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
     key = ring.holder(next(iter(texts)))
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
-        return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
+        return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     client = Client(f"{KEY_PREFIX}{key.id}", local=False, role=key.role, key_name=key.name)
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."
@@ -224,7 +224,8 @@ def _is_loopback(address: str | None) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _client_at(address: str | None) -> Client:
+def client_at(address: str | None) -> Client:
+    """Return the client without a key at an address."""
     try:
         found = ipaddress.ip_address(address or "")
     except ValueError:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from api.access.clients import UNLIMITED_PATHS
+from api.access.clients import UNLIMITED_PATHS, client_at
+from api.access.path_prefix import is_trusted
 from api.access.rate_limits import RateLimiter
 from api.errors.problem_details import Rejection, retry_after
+from api.middleware.path_prefix import PEER
 from api.observability import metrics
 
 _LOG = logging.getLogger("api.wire")
@@ -37,12 +40,16 @@ class ConnectionLimits(NamedTuple):
 
     Attributes:
         connections: open at once.
+        per_address: of them, those of one address.
+        exempt: networks of trusted proxies, whose connections are many clients'.
         head_bytes: request line and headers [bytes].
         head_seconds: for them to arrive [s].
         body_seconds: for a body to arrive, or for a client to read on [s].
     """
 
     connections: int
+    per_address: int
+    exempt: tuple[str, ...]
     head_bytes: int
     head_seconds: float
     body_seconds: float
@@ -64,6 +71,9 @@ LOGGED_REFUSALS = 10.0
 """Refusals on the wire that are logged in a second; a flood of them must not become a flood of lines."""
 
 _HEALTH = frozenset(path.encode() for path in UNLIMITED_PATHS)
+
+RESERVED_PER_ADDRESS = 4
+"""Connections of one address beyond its limit on which health is still answered."""
 
 _TOO_MANY = Rejection("busy", "Too many connections; try again later.", (retry_after(1),), closing=True)
 
@@ -103,34 +113,64 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head = 0  # bytes since the request began, while its head is not complete
         self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
         self._rejection: Rejection | None = None
-        self._health_only = False
+        self._too_many: Rejection | None = None  # on this connection, whatever is asked but health
+        self.address = ""
         self._refusals = _REFUSALS
         self.idle_since, self.was_used = self.loop.time(), False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one."""
+        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one.
+
+        So it is for those of one address, and for all: however many others an address has, it does not get beyond its own limit.
+        """
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections and not self._make_room():
-            if len(self.connections) > self._limits.connections + RESERVED_CONNECTIONS:
+        limits, siblings = self._limits, self._siblings()
+        siblings.add(self)
+        if is_trusted(self.client[0] if self.client else None, limits.exempt):
+            pass
+        elif len(siblings) > limits.per_address and not self._make_room(siblings):
+            detail = f"One address may have {limits.per_address} connections open, and this one has."
+            self._too_many = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
+            if len(siblings) > limits.per_address + RESERVED_PER_ADDRESS:
+                self._reject(self._too_many)
+                return
+        if len(self.connections) > limits.connections and not self._make_room(self.connections):
+            self._too_many = self._too_many or _TOO_MANY
+            if len(self.connections) > limits.connections + RESERVED_CONNECTIONS:
                 self._reject(_TOO_MANY)
                 return
-            self._health_only = True
-        seconds = min(self._limits.head_seconds, RESERVED_SECONDS) if self._health_only else self._limits.head_seconds
+        seconds = limits.head_seconds if self._too_many is None else min(limits.head_seconds, RESERVED_SECONDS)
         self._request_timer = self.loop.call_later(seconds, self._nothing_came)
 
-    def _make_room(self) -> bool:
+    def _siblings(self) -> set[GuardedProtocol]:
+        """Return the open connections of this one's address to this worker."""
+        self.address = client_at(self.client[0] if self.client else None).name
+        found: set[GuardedProtocol] = self.config.by_address.setdefault(self.address, set())  # type: ignore[attr-defined]
+        return found
+
+    def _make_room(self, among: Iterable[Any]) -> bool:
         """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
         idle: dict[str, list[GuardedProtocol]] = {}
-        for connection in islice(self.connections, SAMPLED_CONNECTIONS):
+        for connection in islice(among, SAMPLED_CONNECTIONS):
             if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
-                idle.setdefault(connection.client[0] if connection.client else "", []).append(connection)
+                idle.setdefault(connection.address, []).append(connection)
         if not idle:
             return False
         greediest = max(idle.values(), key=len)
         oldest = min(greediest, key=lambda connection: (connection.was_used, connection.idle_since))
-        self.connections.discard(oldest)
+        oldest.forget()
         oldest.transport.close()
         return True
+
+    def forget(self) -> None:
+        """Count this connection no more."""
+        self.connections.discard(self)
+        by_address: dict[str, set[GuardedProtocol]] = self.config.by_address  # type: ignore[attr-defined]  # our own
+        siblings = by_address.get(self.address)
+        if siblings is not None:
+            siblings.discard(self)
+            if not siblings:
+                del by_address[self.address]  # addresses come and go for years
 
     @property
     def is_idle(self) -> bool:
@@ -140,6 +180,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
         self._cancel_request_timer()
+        self.forget()
         self.resume_writing()
         for cycle in self._open:
             _disconnect(cycle)
@@ -176,12 +217,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.url) > MAX_TARGET_BYTES:
             self._rejection = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
             raise _RejectedError
-        if self._health_only and self.url.split(b"?", 1)[0] not in _HEALTH:
-            self._rejection = _TOO_MANY
+        if self._too_many is not None and self.url.split(b"?", 1)[0] not in _HEALTH:
+            self._rejection = self._too_many
             raise _RejectedError
         self._in_head = False
         self._cancel_request_timer()
         super().on_headers_complete()
+        self.scope[PEER] = self.client  # type: ignore[literal-required]  # of the connection, whatever a proxy says
         self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
     def on_message_complete(self) -> None:

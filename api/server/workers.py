@@ -122,8 +122,14 @@ class WorkerConfig(uvicorn.Config):
 
     def __init__(self, settings: Settings, **more: Any) -> None:
         self.limits = ConnectionLimits(
-            settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
+            settings.max_connections,
+            settings.max_connections_per_address or max(1, settings.max_connections // 2),
+            settings.trusted_proxies,
+            settings.max_head_bytes,
+            settings.head_seconds,
+            settings.body_seconds,
         )
+        self.by_address: dict[str, set[GuardedProtocol]] = {}
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
 

@@ -256,8 +256,8 @@ def read_settings(**overrides: Any) -> Settings:
         raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
 
 
-OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY"})
-"""Variables of the client, which may stand beside those of the service."""
+OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FORMAL_CHECKER", "DARRM_BUILD_KERNEL"})
+"""Variables of the client, the design, the command line and the build, which may stand beside those of the service."""
 
 
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:

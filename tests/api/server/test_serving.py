@@ -20,7 +20,7 @@ from support.served import Answer, Served, serving
 from api.access.keys import create_key, revoke_key
 from api.cli.output import ExitCode
 from api.observability import metrics
-from api.settings import PREFIX, Settings, mask_password
+from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 
 T = TypeVar("T")
 
@@ -532,6 +532,17 @@ def test_a_misspelt_setting_is_named_at_the_start(tmp_path: Path) -> None:
         "DARRM_NONSENSE_AT_ALL is no setting and has no effect.",
         "DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.",
     ]
+
+
+def test_every_variable_that_the_product_reads_is_known() -> None:
+    sources = [
+        path for room in ("api", "solver_cache", "darrm_client", "darrm_opt") for path in (ROOT / room).rglob("*.py")
+    ]
+    sources.append(ROOT / "hatch_build.py")
+    literals = (re.findall(r'"(DARRM_[A-Z_]+)"', path.read_text(encoding="utf-8")) for path in sources)
+    read = {name for found in literals for name in found} - {"DARRM_SOLVER"}  # an example of a misspelt one
+    assert {"DARRM_KERNEL", "DARRM_URL"} <= read
+    assert misspelt_settings(dict.fromkeys(read, "")) == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +87,7 @@ def _begun(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
 
-def _text(stored: bytes) -> str:
-    return stored.decode(errors="replace")  # damaged text is for `examine` to find, by its hash
+_text = partial(str, encoding="utf-8", errors="replace")  # damaged text is for `check` to find, by its hash
 
 
 def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
@@ -103,10 +104,8 @@ def execute_many(connection: Connection, statement: Insert | Update, rows: Seque
     """
     compiled = statement.compile(dialect=connection.dialect, column_keys=list(rows[0]))
     names, shared = compiled.positiontup, compiled.params
-    whole = ({**shared, **row} for row in rows)
-    connection.exec_driver_sql(
-        str(compiled), [*whole] if names is None else [tuple(row[name] for name in names) for row in whole]
-    )
+    whole = [{**shared, **row} for row in rows]
+    connection.exec_driver_sql(str(compiled), whole if names is None else [*map(itemgetter(*names), whole)])
 
 
 def is_among(dialect: str, column: Column[str], texts: Collection[str]) -> ColumnElement[bool]:

@@ -57,7 +57,7 @@ TASKS_PER_WORKER = 2
 MIN_TASK_SECONDS = 0.05
 """Least expected work of a task that was cut from a batch [s]."""
 
-MAX_UNSAVED = 256
+MAX_UNSAVED = 1000
 """Answers that are kept at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")

@@ -23,6 +23,7 @@ import importlib
 import itertools
 import multiprocessing
 import os
+import pickle
 import random
 import re
 import resource
@@ -199,10 +200,12 @@ class Trials:
     modules: Sequence[str]
     chosen: Callable[[str, list[tuple[int, Mutant]]], list[tuple[int, Mutant]]]
     seconds: float
+    baseline: Path | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     _answer: Answer = field(default_factory=Answer)
     _limits: dict[str, float] = field(default_factory=dict)
     _traced: frozenset[str] = frozenset()
+    _send: Connection | None = None
 
     def pytest_configure(self) -> None:
         from hypothesis import Phase, settings
@@ -224,9 +227,14 @@ class Trials:
         self._answer.seconds[item.nodeid] = time.process_time() - start
         return result
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and self._answer.failed is None:
-            self._answer.failed = report.nodeid
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Answer at the first failure: nobody reads its report, which takes longer than most tests."""
+        if call.excinfo is not None and not call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
+            self._answer.failed = item.nodeid
+            if self._send is not None:
+                self._send.send(self._answer)
+                os._exit(0)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         for name in PRELOADED:
@@ -234,10 +242,16 @@ class Trials:
         live = {module: importlib.import_module(f"darrm_opt.{module}") for module in self.modules}
         paths = {module: str(each.__file__) for module, each in live.items()}
         self._traced = frozenset(paths.values())
-        unchanged = self._trial(session.items)
+        unchanged = Answer()
+        if self.baseline is not None and self.baseline.exists():
+            unchanged = Answer(**pickle.loads(self.baseline.read_bytes()))  # noqa: S301  # written below
+        new = self._trial([item for item in session.items if item.nodeid not in unchanged.seconds])
         self._traced = frozenset()
-        if unchanged.failed is not None:
-            raise pytest.UsageError(f"the tests fail without any change: {unchanged.failed}")
+        if new.failed is not None:
+            raise pytest.UsageError(f"the tests fail without any change: {new.failed}")
+        unchanged = Answer(None, unchanged.seconds | new.seconds, unchanged.lines | new.lines)
+        if self.baseline is not None:
+            self.baseline.write_bytes(pickle.dumps(vars(unchanged)))
         self._limits = unchanged.seconds
         gc.collect()
         gc.freeze()  # pages that no child's collector touches stay shared
@@ -302,7 +316,7 @@ class Trials:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        self._answer = Answer()
+        self._answer, self._send = Answer(), answer
         if live is not None and code is not None:
             try:
                 replace(live, code)
@@ -311,8 +325,6 @@ class Trials:
                 return
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._answer.failed:
-                break
         signal.setitimer(signal.ITIMER_PROF, 0)
         answer.send(self._answer)
 
@@ -333,11 +345,20 @@ def run(
     chosen: Callable[[str, list[tuple[int, Mutant]]], list[tuple[int, Mutant]]],
     seconds: float,
     tests: Sequence[str],
+    baseline: Path | None = None,
 ) -> Trials:
     """Try the chosen ones of the modules' numbered mutants, each by tests that take about so long."""
-    trials = Trials(modules, chosen, seconds)
+    trials = Trials(modules, chosen, seconds, baseline)
     found = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
-    quiet = ["-q", "-s", "--no-header", "--no-summary", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    quiet = [
+        "-q",
+        "-s",
+        "--no-header",
+        "--no-summary",
+        "--assert=plain",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
     status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *found], plugins=[trials])
     if status != pytest.ExitCode.OK:
         sys.exit(f"{', '.join(modules)}: pytest ended with {status!r}")
@@ -379,6 +400,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--listed", action="store_true", help="try what is listed as equivalent, too")
     parser.add_argument("--tests", nargs="*", help="test files instead of the module's own")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        help="a file that keeps which test executes which lines, for the next run; delete it when code or tests change",
+    )
     parser.add_argument("--again", type=Path, action="append", help="only the survivors in an earlier run's output")
     asked = parser.parse_args(arguments)
     wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]
@@ -398,7 +424,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     verdicts: list[Verdict] = []
     for tests, group in itertools.groupby(wanted, lambda module: TARGETS[module]):
-        verdicts += run([*group], chosen, asked.seconds, asked.tests or tests).verdicts
+        verdicts += run([*group], chosen, asked.seconds, asked.tests or tests, asked.baseline).verdicts
     table, alive, wrong = [], [], []
     for module in wanted:
         here = [each for each in verdicts if each.mutant.module == module]

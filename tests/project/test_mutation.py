@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 from campaigns.mutants import mutants, mutated
-from campaigns.mutation import TARGETS, equivalents, file_of, replace
+from campaigns.mutation import TARGETS, equivalents, file_of, replace, survivors
 from support.paths import ROOT
 
 SOURCE = '''"""A module."""
@@ -110,6 +110,74 @@ def test_a_change_reaches_what_was_imported_before(monkeypatch: pytest.MonkeyPat
     assert bounded(0x100) == -4.0
     change("3 → 4")
     assert (vars(live)["LEVEL"], vars(other)["LEVEL"]) == (4, 4)
+
+
+CACHED = """from functools import cache, cached_property
+FACTOR = 2
+
+@cache
+def product(
+    value,
+    other=5,
+):
+    if value > 10 and (
+        other
+    ):
+        return 0
+    return FACTOR * value * other
+
+
+class Box:
+    @cached_property
+    def size(self):
+        return 7
+"""
+
+
+def test_a_change_is_not_hidden_by_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = ModuleType("test_toy")
+    live.__file__ = "test_toy.py"
+    monkeypatch.setitem(sys.modules, "test_toy", live)
+    exec(CACHED, vars(live))  # noqa: S102
+    product, box = vars(live)["product"], vars(live)["Box"]
+    assert (product(3), box().size) == (30, 7)
+    listed = mutants("test_toy", CACHED)
+    for text, expected in (
+        ("FACTOR * value * other → FACTOR * value / other", (1.2, 7)),
+        ("7 → 8", (30, 8)),
+        ("2 → 3", (45, 7)),
+        ("5 → 6", (36, 7)),
+    ):
+        replace(live, mutated("test_toy", CACHED, [mutant.change for mutant in listed].index(text), "test_toy.py"))
+        assert (product(3), box().size) == expected
+
+
+def test_a_mutant_knows_the_lines_without_which_no_test_can_tell() -> None:
+    spans = {mutant.change: mutant.span for mutant in mutants("m", CACHED)}
+    assert spans["2 → 3"] == range(0)  # executed on import: anything may depend on it
+    assert spans["5 → 6"] == range(4, 9)  # the signature
+    assert spans["value > 10 → value >= 10"] == spans["10 → 11"] == range(9, 12)  # the head of the statement
+    assert spans["0 → 1"] == range(12, 13)
+    assert spans["7 → 8"] == range(19, 20)
+
+
+def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
+    listed = mutants(
+        "m", "__all__ = ['one two']\ndef f(x):\n    return up(x + 1, 4) if x else error('two words', 'one')"
+    )
+    assert not any("4 →" in mutant.change or "one two" in mutant.change for mutant in listed)
+    assert [mutant.change for mutant in listed if mutant.prose] == ["'two words' → 'another text'"]
+    assert {"x + 1 → x - 1", "1 → 2", "'one' → 'another text'"} <= {mutant.change for mutant in listed}
+
+
+OUTPUT = """accounting.total:f:12 a | b → a & b | SURVIVES | 3 of 4 tests, 0.1 s
+accounting.total:f:13 1 → 2 (2) | test_total.py::test_x[a | b] | 3 of 4 tests, 0.1 s
+"""
+
+
+def test_survivors_are_read_from_an_earlier_run(tmp_path: Path) -> None:
+    (tmp_path / "output").write_text(OUTPUT, encoding="utf-8")
+    assert survivors(tmp_path / "output") == {"accounting.total:f: a | b → a & b"}
 
 
 def test_every_target_can_be_changed_and_has_its_tests() -> None:

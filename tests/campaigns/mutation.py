@@ -280,7 +280,7 @@ class Trials:
             if killer is not None:
                 here[killer] += 1
                 other[killer] += 1
-            verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100]
+            verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100].replace("|", "/")
             took = time.perf_counter() - start
             tests = f"{len(items)} of {len(able)} tests, {took:.1f} s"
             sys.stdout.write(f"{module}:{mutant.function}:{mutant.line} {mutant.change} | {verdict} | {tests}\n")
@@ -406,17 +406,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a file that keeps which test executes which lines, for the next run; delete it when code or tests change",
     )
     parser.add_argument("--again", type=Path, action="append", help="only the survivors in an earlier run's output")
+    parser.add_argument("--except", type=Path, action="append", default=[], dest="tried", help="not those tried in it")
+    parser.add_argument("--words", action="store_true", help="change sentences, too, which only a person reads")
     asked = parser.parse_args(arguments)
     wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]
     wanted += [m for m in TARGETS if m not in wanted and any(m.startswith(f"{name}.") for name in asked.modules)]
     if not wanted:
         parser.error(f"no such module: {', '.join(asked.modules)}")
     known, same = equivalents(), Counter[str]()
-    earlier = None if asked.again is None else {each for path in asked.again for each in survivors(path)}
+    earlier = None if asked.again is None else {each for path in asked.again for each in tried(path, "SURVIVES")}
+    done = {each for path in asked.tried for each in tried(path)}
 
     def chosen(module: str, numbered: list[tuple[int, Mutant]]) -> list[tuple[int, Mutant]]:
         here = [one for one in numbered if not asked.line or any(one[1].line in lines for lines in asked.line)]
         here = [one for one in here if earlier is None or _named(one[1]) in earlier]
+        here = [one for one in here if _named(one[1]) not in done and (asked.words or not one[1].prose)]
         if asked.sample is not None and asked.sample < len(here):
             here = sorted(random.Random(asked.seed).sample(here, asked.sample))  # the same each time
         same[module] = sum(mutant.key in known for _, mutant in here)
@@ -448,10 +452,10 @@ def _named(mutant: Mutant) -> str:
     return f"{mutant.module}:{mutant.function}: {mutant.change}"
 
 
-def survivors(output: Path) -> set[str]:
-    """Return the mutants that an earlier run's output says survive, without their lines, which move."""
+def tried(output: Path, verdict: str = "[^|]*") -> set[str]:
+    """Return the mutants with that verdict in an earlier run's output, without their lines, which move."""
     found = (
-        re.fullmatch(r"(\S+:\S+):\d+ (.*) \| SURVIVES \| .*", line)
+        re.fullmatch(rf"(\S+:\S+):\d+ (.*) \| {verdict} \| [^|]*", line)
         for line in output.read_text(encoding="utf-8").splitlines()
     )
     return {f"{each[1]}: {each[2]}" for each in found if each}

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 from campaigns.mutants import mutants, mutated
-from campaigns.mutation import TARGETS, equivalents, file_of, replace, survivors
+from campaigns.mutation import TARGETS, equivalents, file_of, replace, tried
 from support.paths import ROOT
 
 SOURCE = '''"""A module."""
@@ -171,13 +171,14 @@ def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
 
 
 OUTPUT = """accounting.total:f:12 a | b → a & b | SURVIVES | 3 of 4 tests, 0.1 s
-accounting.total:f:13 1 → 2 (2) | test_total.py::test_x[a | b] | 3 of 4 tests, 0.1 s
+accounting.total:f:13 1 → 2 (2) | test_total.py::test_x[a / b] | 3 of 4 tests, 0.1 s
 """
 
 
 def test_survivors_are_read_from_an_earlier_run(tmp_path: Path) -> None:
     (tmp_path / "output").write_text(OUTPUT, encoding="utf-8")
-    assert survivors(tmp_path / "output") == {"accounting.total:f: a | b → a & b"}
+    assert tried(tmp_path / "output", "SURVIVES") == {"accounting.total:f: a | b → a & b"}
+    assert tried(tmp_path / "output") == {"accounting.total:f: a | b → a & b", "accounting.total:f: 1 → 2 (2)"}
 
 
 def test_every_target_can_be_changed_and_has_its_tests() -> None:

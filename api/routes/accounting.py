@@ -6,15 +6,13 @@ from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
-from pydantic import BaseModel
 
-from api.routes.answers import find_answer
-from api.routes.requests import Service, create_router, get_and_post, question_of
-from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, json_response, pending_response, require_json
+from api.routes.answers import respond
+from api.routes.requests import Service, create_router, get_and_post
+from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
 from api.service.design_service import Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -69,7 +67,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         "fresh": params.fresh,
     }
     seconds = composition_seconds(params.queries, None if record is None else problem_from_record(record))
-    return await _respond(request, service, "compose", argument, seconds, params)
+    return await respond(request, service, "compose", argument, seconds, params)
 
 
 @get_and_post(
@@ -103,7 +101,7 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
         "fresh": params.fresh,
         **params.draw(),
     }
-    return await _respond(
+    return await respond(
         request, service, "compare", argument, COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, params
     )
 
@@ -140,12 +138,4 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
         params.draw(),
     )
     seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
-    return await _respond(request, service, "plan", argument, seconds, params)
-
-
-async def _respond(
-    request: Request, service: Service, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
-) -> Response:
-    """Return the response with the answer, or with the job that works on it."""
-    found = await find_answer(request, service, AnswerTask(kind, argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    return await respond(request, service, "plan", argument, seconds, params)

@@ -85,11 +85,11 @@ class TableBackend:
         Raises:
             AnswerNotFound: the table has none.
         """
-        from solver_cache.validate import validate
+        from solver_cache.validate import validate_row
 
         deadline.check()
         row = self._store.get(id)
-        solution = None if row is None else validate(row).solution
+        solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}

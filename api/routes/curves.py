@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.exceptions import NotCached
 from api.routes.answers import find_answer
-from api.routes.requests import Service, compute, create_router, get_and_post, question_of
+from api.routes.requests import Service, compute, create_router, get_and_post
 from api.routes.responses import DESIGN_RESPONSES, negotiated_form, pending_response, table_response
 from api.schemas import (
     CurveRequest,
@@ -22,7 +22,6 @@ from api.schemas import (
 )
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import estimate_cost, profile_seconds
 from darrm_opt.design_spec import DesignSpec
@@ -101,7 +100,7 @@ async def tradeoff(params: TradeoffRequest, request: Request, service: Service) 
         "baselines": params.baselines,
         "time_limit": service.settings.time_limit,
     }
-    found = await find_answer(request, service, AnswerTask("tradeoff", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "tradeoff", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     return table_response(found, form, "tradeoff", _tradeoff_columns(found.model_dump()))
@@ -156,7 +155,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     points = params.points if params.epsilons is None else len(params.epsilons)
     argument = {**about, "epsilons": params.epsilons, "points": params.points}
     seconds = profile_seconds(problem_from_record(about["problem"]), points)
-    found = await find_answer(request, service, AnswerTask("profile", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "profile", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     drawn = found.model_dump()

@@ -82,9 +82,9 @@ class DatabaseStore:
         """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
             done = finish_all(connection, owner, {each.job: each.result for each in answers})
-            settled = {each.job: each.row for each in answers if each.job in done}
-            standing = self._put_all(connection, [row for row in settled.values() if row is not None])
-        return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
+            rows = {each.job: each.row for each in answers if each.job in done}
+            standing = self._put_all(connection, [row for row in rows.values() if row is not None])
+        return {job: None if row is None else standing.get(row.key, row) for job, row in rows.items()}
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those of others that stand in their places."""

@@ -12,7 +12,6 @@ import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -68,10 +67,10 @@ def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (
         "darrm_opt.design_spec",
         "solver_cache.model",
-        "solver_cache.validate",
+        "solver_cache.validate_row",
         "solver_cache.database.store",
     ):
-        monkeypatch.setattr(import_module(module), "CORE", 1)  # validate is also a function
+        monkeypatch.setattr(f"{module}.CORE", 1)
     forget_keys()
     yield
     forget_keys()

@@ -19,6 +19,7 @@ import contextlib
 import json
 import math
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -63,7 +64,7 @@ SETTINGS = {
 }
 """Settings of the server under test: those of production but for the rates, which a million requests would exceed."""
 
-STORED = [
+STORED: list[dict[str, Any]] = [
     {"K": K, "m": m, "epsilon": epsilon, "Delta": Delta}
     for K in (3, 5, 7, 9, 11, 15, 21, 35)
     for m in (1, 2, 3)
@@ -219,7 +220,7 @@ def _left(random_: random.Random) -> Request:
 
 
 def _invalid(random_: random.Random) -> Request:
-    field_ = random_.choice([{"K": 0}, {"epsilon": -1}, {"m": "three"}, {"Delta": 2}, {"unknown": 1}])
+    field_: dict[str, Any] = random_.choice([{"K": 0}, {"epsilon": -1}, {"m": "three"}, {"Delta": 2}, {"unknown": 1}])
     return _post("invalid field", "/v1/gamma", {**random_.choice(STORED), **field_}, (422,))
 
 
@@ -233,7 +234,9 @@ def _large(_: random.Random) -> Request:
 
 
 def _unknown(random_: random.Random) -> Request:
-    target = random_.choice(["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"])
+    target = random_.choice(
+        ["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"]
+    )
     return _get("not found", target, expected=(404,))
 
 
@@ -312,8 +315,8 @@ class Piece:
     life: int
     requests: int = 0
     seconds: float = 0.0
-    statuses: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(Counter))
-    latencies: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(Counter))
+    statuses: dict[str, dict[str, int]] = field(default_factory=dict)
+    latencies: dict[str, dict[str, int]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     memory: tuple[float, float] = (0.0, 0.0)
     files: int = 0
@@ -408,15 +411,20 @@ async def _send(piece: Piece, waiting: Any, connection: Connection) -> None:
             status, body = -1, repr(err).encode()
             connection.close()
         piece.requests += 1
-        piece.statuses[request.name][str(status)] += 1
+        _count(piece.statuses, request.name, str(status))
         if not request.leaves:
-            piece.latencies[request.name][str(interval(time.perf_counter() - began))] += 1
+            _count(piece.latencies, request.name, str(interval(time.perf_counter() - began)))
             if status not in request.expected and len(piece.wrong) < 20:
                 text = body[:300].decode(errors="replace")
                 piece.wrong.append(f"{piece.number}.{number} {request.method} {request.target[:200]}: {status} {text}")
         if random_.random() < RENEWAL:
             connection.close()
     connection.close()
+
+
+def _count(counts: dict[str, dict[str, int]], name: str, value: str) -> None:
+    of_name = counts.setdefault(name, {})
+    of_name[value] = of_name.get(value, 0) + 1
 
 
 def memory_of(pid: int) -> float:
@@ -446,7 +454,10 @@ async def warm(address: tuple[str, int], key: str) -> None:
         request = _post("stored γ, posted", "/v1/jobs", problem, (200, 202))
         await connection.ask(request)
     for id_ in IDS:
-        while (await connection.ask(Request("γ by id", "GET", f"/v1/gamma/{id_}")))[0] != 200:
+        while True:
+            status, _ = await connection.ask(Request("γ by id", "GET", f"/v1/gamma/{id_}"))
+            if status == 200:
+                break
             await asyncio.sleep(0.1)
     connection.close()
 
@@ -458,7 +469,7 @@ def campaign(
     done, began = {piece.number: piece for piece in known}, time.monotonic()
     keyfile = folder / f"keys-{len(list(folder.glob('keys-*.json')))}.json"
     keys = [create_key(keyfile, name)[1] for name in ("one", "two", "three")]
-    server = Service(f"sqlite:///{folder / 'store.sqlite'}", folder, DARRM_KEYS=str(keyfile), **SETTINGS)
+    server = Service(f"sqlite:///{folder / 'store.sqlite'}", folder, 0, DARRM_KEYS=str(keyfile), **SETTINGS)
     try:
         parts = urlsplit(server.url)
         address = (parts.hostname or "", parts.port or 0)
@@ -504,11 +515,11 @@ def report(pieces: list[Piece]) -> str:
     requests, seconds = sum(piece.requests for piece in pieces), sum(piece.seconds for piece in pieces)
     errors = sum(count for counts in statuses.values() for status, count in counts.items() if status[0] == "5")
     broken = sum(counts.get("-1", 0) for counts in statuses.values())
+    wrong = sum(len(piece.wrong) for piece in pieces) - errors - broken
     lines = [
         PART,
         "",
-        f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, "
-        f"{sum(len(piece.wrong) for piece in pieces)} answers with another status than the request calls for.",
+        f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, {wrong} other unexpected statuses.",
         "",
         "| requests so far | server [MiB] | all its processes [MiB] | open files | threads |",
         "|---|---|---|---|---|",
@@ -540,7 +551,9 @@ def _said(status: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the campaign; 1 if anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns.endurance", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.endurance", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no piece after so many [s]")
@@ -548,6 +561,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help="folder of the store; unless given, a temporary one")
     parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends with the campaign
     known = read_record(chosen.record, chosen.seed) if chosen.record else []
     with contextlib.ExitStack() as stack:
         folder = chosen.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))

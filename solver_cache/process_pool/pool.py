@@ -86,6 +86,7 @@ class ProcessPool:
         max_tasks: tasks after which a process is replaced.
         name: for the log and the process list.
         report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
+        warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most tasks need.
     """
 
     def __init__(
@@ -96,8 +97,10 @@ class ProcessPool:
         max_tasks: int = 500,
         name: str = "solver",
         report_seconds: float = REPORT_SECONDS,
+        warm_up: Task = no_op,
     ) -> None:
         self._size, self._max_tasks, self._name, self._report_seconds = size, max_tasks, name, report_seconds
+        self._warm_up = warm_up
         self._memory = math.inf if memory is None else memory * MEBIBYTE
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
@@ -121,7 +124,7 @@ class ProcessPool:
 
     async def prestart(self) -> None:
         """Start every process now, rather than on first use."""
-        await asyncio.gather(*(self.run(no_op, None) for _ in range(self._size)))
+        await asyncio.gather(*(self.run(self._warm_up, None) for _ in range(self._size)))
 
     async def run(
         self,
@@ -279,8 +282,8 @@ class ProcessPool:
         successor = None
         try:
             successor = await self._start()
-            await successor.run(no_op, None, None)  # its libraries are loaded
-        except (OSError, SolveFailed) as err:
+            await successor.run(self._warm_up, None, None)
+        except Exception as err:  # noqa: BLE001 — whatever it is, the old process goes on
             _LOG.warning("a process could not be replaced: %s", err)
         if successor is None or successor.lost or process.lost or process.killed:  # who is gone has been replaced
             del self._successors[process]

@@ -262,6 +262,21 @@ def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(mon
     run(test)
 
 
+def test_a_process_is_warmed_up_before_it_takes_over() -> None:
+    async def test() -> None:
+        async with pool(max_tasks=2, warm_up=tasks.warm_up) as solvers:
+            assert not await solvers.run(tasks.is_warm, None)  # the first is waited for
+            first = await solvers.run(tasks.who, None)
+            while await solvers.run(tasks.who, None) == first:
+                pass
+            assert await solvers.run(tasks.is_warm, None)
+        async with pool(warm_up=tasks.warm_up) as solvers:
+            await solvers.prestart()
+            assert await solvers.run(tasks.is_warm, None)
+
+    run(test)
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool

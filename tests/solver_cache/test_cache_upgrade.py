@@ -67,7 +67,7 @@ def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (
         "darrm_opt.design_spec",
         "solver_cache.model",
-        "solver_cache.validate_row",
+        "solver_cache.validate",
         "solver_cache.database.store",
     ):
         monkeypatch.setattr(f"{module}.CORE", 1)

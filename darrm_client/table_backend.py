@@ -98,6 +98,10 @@ class TableBackend:
         """Return the job as it is: it is over."""
         return self.job(id, deadline)
 
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002, ARG002 — the protocol's arguments
+        """Refuse: a file tells nobody anything."""
+        raise ClientError("A table has no webhooks: every job in it is done.")
+
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield the only thing that there is to tell."""
         yield "done", self.job(id, deadline)

@@ -11,6 +11,7 @@ more private at once: there the answer is a crossing, and usually the only one, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -148,10 +149,8 @@ def least_parameter(
     measure, wanted = _wanted(utility, agreement)
     if measure == "agreement":
         goal = _with_agreement(goal)
-    if parameter not in get_args(Parameter):
-        raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
     unknown = parameter
-    problem_at = _problems(K, unknown, m, epsilon, Delta, delta, affected)
+    problem_at(unknown, 1.0, K, m, epsilon, Delta, delta, affected)  # refuses what is wrong with these
     if whole_number(digits, "digits", _DIGITS, least=MIN_DIGITS) > MAX_DIGITS:
         raise InvalidInput("digits", digits, _DIGITS)
     grid = _Grid(MIN_EXPONENT[unknown], digits, unknown)
@@ -159,12 +158,15 @@ def least_parameter(
     rows: Counts | None = None
     steps = grid.index_of(_largest(unknown, K, m, epsilon)) + 1
 
+    def at(index: int) -> Problem:
+        return problem_at(unknown, grid.value(index), K, m, epsilon, Delta, delta, affected)
+
     def falls_short(index: int) -> bool:
         nonlocal rows
         if progress is not None:
             progress(len(solved), (steps + 1).bit_length())
-        solved[index], rows = solve_warm(problem_at(grid.value(index)), goal, shape, rows=rows, **options)
-        return _reached(solved[index], measure) < min(wanted, 1.0 - FULL_SLACK)
+        solved[index], rows = solve_warm(at(index), goal, shape, rows=rows, **options)
+        return worth(solved[index].noise, goal, measure) < min(wanted, 1.0 - FULL_SLACK)
 
     # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and so was what follows it
     last = largest_count_between(falls_short, -1, steps)
@@ -172,7 +174,7 @@ def least_parameter(
         raise InvalidInput(
             measure,
             utility if agreement is None else agreement,
-            f"what {unknown} = {grid.value(last):g} reaches ({_reached(solved[last], measure):.6g})",
+            f"at most what {unknown} = {grid.value(last):g} reaches ({worth(solved[last].noise, goal, measure):.6g})",
             "Ask for less.",
         )
     least = solved[last + 1]
@@ -181,7 +183,7 @@ def least_parameter(
         grid.value(last + 1),
         measure,
         wanted,
-        _reached(least, measure),
+        worth(least.noise, goal, measure),
         least,
         None if last < 0 else _neighbour(grid.value(last), solved[last], measure),
     )
@@ -274,31 +276,48 @@ def _with_agreement(goal: AnyObjective) -> Objective:
     return replace(goal, measure="agreement")
 
 
-def _problems(
+def problem_at(
+    parameter: Parameter,
+    value: float,
     K: int,
-    unknown: Parameter,
-    m: float | None,
-    epsilon: float | None,
-    Delta: float,
-    delta: float | None,
-    affected: int | None,
-) -> Callable[[float], Problem]:
-    """Return the problem as a function of the searched number; refuse what is given beside it, or missing."""
-    if unknown == "epsilon":
+    m: float | None = None,
+    epsilon: float | None = None,
+    Delta: float = 0.0,
+    delta: float | None = None,
+    affected: int | None = None,
+) -> Problem:
+    """Return the problem of a question of `least_parameter` at a value of its parameter; the others are as there.
+
+    Raises:
+        InvalidInput: a number is out of its range, missing, or given beside the parameter that is searched for.
+    """
+    if parameter not in get_args(Parameter):
+        raise InvalidInput("parameter", parameter, "'m', 'target_epsilon' or 'epsilon'")
+    if parameter == "epsilon":
         if epsilon is not None:
             raise InvalidInput("epsilon", epsilon, "nothing: the ε of the voters is what is searched for")
         allowance = real_number(m, "m", "a privacy allowance, a real number above 0")
-        return lambda value: Problem.from_allowance(K, allowance, value, Delta, delta, affected)
+        return Problem.from_allowance(K, allowance, value, Delta, delta, affected)
     if m is not None:
-        raise InvalidInput("m", m, f"nothing: the {unknown} is what is searched for")
+        raise InvalidInput("m", m, f"nothing: the {parameter} is what is searched for")
+    if parameter == "m" and epsilon in (0.0, math.inf):
+        accepted = f"'target_epsilon' for epsilon = {epsilon:g}, where m has no meaning"
+        raise InvalidInput("parameter", parameter, accepted)
     voters: Any = epsilon  # refused by its own name where it is missing
-    if unknown == "m":
-        return lambda value: Problem.from_allowance(K, value, voters, Delta, delta, affected)
-    return lambda value: Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
+    if parameter == "m":
+        return Problem.from_allowance(K, value, voters, Delta, delta, affected)
+    return Problem.from_allowance(K, None, voters, Delta, delta, affected, target_epsilon=value)
+
+
+def worth(noise: NoiseFunction, objective: AnyObjective, measure: MeasureOfWorth) -> float:
+    """Return the utility of γ under the objective, or its agreement under the objective's prior."""
+    if measure == "utility":
+        return objective.linear_goal(noise.K).utility(noise.values[noise.K // 2 + 1 :])
+    return 1.0 - disagreement(noise, _with_agreement(objective).prior)
 
 
 def _largest(unknown: Parameter, K: int, m: float | None, epsilon: float | None) -> float:
-    """Return the largest number to try; what is wrong with others it leaves to the first problem."""
+    """Return the largest number to try."""
     if unknown == "target_epsilon":
         return MAX_SEARCHED_EPSILON
     if unknown == "epsilon":
@@ -309,20 +328,9 @@ def _largest(unknown: Parameter, K: int, m: float | None, epsilon: float | None)
     )
 
 
-def _reached(solution: Solution, measure: MeasureOfWorth) -> float:
-    if measure == "utility":
-        return solution.utility
-    return 1.0 - disagreement(solution.noise, _prior(solution))
-
-
 def _neighbour(value: float, solution: Solution, measure: MeasureOfWorth) -> Neighbour:
-    bound = solution.upper_bound
-    if measure == "agreement":  # a fair coin's disagreement is what a utility of 1 saves
-        coin = NoiseFunction(np.zeros(solution.problem.K + 1), solution.problem.K)
-        bound = 1.0 - disagreement(coin, _prior(solution)) * (1.0 - bound)
-    return Neighbour(value, _reached(solution, measure), bound, solution)
-
-
-def _prior(solution: Solution) -> Any:
-    objective: Any = solution.objective
-    return objective.prior
+    bound, K = solution.upper_bound, solution.problem.K
+    if measure == "agreement":  # a utility of 1 saves all that a fair coin disagrees
+        coin = NoiseFunction(np.zeros(K + 1), K)
+        bound = 1.0 - (1.0 - worth(coin, solution.objective, measure)) * (1.0 - bound)
+    return Neighbour(value, worth(solution.noise, solution.objective, measure), bound, solution)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 GROUPS = {
     "Decide": ("plan", "compare"),
-    "Design and verify a γ": ("solve", "verify", "curve", "profile", "plurality"),
+    "Design and verify a γ": ("solve", "least", "verify", "curve", "profile", "plurality"),
     "Release": ("label",),
     "Account": ("compose", "vote-cost", "gnmax", "bagging"),
     "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
@@ -41,6 +41,10 @@ EXAMPLES = {
     "solve": (
         "darrm solve --K 11 --m 3 --epsilon 0.1",
         "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
+    ),
+    "least": (
+        "darrm least --K 11 --epsilon 0.1 --utility 0.95 --output gamma.json",
+        "darrm least --K 11 --m 3 --parameter epsilon --agreement 0.97",
     ),
     "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
     "curve": (

@@ -112,7 +112,7 @@ def test_progress_counts_the_solves() -> None:
         ({"utility": 0.9, "parameter": "delta"}, "parameter = 'delta' .* 'm', 'target_epsilon' or 'epsilon'"),
         ({"utility": 0.9, "digits": 1}, "digits = 1 .* 2 to 10"),
         ({"utility": 0.9, "digits": 11}, "digits = 11 .* 2 to 10"),
-        ({"utility": 0.9, "epsilon": math.inf}, "m = .*"),
+        ({"utility": 0.9, "epsilon": math.inf}, "parameter = 'm' .*'target_epsilon' for epsilon = inf"),
         ({"agreement": 0.9, "objective": "minimax"}, "an objective with a prior"),
         ({"utility": 0.9, "epsilon": None}, "epsilon is missing"),
     ],

@@ -70,6 +70,16 @@ JOB_CLIENTS = Table(
 """Clients of each job: whoever submitted it and has not taken that back."""
 
 
+TAGS = Table(
+    "darrm_design_tags",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Column("created", Text, nullable=False),
+)
+"""Tags of stored answers, by their content key (`solver_cache.designs`): apart from the rows, which no tag can touch."""
+
+
 class DamagedSchema(Exception):
     """The schema of the database is damaged."""
 
@@ -129,6 +139,17 @@ def _fourth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_job_clients_jobs ON darrm_job_clients (client, id)"))
 
 
+def _fifth(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
+            "PRIMARY KEY (key, tag))"
+        )
+    )
+    connection.execute(text("CREATE INDEX darrm_design_tags_tag ON darrm_design_tags (tag, key)"))
+    connection.execute(text("CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)"))  # a list
+
+
 FILLED = 500
 """Rows held in memory while columns are filled."""
 
@@ -156,7 +177,7 @@ def fill(connection: Connection) -> int:
         last = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
+from darrm_client.designs import DesignsClient
 from darrm_client.errors import VerificationFailed, error_of
 from darrm_client.jobs import JobsClient
 from darrm_client.requests import as_list, budget_body, design, draw_body, numbers, with_allowance
@@ -106,6 +107,7 @@ class DarrmClient:
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
         self._backend, self._timeout = connect(chosen, key, timeout, retries, tls, proxy), timeout
         self.jobs = JobsClient(self._backend, timeout)
+        self.designs = DesignsClient(self._backend, timeout)
 
     def gamma(
         self,

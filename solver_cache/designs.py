@@ -57,7 +57,7 @@ class DesignFilter:
         tag: one that it must have.
 
     Raises:
-        InvalidInput: a tag of another form than tags have.
+        InvalidInput: a number out of its range, or a tag of another form than tags have.
     """
 
     K: int | None = None
@@ -66,6 +66,10 @@ class DesignFilter:
     tag: str | None = None
 
     def __post_init__(self) -> None:
+        if self.epsilon is not None and not self.epsilon >= 0:
+            raise InvalidInput("epsilon", self.epsilon, "a number of nats, at least 0 (inf: not private)")
+        if self.m is not None and not 0 < self.m < math.inf:
+            raise InvalidInput("m", self.m, "a privacy allowance, a real number above 0")
         if self.tag is not None:
             check_tag(self.tag)
 

@@ -52,7 +52,7 @@ class MemoryStore:
         with self._lock:
             if self._rows.get(row.key) in {None, replacing}:
                 self._rows[row.key] = row
-                self._created.setdefault(row.key, datetime.now(UTC).isoformat(timespec="seconds"))
+                self._created.setdefault(row.key, datetime.now(UTC).isoformat(timespec="milliseconds"))
                 self._index.put(row)
             return self._rows[row.key]
 

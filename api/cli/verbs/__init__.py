@@ -15,6 +15,7 @@ GROUPS = {
     "Store": (
         "precompute",
         "cache ls",
+        "cache tag",
         "cache stats",
         "cache check",
         "cache prune",
@@ -71,7 +72,8 @@ EXAMPLES = {
     "keys ls": ("darrm keys ls --file keys.json",),
     "keys revoke": ("darrm keys revoke 1a2b3c4d --file keys.json",),
     "precompute": ("darrm precompute grid.toml --dry-run", "darrm precompute grid.toml --workers 8"),
-    "cache ls": ("darrm cache ls --limit 10",),
+    "cache ls": ("darrm cache ls --limit 10", "darrm cache ls --K 11 --tag round-2"),
+    "cache tag": ("darrm cache tag ID round-2", "darrm cache tag ID round-2 --remove"),
     "cache stats": ("darrm cache stats --json",),
     "cache check": ("darrm cache check --url sqlite:///answers.sqlite",),
     "cache prune": ("darrm cache prune --days 7 --prove",),

@@ -206,3 +206,17 @@ def test_a_row_of_an_earlier_release_that_still_runs_is_read(tmp_path: Path) -> 
                 (digest("{}"),),
             )
         assert store.get("a") == Row("a", 1, "{}", digest("{}"))
+
+
+def test_a_store_of_schema_4_keeps_its_answers_and_takes_tags(tmp_path: Path) -> None:
+    path = shutil.copy(DATA / "store_schema_4.sqlite", tmp_path / "cache.sqlite")
+    with closing(sqlite3.connect(path)) as plain:
+        before = plain.execute("SELECT key, core, record, digest FROM darrm_solutions ORDER BY key").fetchall()
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        assert [(row.key, row.core, row.record, row.digest) for row in store.rows()] == before
+        assert list(check(store)) == []
+        assert [job.id for job in store.jobs.list()] == ["a"]
+        assert {design.key for design in store.designs.list()} == {key for key, *_ in before}
+        tagged = store.designs.tag(before[0][0], "old")
+        assert tagged is not None
+        assert tagged.tags == ("old",)

@@ -292,7 +292,7 @@ def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
 
     async def both() -> list[Any]:
         async with DesignService.open(open_store("memory"), settings, Shutdown()) as service:
-            return await asyncio.gather(ask(service, reader), ask(service, user))
+            return list(await asyncio.gather(ask(service, reader), ask(service, user)))
 
     refusal, answer = asyncio.run(both())
     assert refusal == "This answer is not stored, and a key with the role reader does not have it solved."

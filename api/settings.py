@@ -312,8 +312,8 @@ def read_settings(**overrides: Any) -> Settings:
         raise complaint from (None if hidden else err)
 
 
-OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY"})
-"""Variables of the client, which may stand beside those of the service."""
+OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FORMAL_CHECKER", "DARRM_BUILD_KERNEL"})
+"""Variables of the client, the design, the command line and the build, which may stand beside those of the service."""
 
 
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:

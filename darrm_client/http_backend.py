@@ -94,6 +94,10 @@ class HttpBackend:
             time.sleep(wait)
             tried += 1
 
+    def designs(self, method: str, path: str, deadline: Deadline) -> Any:
+        """Return what a request about kept designs is answered."""
+        return self._transport.call(method, f"/v1/designs{path}", None, deadline).content
+
     def close(self) -> None:
         """Close every connection."""
         self._transport.close()

@@ -42,6 +42,9 @@ class Backend(Protocol):
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield what happens to a job, (name, content), until it is over."""
 
+    def designs(self, method: str, path: str, deadline: Deadline) -> Any:
+        """Return the answer to a request at ``/v1/designs`` and ``path`` behind it."""
+
     def close(self) -> None:
         """Let go of what is open."""
 

@@ -19,6 +19,7 @@ from api.schemas import (
     ComposeAnswer,
     DesignRequest,
     GammaAnswer,
+    LeastAnswer,
     PendingAnswer,
     PlanAnswer,
     PluralityAnswer,
@@ -45,6 +46,7 @@ JobResult = (
     | PlanAnswer
     | ProfileAnswer
     | TradeoffAnswer
+    | LeastAnswer
     | ComposeAnswer
     | VerifyAnswer
     | PluralityAnswer

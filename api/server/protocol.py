@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -56,7 +55,7 @@ class ConnectionLimits(NamedTuple):
 
 
 SAMPLED_CONNECTIONS = 64
-"""Connections among which an idle one is sought, in no order: a look at thousands for each new one would stall the loop."""
+"""Idle connections among which the one to close is sought: a look at thousands for each new one would stall the loop."""
 
 RESERVED_CONNECTIONS = 64
 """Connections beyond the limit on which health is still answered."""
@@ -97,6 +96,47 @@ class RefusalLog:
 _REFUSALS = RefusalLog()
 
 
+class IdleConnections:
+    """Connections of a worker that have no request, the one that has been idle longest first."""
+
+    def __init__(self) -> None:
+        self._idle: dict[GuardedProtocol, None] = {}
+
+    def add(self, connection: GuardedProtocol) -> None:
+        """Add a connection, behind the others."""
+        self._idle[connection] = None
+
+    def discard(self, connection: GuardedProtocol) -> None:
+        """Take a connection out, if it is in."""
+        self._idle.pop(connection, None)
+
+    def greediest(self) -> GuardedProtocol | None:
+        """Return the longest idle connection of the address that has the most, first one that never asked; None if none is idle."""
+        by_address: dict[str, list[GuardedProtocol]] = {}
+        for connection in islice(self._idle, SAMPLED_CONNECTIONS):
+            by_address.setdefault(connection.address, []).append(connection)
+        if not by_address:
+            return None
+        greediest = max(by_address.values(), key=len)
+        return min(greediest, key=lambda connection: connection.was_used)
+
+
+class AddressConnections:
+    """Connections of one address to a worker: all that are open, and those that have no request."""
+
+    def __init__(self) -> None:
+        self.open: set[GuardedProtocol] = set()
+        self.idle = IdleConnections()
+
+
+class OpenConnections:
+    """Connections of a worker: those that have no request, and those of each address."""
+
+    def __init__(self) -> None:
+        self.idle = IdleConnections()
+        self.by_address: dict[str, AddressConnections] = {}
+
+
 class _RejectedError(Exception):
     """Exception that stops the parser."""
 
@@ -114,68 +154,54 @@ class GuardedProtocol(HttpToolsProtocol):
         self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
         self._rejection: Rejection | None = None
         self._too_many: Rejection | None = None  # on this connection, whatever is asked but health
-        self.address = ""
         self._refusals = _REFUSALS
-        self.idle_since, self.was_used = self.loop.time(), False
+        self._all: OpenConnections = config.open
+        self._siblings = AddressConnections()  # of the same address
+        self.address, self.was_used = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one.
 
-        So it is for those of one address, and for all: however many others an address has, it does not get beyond its own limit.
+        First those of its address are counted, so that no address gets beyond its own limit; then all.
         """
         super().connection_made(transport)
-        limits, siblings = self._limits, self._siblings()
-        siblings.add(self)
-        if is_trusted(self.client[0] if self.client else None, limits.exempt):
-            pass
-        elif len(siblings) > limits.per_address and not self._make_room(siblings):
+        origin, limits = self.client[0] if self.client else None, self._limits
+        self.address = client_at(origin).name
+        self._siblings = self._all.by_address.setdefault(self.address, self._siblings)
+        self._siblings.open.add(self)
+        own, every = len(self._siblings.open), len(self.connections)
+        if own > limits.per_address and not is_trusted(origin, limits.exempt) and not _make_room(self._siblings.idle):
             detail = f"One address may have {limits.per_address} connections open, and this one has."
             self._too_many = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
-            if len(siblings) > limits.per_address + RESERVED_PER_ADDRESS:
+            if own > limits.per_address + RESERVED_PER_ADDRESS:
                 self._reject(self._too_many)
                 return
-        if len(self.connections) > limits.connections and not self._make_room(self.connections):
+        if every > limits.connections and len(self.connections) == every and not _make_room(self._all.idle):
             self._too_many = self._too_many or _TOO_MANY
-            if len(self.connections) > limits.connections + RESERVED_CONNECTIONS:
+            if every > limits.connections + RESERVED_CONNECTIONS:
                 self._reject(_TOO_MANY)
                 return
+        self._set_idle()
         seconds = limits.head_seconds if self._too_many is None else min(limits.head_seconds, RESERVED_SECONDS)
         self._request_timer = self.loop.call_later(seconds, self._nothing_came)
 
-    def _siblings(self) -> set[GuardedProtocol]:
-        """Return the open connections of this one's address to this worker."""
-        self.address = client_at(self.client[0] if self.client else None).name
-        found: set[GuardedProtocol] = self.config.by_address.setdefault(self.address, set())  # type: ignore[attr-defined]
-        return found
+    def _set_idle(self) -> None:
+        """Count this connection among those that have no request."""
+        for idle in (self._all.idle, self._siblings.idle):
+            idle.add(self)
 
-    def _make_room(self, among: Iterable[Any]) -> bool:
-        """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
-        idle: dict[str, list[GuardedProtocol]] = {}
-        for connection in islice(among, SAMPLED_CONNECTIONS):
-            if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
-                idle.setdefault(connection.address, []).append(connection)
-        if not idle:
-            return False
-        greediest = max(idle.values(), key=len)
-        oldest = min(greediest, key=lambda connection: (connection.was_used, connection.idle_since))
-        oldest.forget()
-        oldest.transport.close()
-        return True
+    def _set_busy(self) -> None:
+        """Count it among them no more."""
+        for idle in (self._all.idle, self._siblings.idle):
+            idle.discard(self)
 
     def forget(self) -> None:
-        """Count this connection no more."""
+        """Count this connection no more at all."""
+        self._set_busy()
         self.connections.discard(self)
-        by_address: dict[str, set[GuardedProtocol]] = self.config.by_address  # type: ignore[attr-defined]  # our own
-        siblings = by_address.get(self.address)
-        if siblings is not None:
-            siblings.discard(self)
-            if not siblings:
-                del by_address[self.address]  # addresses come and go for years
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is being received or answered."""
-        return not self._in_message and (not self._open or self._open[-1].response_complete)
+        self._siblings.open.discard(self)
+        if not self._siblings.open and self._all.by_address.get(self.address) is self._siblings:
+            del self._all.by_address[self.address]  # addresses come and go for years
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
@@ -204,7 +230,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._in_head = self._in_message = True
+        self._in_head = self._in_message = self.was_used = True
+        self._set_busy()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -230,9 +257,18 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_message = False
         self._head = 0
-        self.idle_since, self.was_used = self.loop.time(), True
         self._cancel_request_timer()
         super().on_message_complete()
+        if not self.transport.is_closing() and self.cycle.response_complete:  # answered before its body had come
+            self._set_idle()
+
+    def on_response_complete(self) -> None:
+        """End a response; the connection is idle now, unless another request has begun."""
+        super().on_response_complete()
+        if not (
+            self.transport.is_closing() or self._in_message or any(not each.response_complete for each in self._open)
+        ):
+            self._set_idle()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that cannot be parsed, or was rejected during parsing."""
@@ -297,6 +333,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._request_timer is not None:
             self._request_timer.cancel()
             self._request_timer = None
+
+
+def _make_room(idle: IdleConnections) -> bool:
+    """Close an idle connection; return whether there is one."""
+    greediest = idle.greediest()
+    if greediest is None:
+        return False
+    greediest.forget()
+    greediest.transport.close()
+    return True
 
 
 def _disconnect(cycle: RequestResponseCycle) -> None:

@@ -27,7 +27,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from api.observability import logs
-from api.server.protocol import ConnectionLimits, GuardedProtocol
+from api.server.protocol import ConnectionLimits, GuardedProtocol, OpenConnections
 from api.server.shutdown import KILL_SECONDS
 from api.settings import Settings
 from darrm_opt import __version__
@@ -129,7 +129,7 @@ class WorkerConfig(uvicorn.Config):
             settings.head_seconds,
             settings.body_seconds,
         )
-        self.by_address: dict[str, set[GuardedProtocol]] = {}
+        self.open = OpenConnections()
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
 

@@ -25,7 +25,7 @@ from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
 from api.service.repository import load_nearest
 from api.service.work_limits import check_design, check_voters, check_work
 from api.settings import Settings
-from api.tasks.answers import AnswerTask
+from api.tasks.answers import AnswerTask, load_libraries
 from api.tasks.design import DesignTask
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design.solver import check_choices
@@ -111,7 +111,7 @@ class DesignService:
         self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver")
-        self._computers = ProcessPool(short, memory=memory, name="compute")
+        self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
         self._quick = ProcessPool(short, memory=memory, name="quick")
         self._short_lane = FairQueue(short)
         self._flights = SingleFlight()

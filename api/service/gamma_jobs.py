@@ -79,7 +79,7 @@ class GammaJobHandler:
         kept = False
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
-        elif Status(record["status"]).settled:
+        elif Status(record["status"]).is_final:
             record, kept, trouble = await self._write(save_record, task.spec, record, self._store)
         answer = _with_id(record, task.spec, cached=False)
         if kept:
@@ -108,7 +108,7 @@ class GammaJobHandler:
             if content["kept"]:
                 return await self.load(task.spec)
             record, limit = content["record"], float(content["time_limit"])
-            if asked is not None and not Status(record["status"]).settled:
+            if asked is not None and not Status(record["status"]).is_final:
                 enough = asked.gap is not None and record["gap"] <= asked.gap
                 if not enough and limit < self.time_limit(asked):
                     return None

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.connection import Database
-from solver_cache.database.dialect import insert_new, server_time
+from solver_cache.database.dialect import execute_many, insert_new, is_among, server_time
 from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
 from solver_cache.jobs import (
     FINAL_STATES,
@@ -403,14 +403,19 @@ def _submit_and_claim(
         first = {**QUEUED, **claim, "kind": kind, "attempts": 1, "created": now}
         if absent:
             new = insert_new(connection.dialect.name, JOBS, id=bindparam("name"), request=bindparam("asked"), **first)
-            connection.execute(new, [{"name": name, "asked": requests[name]} for name in absent])
+            execute_many(connection, new, [{"name": name, "asked": requests[name]} for name in absent])
         if over:
             again = update(JOBS).where(JOBS.c.id == bindparam("name")).values(request=bindparam("asked"), **first)
-            connection.execute(again, [{"name": name, "asked": requests[name]} for name in over])
+            execute_many(connection, again, [{"name": name, "asked": requests[name]} for name in over])
         if free:
-            more = update(JOBS).where(JOBS.c.id.in_(free)).values(attempts=JOBS.c.attempts + 1, **claim)
+            more = (
+                update(JOBS)
+                .where(is_among(connection.dialect.name, JOBS.c.id, free))
+                .values(attempts=JOBS.c.attempts + 1, **claim)
+            )
             connection.execute(more)
-        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(JOBS.c.id.in_(names)))
+        held = is_among(connection.dialect.name, JOBS.c.id, names)
+        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(held))
         became |= {str(name): _claim_result(state, holder == owner) for name, state, holder in found}
     return became
 
@@ -419,8 +424,11 @@ def _lock_held(connection: Connection, ids: Collection[str], owner: str) -> list
     """Return those jobs that ``owner`` holds, locked until the caller's transaction ends."""
     found: list[str] = []
     for names in pages(ids):
-        mine = select(JOBS.c.id).where(JOBS.c.id.in_(names), JOBS.c.owner == owner, JOBS.c.state == "running")
-        found += connection.execute(mine.order_by(JOBS.c.id).with_for_update()).scalars()
+        some = is_among(connection.dialect.name, JOBS.c.id, names)
+        there = select(JOBS.c.id, JOBS.c.owner, JOBS.c.state).where(some).order_by(JOBS.c.id)
+        # compared here: SQLite would rather go through all jobs that run
+        locked = connection.execute(there.with_for_update())
+        found += [name for name, holder, state in locked if (holder, state) == (owner, "running")]
     return found
 
 
@@ -428,7 +436,8 @@ def _change(connection: Connection, ids: Collection[str], **values: Any) -> None
     """Change jobs that the caller has locked."""
     for names in pages(ids):
         now = server_time(connection.dialect.name)
-        connection.execute(update(JOBS).where(JOBS.c.id.in_(names)).values(updated=now, **values))
+        some = is_among(connection.dialect.name, JOBS.c.id, names)
+        connection.execute(update(JOBS).where(some).values(updated=now, **values))
 
 
 def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -> set[str]:
@@ -441,7 +450,7 @@ def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -
             .where(JOBS.c.id == bindparam("name"))
             .values(result=bindparam("result_text"), **_DONE, updated=now)
         )
-        connection.execute(done, [{"name": name, "result_text": results[name]} for name in mine])
+        execute_many(connection, done, [{"name": name, "result_text": results[name]} for name in mine])
     return set(mine)
 
 
@@ -452,7 +461,8 @@ def _lock_submitted(
     again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
     now = server_time(connection.dialect.name)
     void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE_SECONDS)
-    there = select(JOBS.c.id, JOBS.c.state, void).where(JOBS.c.id.in_(names)).order_by(JOBS.c.id)
+    some = is_among(connection.dialect.name, JOBS.c.id, names)
+    there = select(JOBS.c.id, JOBS.c.state, void).where(some).order_by(JOBS.c.id)
     over, free, known = list[str](), list[str](), set[str]()
     for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)):
         known.add(name)

@@ -6,7 +6,7 @@ themselves: a migration that is cut short leaves everything as it was. Plain SQL
 
 Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
 its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
-run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for four.
+run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for a handful.
 """
 
 from __future__ import annotations
@@ -87,6 +87,16 @@ WEBHOOKS = Table(
 """Who is told when a job ends: a `solver_cache.webhooks.Webhook` each."""
 
 
+TAGS = Table(
+    "darrm_design_tags",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Column("created", Text, nullable=False),
+)
+"""Tags of stored answers, by their content key (`solver_cache.designs`): apart from the rows, which no tag can touch."""
+
+
 class DamagedSchema(Exception):
     """The schema of the database is damaged."""
 
@@ -161,6 +171,17 @@ def _fifth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)"))
 
 
+def _sixth(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
+            "PRIMARY KEY (key, tag))"
+        )
+    )
+    connection.execute(text("CREATE INDEX darrm_design_tags_tag ON darrm_design_tags (tag, key)"))
+    connection.execute(text("CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)"))  # a list
+
+
 FILLED = 500
 """Rows held in memory while columns are filled."""
 
@@ -188,7 +209,7 @@ def fill(connection: Connection) -> int:
         last = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth, _sixth)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

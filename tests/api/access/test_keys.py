@@ -264,6 +264,9 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         for place in ("/v1/jobs", "/v1/estimate?K=5&m=2&epsilon=0.5", "/v1/compose?epsilon=0.1&queries=2", "/v1/audit"):
             denied = service.ask(place, X_API_Key=made["reader"])
             assert (denied.status, denied.json()["type"]) == (403, "urn:darrm-opt:problem:not-permitted")
+        assert status("reader", "/v1/designs") == 200
+        tag = f"/v1/designs/{answer['id']}/tags/paper"
+        assert (status("reader", tag, "PUT"), status("user", tag, "PUT")) == (403, 200)
         assert b"darrm_jobs_queued 0.0" in service.ask("/metrics", X_API_Key=made["admin"]).body
         assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/audit") == 403
         assert status("reader", "/healthz") == 200
@@ -292,7 +295,7 @@ def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
 
     async def both() -> list[Any]:
         async with DesignService.open(open_store("memory"), settings, Shutdown()) as service:
-            return await asyncio.gather(ask(service, reader), ask(service, user))
+            return list(await asyncio.gather(ask(service, reader), ask(service, user)))
 
     refusal, answer = asyncio.run(both())
     assert refusal == "This answer is not stored, and a key with the role reader does not have it solved."

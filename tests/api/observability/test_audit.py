@@ -114,6 +114,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
     monkeypatch.setattr(audit, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(audit, "MAX_WAITING_LINES", 5)
     room, write = [10], os.write  # bytes
+    log = AuditFile(tmp_path / "audit.jsonl")
 
     def limited(descriptor: int, piece: bytes) -> int:
         if descriptor != log._descriptor:
@@ -124,7 +125,6 @@ def test_a_full_disk_is_told_and_nothing_is_lost_until_too_many_wait(
         room[0] -= written
         return written
 
-    log = AuditFile(tmp_path / "audit.jsonl")
     monkeypatch.setattr(os, "write", limited)
     lost = metrics._AUDIT_LOST._value.get()
     for status in range(200, 203):

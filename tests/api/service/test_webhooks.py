@@ -109,7 +109,7 @@ def ask(served: Served, path: str, content: Any = None, method: str = "POST", **
 
 
 def states(served: Served, job: str, **headers: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = served.ask(f"/v1/jobs/{job}/webhooks", **headers).json()["webhooks"]
+    found: list[dict[str, Any]] = served.ask(f"/v1/jobs/{job}/webhooks", "GET", None, **headers).json()["webhooks"]
     return found
 
 

@@ -240,8 +240,8 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
     gone, late = create_key(path, "gone")
     expired(path, gone.id)
     small, other = "/v1/gamma?K=5&m=2&epsilon=0.5", "/v1/gamma?K=7&m=2&epsilon=0.5"
-    long = b'{"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
-    with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin") as service:
+    long = b'{"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
+    with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin", DARRM_MAX_VOTERS="1001") as service:
 
         def status(role: str, place: str, method: str = "GET", body: bytes | None = None) -> int:
             more = {"Content_Type": "application/json"} if body else {}

@@ -12,7 +12,7 @@ from api.access.path_prefix import forwarded_prefix, is_trusted
 from darrm_client import DarrmClient
 from darrm_opt import Problem
 
-JOB = b'{"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
+JOB = b'{"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
 
 
 def links(service: Served, path: str = "/v1/jobs", **headers: str) -> tuple[str, str, str, str]:
@@ -28,7 +28,7 @@ def expected(prefix: str, id: str) -> tuple[str, str, str, str]:  # noqa: A002 â
 
 
 def test_links_begin_with_the_prefix_whether_or_not_the_proxy_removes_it(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_PATH_PREFIX="/darrm/", DARRM_WAIT_SECONDS="0") as service:
+    with serving(tmp_path, DARRM_PATH_PREFIX="/darrm/", DARRM_WAIT_SECONDS="0", DARRM_MAX_VOTERS="1001") as service:
         found = links(service)
         id = found[0].rpartition("/")[2]  # noqa: A001
         assert found == expected("/darrm", id)
@@ -52,7 +52,7 @@ def test_links_begin_with_the_prefix_whether_or_not_the_proxy_removes_it(tmp_pat
 
 
 def test_a_trusted_proxy_says_the_prefix_and_nobody_else(tmp_path: Path) -> None:
-    more = {"DARRM_WAIT_SECONDS": "0", "DARRM_PATH_PREFIX": "/usual"}
+    more = {"DARRM_WAIT_SECONDS": "0", "DARRM_MAX_VOTERS": "1001", "DARRM_PATH_PREFIX": "/usual"}
     with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1", **more) as service:
         # the client's own address, in X-Forwarded-For, does not decide who is trusted
         found = links(service, X_Forwarded_Prefix="/team/darrm", X_Forwarded_For="10.9.8.7")

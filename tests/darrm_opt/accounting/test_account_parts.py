@@ -209,6 +209,14 @@ def test_the_guard_is_that_of_its_derivation() -> None:
     assert one.repeated(1) is one
 
 
+def test_profiles_compose_on_the_grid_of_the_longest() -> None:
+    voters = Problem(3, Privacy(0.3), Privacy(0.3))
+    short, long = (Release(NoiseFunction(np.full(4, gamma)), voters) for gamma in (0.05, 0.1))
+    assert short.profile.max_loss < long.profile.max_loss
+    composed = total.compose_profiles(Counter({short: 1, long: 2}))
+    assert composed.discretisation == long.profile.discretisation(3)
+
+
 def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise() -> None:
     profile = profile_of(LINES)
     assert profile.pld(0.1).delta(0.2) == profile.pld(0.1, count=1).delta(0.2) < profile.pld(0.1, count=2).delta(0.2)

@@ -63,6 +63,7 @@ def test_a_total_epsilon_is_where_the_curve_meets_delta() -> None:
     assert CURVE.epsilon(0.6) == 0.0
     assert hardly_above(CURVE.epsilon(0.2), 0.5)
     assert hardly_above(CURVE.epsilon(0.1 + 1e-12), 1.0 - 1e-10, 1e-9)
+    assert hardly_above(BitTotal(2.0, CURVE.values, guaranteed=True).epsilon(0.1 + 1e-12), 4.0 - 1e-9, 1e-8)
     with pytest.raises(DeltaTooSmall) as refused:
         CURVE.epsilon(0.0999)
     assert hardly_above(refused.value.floor, 0.1)

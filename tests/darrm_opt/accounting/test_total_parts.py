@@ -110,6 +110,9 @@ def test_the_accounts_that_compete_where_the_recursion_gives_none(monkeypatch: p
     error: Exception = DeltaTooSmall(1e-3, 0.5, "why")
     assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
     error = TooMuchWork("long")
+    with monkeypatch.context() as patched:
+        patched.setattr(total, "profile_total", refused)
+        assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
     monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 4)
     assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
 
@@ -118,7 +121,23 @@ def test_limits_of_a_total_are_those_of_the_documentation() -> None:
     assert (total.MAX_RELEASES, total.MAX_PROFILE_QUERIES) == (10**9, 100_000)
     assert total.MAX_BITS_WORK == 2e9
     assert total.MAX_ADVERSARY_WORK == 2e8
+    assert total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}, {}).best == Privacy(1.0)
     assert total.ReleaseTotal(0.1, {}, {}).fresh is False
+
+
+def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(total, "MAX_RELEASES", 3)
+    assert total.total_privacy(RELEASE, 3, 0.0, fresh=True).totals["simple"].epsilon > 0
+    with pytest.raises(InvalidInput, match=r"queries = 4 .* at most 3 releases"):
+        total.total_privacy(RELEASE, 4, 0.0, fresh=True)
+
+
+def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
+    certain = NoiseFunction.from_upper_half([0.9, 1.0], 3)
+    assert total.exact_epsilon(certain, VOTERS, 2, 0.0) == 0.9  # three models of 0.3 each
+    for fresh in (False, True):
+        with pytest.raises(DeltaTooSmall):
+            total.exact_epsilon(certain, Problem(3, Privacy(math.inf), Privacy(1.0)), 2, 0.01, fresh=fresh)
 
 
 @pytest.mark.parametrize("queries", [0, 3])

@@ -54,3 +54,12 @@ def test_what_is_dropped_is_charged_and_nothing_else() -> None:
 def test_losses_that_are_remembered_cannot_be_changed() -> None:
     for array in (response_losses(0.3, 5).losses, response_losses(0.3, 5).masses):
         assert not array.flags.writeable
+
+
+def test_masses_fall_from_the_mode_on_through_every_block() -> None:
+    losses = response_losses(0.05, 200_000)
+    assert losses.masses.size > 2 * 4096
+    mode = int(np.argmax(losses.masses))
+    assert np.all(np.diff(losses.masses[mode:]) <= 0)
+    assert np.all(np.diff(losses.masses[: mode + 1]) >= 0)
+    assert 1 <= sum(map(Fraction, losses.masses.tolist())) <= 1 + Fraction(1, 10**9)

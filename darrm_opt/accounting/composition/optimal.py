@@ -35,7 +35,7 @@ from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, Los
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import ULP, float_above, multiple_up, up
+from darrm_opt.rounding import ULP, check_arithmetic, float_above, multiple_up, up
 from darrm_opt.search import least_fitting
 
 MAX_EXACT_COUNT = 64
@@ -45,8 +45,8 @@ lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal app
 TINY_DELTA = 1e-30
 """Below this kδ is as good: it is above 1 − (1−δ)^k by the share kδ/2."""
 
-GUESS_ERROR = 1e-9
-"""Relative error that a guess of the least ε is expected to have."""
+GUESS_ERRORS = (1e-13, 1e-9)
+"""Relative errors that a guess of the least ε is expected to have, mostly and nearly always."""
 
 _DIGITS = 120
 """Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
@@ -193,8 +193,9 @@ def least_epsilon(
 
     low, high = 0.0, enough
     if guess is not None and 0 < guess < enough:
-        for end in ((1 - GUESS_ERROR) * guess, min((1 + GUESS_ERROR) * guess, enough)):
-            low, high = (low, min(end, high)) if fits(end) else (end, high)
+        for end in (factor * guess for error in GUESS_ERRORS for factor in (1 - error, 1 + error)):
+            if low < end < high:
+                low, high = (low, end) if fits(end) else (end, high)
     return least_fitting(fits, low, high)
 
 
@@ -222,7 +223,8 @@ def epsilon_at_delta(
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
-    """Return checked (ε, δ, k), or raise `InvalidInput`."""
+    """Return checked (ε, δ, k), or raise `InvalidInput`; `UnsafeArithmetic` where no bound on rounding holds."""
+    check_arithmetic()
     each = Privacy(epsilon, delta)
     if each.epsilon == math.inf:
         raise InvalidInput(

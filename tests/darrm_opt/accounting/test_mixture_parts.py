@@ -130,7 +130,7 @@ def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.Mo
         given.clear()
         one = AffectedDistribution.exactly(1, 3)
         mixture_total(GAMMA, PRIVATE, queries, one, fresh=True, total_delta=0.01, points=5)
-        assert given == [(pytest.approx(share), pytest.approx(4e-5 / queries))]
+        assert given == [pytest.approx((share, 4e-5 / queries))]
 
 
 def test_a_small_total_is_estimated_too() -> None:

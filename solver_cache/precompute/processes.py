@@ -51,11 +51,6 @@ class Processes:
         """Free processes, and one task in reserve: the next one is claimed while all are busy."""
         return self._max_workers + 1 - self._tasks
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes."""
-        return self._pool.processes
-
     def submit(self, task: Task) -> None:
         """Take a task."""
         self._tasks += 1

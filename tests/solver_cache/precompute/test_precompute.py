@@ -420,9 +420,9 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
 
         def kill(at: Progress) -> None:
             nonlocal killed
-            if killed < 3 and at.over > 5 * killed and executor.pids:
+            if killed < 3 and at.over > 5 * killed and executor._pool.processes:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(executor.pids[0], signal.SIGKILL)
+                    os.kill(executor._pool.processes[0], signal.SIGKILL)
                 killed += 1
 
         outcome = run(plan, store, executor, solve_seconds, RunOptions(attempts=20), kill)

@@ -159,7 +159,7 @@ def visit(visiting: Visiting) -> Visit:
 
 @pytest.fixture(scope="module")
 def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that tests of wrong input share, and leave as they found it: most of their time would go into loading the page."""
+    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
     visit = Visit.open(window, server)
     visit.go()
     yield visit

@@ -16,6 +16,7 @@ from api.routes.responses import json_response, pending_response
 from api.schemas import (
     CompareAnswer,
     ComposeAnswer,
+    LeastAnswer,
     PlanAnswer,
     PluralityAnswer,
     ProfileAnswer,
@@ -24,7 +25,7 @@ from api.schemas import (
 )
 from api.schemas.plurality import PluralityWaysAnswer
 from api.service.design_service import DesignService, Pending
-from api.tasks.answers import AnswerTask
+from api.tasks.answers import POINT_FIELDS, AnswerTask, least_to_dict
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.record import problem_from_record
 
@@ -112,16 +113,13 @@ def _certificate(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
     )
 
 
-_POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
-
-
 def _tradeoff(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
     asked, records = task.argument, result["solutions"]
     specs = [
         DesignSpec(problem_from_record(record), asked["objective"], asked["shape"]) for record in asked["problems"]
     ]
     points = [
-        {"id": spec.key, "cached": cached, **{name: record[name] for name in _POINT_FIELDS}}
+        {"id": spec.key, "cached": cached, **{name: record[name] for name in POINT_FIELDS}}
         for spec, cached, record in zip(specs, result["cached"], records, strict=True)
     ]
     problems = [record["problem"] for record in records]
@@ -138,11 +136,16 @@ def _tradeoff(task: AnswerTask, result: dict[str, Any]) -> BaseModel:
     )
 
 
+def _least(_: AnswerTask, result: dict[str, Any]) -> BaseModel:
+    return LeastAnswer.model_validate(least_to_dict(result))
+
+
 _ANSWERS: dict[str, Callable[[AnswerTask, dict[str, Any]], BaseModel]] = {
     "compare": _comparison,
     "plan": _plan,
     "profile": _profile,
     "tradeoff": _tradeoff,
+    "least": _least,
     "compose": _composition,
     "verify": _certificate,
     "plurality": _plurality,

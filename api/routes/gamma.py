@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 
 from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
-from api.observability import metrics
+from api.observability import audit, metrics
 from api.routes.answers import respond
 from api.routes.requests import (
     Service,
@@ -104,6 +104,7 @@ async def get_gamma_by_id(
 ) -> Response:
     """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
+    audit.mention_question(id[:64])
     lately = _response_cache(request).get(id, form)
     if lately is None:
         service = get_service(request)
@@ -153,7 +154,7 @@ def _encode_and_cache(
 ) -> EncodedAnswer:
     """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
-    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
+    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form, found["id"])
     served.put(body, answer.id, form)
     if query:
         served.put(body, *query)

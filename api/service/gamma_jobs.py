@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from api.observability import metrics
+from api.observability import metrics, traces
 from api.service.job_events import RunInThread
 from api.service.job_worker import ProgressCallback
 from api.service.repository import save_record
@@ -72,6 +72,10 @@ class GammaJobHandler:
             )
             record, trouble = found["record"], found["doubt"]
             solved(record["method"], record["status"])
+            traces.annotate_job(
+                {f"darrm.{name}": record["statistics"][name] for name in ("rounds", "rows", "iterations")}
+            )
+            traces.annotate_job({"darrm.solve_seconds": record["statistics"]["seconds"]["total"]})
         kept = False
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)

@@ -254,3 +254,12 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     found = [solution for solution in solutions if solution is not None]
     averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}
+
+
+def compute_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the answer to the inverse question, its γ and the one next below proved again as the store does; "doubts" as above."""
+    from darrm_opt.answers.curves import find_least
+
+    found = find_least(argument, report)
+    solutions = [solution_from_record(record) for record in found["solutions"]]
+    return {**found, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}

@@ -128,9 +128,9 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
     ]
     keys = {request.key for request in requests}
     monkeypatch.setattr(darrm_opt.design_spec, "CORE", solver_cache.CORE + 1)
-    keys.add(requests[0].key)
+    keys.add(DesignSpec(Problem(11, voter, target)).key)
     monkeypatch.setattr(darrm_opt.design_spec, "FORMAT", 2)
-    keys.add(requests[0].key)
+    keys.add(DesignSpec(Problem(11, voter, target)).key)
     assert len(keys) == len(requests) + 2
     assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
 

@@ -1,4 +1,4 @@
-"""Compiled search: the worst case by the separation kernel, `kernel.c`, with the sieves of `pruned` and the join of `separable`.
+"""Compiled search: the worst case by the kernel's `separation.c`, with the sieves of `pruned` and the join of `separable`.
 
 The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
 halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so columns

@@ -20,7 +20,7 @@ from support.served import Answer, Served, serving
 from api.access.keys import create_key, revoke_key
 from api.cli.output import ExitCode
 from api.observability import metrics
-from api.settings import PREFIX, Settings, mask_password
+from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 
 T = TypeVar("T")
 
@@ -468,6 +468,21 @@ def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) 
     assert any(event["event"] == "refused on the wire: busy" for event in service.events())
 
 
+def test_an_idle_connection_makes_room_however_few_are_idle(tmp_path: Path) -> None:
+    limits = {"DARRM_MAX_CONNECTIONS": "200", "DARRM_HEAD_SECONDS": "100", "DARRM_BODY_SECONDS": "100"}
+    with serving(tmp_path, **limits) as service:
+        assert service.ask(GAMMA).status == 200
+        held = [service.connect() for _ in range(190)]
+        try:
+            for connection in held:  # being received: not cut off for others
+                connection.sendall(b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            held += [service.connect() for _ in range(200)]  # of which ten can stay
+            assert {service.ask(GAMMA).status for _ in range(20)} == {200}
+        finally:
+            for connection in held:
+                connection.close()
+
+
 def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
     keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("greedy", "polite")]
     limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"}
@@ -558,6 +573,17 @@ def test_a_misspelt_setting_is_named_at_the_start(shared: Served) -> None:
         "DARRM_NONSENSE_AT_ALL is no setting and has no effect.",
         "DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.",
     ]
+
+
+def test_every_variable_that_the_product_reads_is_known() -> None:
+    sources = [
+        path for room in ("api", "solver_cache", "darrm_client", "darrm_opt") for path in (ROOT / room).rglob("*.py")
+    ]
+    sources.append(ROOT / "hatch_build.py")
+    literals = (re.findall(r'"(DARRM_[A-Z_]+)"', path.read_text(encoding="utf-8")) for path in sources)
+    read = {name for found in literals for name in found} - {"DARRM_SOLVER"}  # an example of a misspelt one
+    assert {"DARRM_KERNEL", "DARRM_URL"} <= read
+    assert misspelt_settings(dict.fromkeys(read, "")) == []
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from solver_cache.precompute.worker import (
 )
 
 GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
-WARM: dict[str, Any] = {"K": 35, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
+WARM: dict[str, Any] = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
 MANY = 22
 
 
@@ -152,7 +152,7 @@ def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
     wrong[0, 0] += 1  # a voter too many
     negative = found.copy()
     negative[0, :2] += (-40, 40)
-    few = Problem(35, problem.voter, problem.target, affected=1)
+    few = Problem(problem.K, problem.voter, problem.target, affected=1)
     texts = [
         pack_rows(wrong),
         pack_rows(negative),

@@ -50,11 +50,6 @@ class Processes:
         """Free processes, and a task in reserve for each: it is claimed while all are busy."""
         return 2 * self._max_workers - self._tasks
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes."""
-        return self._pool.processes
-
     def submit(self, task: Task) -> None:
         """Take a task."""
         self._tasks += 1

@@ -69,6 +69,7 @@ class BestTarget:
         total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
         account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" if
             the models together are within the total.
+        fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
     target: Privacy
@@ -76,6 +77,7 @@ class BestTarget:
     queries: int
     total: Privacy
     account: str
+    fresh: bool
 
 
 def best_target(
@@ -127,7 +129,9 @@ def best_target(
     models = models_account(voters, queries, total.delta, fresh=fresh)
     if models.epsilon <= total.epsilon:
         solution, _ = solve_warm(voters, as_objective(objective), rows=None)
-        return BestTarget(solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models")
+        return BestTarget(
+            solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models", fresh
+        )
     # From here on the voters are those that compose; if they are not private, freshness makes no difference.
     voters = effective_voters(voters, queries, fresh=fresh)
     search = _TargetSearch(voters, queries, total, as_objective(objective), stop)
@@ -136,7 +140,7 @@ def best_target(
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = math.nextafter(queries * target.epsilon, math.inf), "simple"
-    return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account)
+    return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account, fresh)
 
 
 def least_cost(

@@ -85,8 +85,6 @@ def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> fl
 
 
 def _floor(classes: list[tuple[float, int]]) -> float:
-    if not classes:
-        return 0.0
     if sum(k for _, k in classes) <= MAX_EXACT_COUNT:
         kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
         return float_above(1 - Fraction(kept))
@@ -94,7 +92,7 @@ def _floor(classes: list[tuple[float, int]]) -> float:
         product = Decimal(1)
         for delta, k in classes:
             product *= (1 - Decimal(delta)) ** k
-        return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
+        return float_above(Fraction((1 - product) * (1 + _MARGIN)))
 
 
 _TOTAL_EPSILON = "a number of nats, at least 0"

@@ -332,7 +332,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
     solution = solve(problem)
     assert solution.status is Status.SEARCH_LIMIT
     assert 0.01 < solution.gap < 0.1
-    assert solution.status.settled
+    assert solution.status.is_final
     assert "best monotone" in solution.status.advice
 
 
@@ -342,7 +342,7 @@ def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch:
     monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self, _: (Status.TIME_LIMIT, self.noise, 1.0))
     solution = solve(problem, time_limit=1.0)
     assert solution.status is Status.TIME_LIMIT
-    assert not solution.status.settled
+    assert not solution.status.is_final
     assert solution.utility > 0  # a closed form
 
 

@@ -111,7 +111,7 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
         raise InvalidInput(
             f"gamma[{l}]",
             float(array[l]),
-            f"gamma[{l}] = gamma[{array.size - 1 - l}] = {array[-1 - l]!r} exactly",
+            f"gamma[{l}] = gamma[{array.size - 1 - l}] = {float(array[-1 - l])!r} exactly",
             "The noise function must treat both answers alike: γ(l) = γ(K−l).",
         )
     array += 0.0  # −0.0 becomes 0.0: what is equal has the same bytes

@@ -121,7 +121,7 @@ def solve_warm(
 ) -> tuple[Solution, Counts]:
     """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
 
-    The problems may differ in their target only: a multiset stands for a constraint of each of them.
+    The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)

@@ -127,7 +127,7 @@ def storage_bytes(connection: Connection) -> int:
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
-        "('darrm_job_clients')) tables (name)",
+        "('darrm_job_clients'), ('darrm_webhooks'), ('darrm_design_tags')) tables (name)",
     }[connection.dialect.name]
     return int(connection.exec_driver_sql(query).scalar_one())
 

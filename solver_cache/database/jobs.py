@@ -27,7 +27,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.connection import Database
 from solver_cache.database.dialect import execute_many, insert_new, is_among, server_time
-from solver_cache.database.schema import JOB_CLIENTS, JOBS
+from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
 from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
@@ -58,6 +58,7 @@ QUEUED: dict[str, Any] = {
     "result": "",
     "client": "",
     "seconds": 0.0,
+    "trace": "",
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
 
@@ -73,6 +74,11 @@ class DatabaseJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        """The database that they are in."""
+        return self._database
+
     def submit(
         self,
         id: str,  # noqa: A002 — the field's name
@@ -82,32 +88,33 @@ class DatabaseJobs:
         afresh: bool = False,
         client: str = "",
         seconds: float = 0.0,
+        trace: str = "",
     ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
             there = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
             known = not client or connection.execute(_member(id, client)).first() is not None
-        if there is not None and known and _job(there).state not in again:
-            return _job(there)
+        if there is not None and known and job_of(there).state not in again:
+            return job_of(there)
         with self._database.writing() as connection:
             now = self._now
             values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
-            values |= {"client": client, "seconds": seconds}
+            values |= {"client": client, "seconds": seconds, "trace": trace}
             connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
             here = select(JOBS).where(JOBS.c.id == id)
-            if _job(connection.execute(here.with_for_update()).one()).state in again:
+            if job_of(connection.execute(here.with_for_update()).one()).state in again:
                 connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
             if client:
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
-            return _job(connection.execute(here).one())
+            return job_of(connection.execute(here).one())
 
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-        return None if found is None else _job(found)
+        return None if found is None else job_of(found)
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
@@ -125,7 +132,7 @@ class DatabaseJobs:
                 if last is None:
                     raise unknown_after(after)
                 page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last))
-            return [_job(found) for found in connection.execute(page)]
+            return [job_of(found) for found in connection.execute(page)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
         """Return the number of jobs in each state, as `Jobs.counts` says."""
@@ -173,7 +180,7 @@ class DatabaseJobs:
                     updated=now,
                 )
             )
-            return _job(connection.execute(taken.returning(*JOBS.c)).one())
+            return job_of(connection.execute(taken.returning(*JOBS.c)).one())
 
     def _lock_free(
         self,
@@ -266,7 +273,7 @@ class DatabaseJobs:
                     return None
                 others = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
                 if connection.execute(others).first() is not None:
-                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
             running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
             self._changed(connection, running, state="done", result=result, **RELEASED)
         return self.get(id)
@@ -283,7 +290,7 @@ class DatabaseJobs:
             if client is not None and connection.execute(select(JOBS.c.id).where(open_still)).first() is not None:
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
                 if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
-                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
             self._changed(connection, update(JOBS).where(open_still), state="cancelled", **RELEASED)
         return self.get(id)
@@ -301,6 +308,7 @@ class DatabaseJobs:
                     gone = connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
                     for names in pages(found):
                         connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id.in_(names)))
+                        connection.execute(delete(WEBHOOKS).where(WEBHOOKS.c.job.in_(names)))
                     forgotten += gone
         return forgotten
 
@@ -367,11 +375,12 @@ _TYPES: tuple[Any, ...] = (
     (int, float),
     str,
     (int, float),
+    str,
 )
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 
-def _job(found: Any) -> Job:
+def job_of(found: Any) -> Job:
     """Return the job of a row, whose columns are the noun's fields; of a damaged one, the job as failed."""
     values = tuple(found)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:

@@ -11,9 +11,10 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 
 from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.database.connection import Database
+from solver_cache.database.designs import DatabaseDesigns
 from solver_cache.database.dialect import execute_many, insert_new, integrity_errors, is_among, storage_bytes
 from solver_cache.database.jobs import DatabaseJobs, finish_all, pages
-from solver_cache.database.schema import SOLUTIONS, fill, schema_version
+from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
 from solver_cache.jobs import Jobs
 from solver_cache.memory.jobs import MemoryJobs
@@ -43,6 +44,7 @@ class DatabaseStore:
         self.hits = HitCounter()
         self._database = Database(url)
         self.url = self._database.url
+        self.designs = DatabaseDesigns(self._database)
         self.jobs: Jobs = MemoryJobs() if self._database.read_only else DatabaseJobs(self._database)
 
     @property
@@ -82,9 +84,9 @@ class DatabaseStore:
         """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
             done = finish_all(connection, owner, {each.job: each.result for each in answers})
-            settled = {each.job: each.row for each in answers if each.job in done}
-            standing = self._put_all(connection, [row for row in settled.values() if row is not None])
-        return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
+            rows = {each.job: each.row for each in answers if each.job in done}
+            standing = self._put_all(connection, [row for row in rows.values() if row is not None])
+        return {job: None if row is None else standing.get(row.key, row) for job, row in rows.items()}
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those of others that stand in their places."""
@@ -113,6 +115,7 @@ class DatabaseStore:
             standing = _row(connection.execute(select(*_ROW).where(at).with_for_update()).one_or_none())
             if standing == row:
                 connection.execute(delete(SOLUTIONS).where(at))
+                connection.execute(delete(TAGS).where(TAGS.c.key == row.key))
             return standing == row
 
     def rows(self, after: str = "") -> Iterator[Row]:
@@ -217,4 +220,4 @@ def _row(values: Any) -> Row | None:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

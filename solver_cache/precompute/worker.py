@@ -236,7 +236,7 @@ class _Solver:
             return AttemptFailed(spec.key, str(err), transient=False)
         except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
             return AttemptFailed(spec.key, f"{type(err).__name__}: {err}", transient=True)
-        if not solution.status.settled:
+        if not solution.status.is_final:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return AttemptFailed(spec.key, reason, transient=False)
         row = row_of(solution, spec, timed=False)
@@ -268,7 +268,7 @@ class _Solver:
             solution, rows = self._warm(lead, None)
         except DarrmError:
             return None
-        return rows if solution.status.settled else None
+        return rows if solution.status.is_final else None
 
 
 def pack_rows(rows: Counts) -> str:

@@ -25,7 +25,7 @@ from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.status import Status
 from darrm_opt.problem import Problem
-from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate
+from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims, job_id
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded
@@ -84,7 +84,7 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
     with closing(Processes(2, counted)) as executor:
         outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
     assert rows(store) == undisturbed
-    assert {validate(row).decision for row in undisturbed} == {"hit"}
+    assert {validate_row(row).decision for row in undisturbed} == {"hit"}
     spec = next(iter(grid_of(GRID).specs()))
     kept = store.get(spec.key)
     assert kept is not None

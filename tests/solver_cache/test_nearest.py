@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from support import postgres
 
-from darrm_opt import Privacy, Problem, Solution, verify
+from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import problem_record, solution_from_record
 from solver_cache import (
@@ -33,7 +33,7 @@ from solver_cache import (
     recall,
 )
 from solver_cache.database.store import candidates_query
-from solver_cache.model import columns_of, search_columns
+from solver_cache.model import columns_of, row_of, search_columns
 
 K = 7
 VOTERS = [Privacy(0.1), Privacy(0.2), Privacy(0.2, 1e-4), Privacy(math.inf)]
@@ -291,6 +291,19 @@ def test_columns_are_those_of_the_record() -> None:
         "shape": "monotone",
         "utility": json.loads(row.record)["utility"],
     }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DesignSpec(Problem(7, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone"),
+        DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.1, Delta=1e-5), "minimax(points=11)"),
+    ],
+)
+def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> None:
+    row = row_of(solve(request_.problem, request_.objective, request_.shape), request_)
+    assert row.columns == search_columns(row.record)
+    assert row.key == request_.key
 
 
 # ------------------------------------------------------------------------------------------- found without a scan

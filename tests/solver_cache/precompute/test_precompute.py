@@ -308,9 +308,11 @@ class Here:
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
+        self.taken: list[Task] = []
 
     def submit(self, task: Task) -> None:
         self._tasks.append(task)
+        self.taken.append(task)
 
     def poll(self, _: float) -> list[ExecutorEvent]:
         tasks, self._tasks = self._tasks, []
@@ -318,6 +320,27 @@ class Here:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
+    store, executor = MemoryStore(), Here()
+    plan = make_plan(grid_of({**GRID, "K": {"from": 5, "to": 21, "step": 2}}).specs(), store, lambda _: 0.015)
+    assert len(plan.batches) == 1  # whose keys are claimed together
+    outcome = run(plan, store, executor, lambda _: 0.015)
+    sizes = [len(task.specs) for task in executor.taken]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] >= plan.missing / 4
+    assert sizes[-1] <= 4  # `MIN_TASK_SECONDS`
+    assert sum(sizes) == plan.missing == outcome.progress.solved
+    assert store.jobs.counts()["done"] == plan.missing
+
+
+def test_processes_start_before_there_is_a_task() -> None:
+    with closing(Processes(2)) as executor:
+        end = time.monotonic() + 60
+        while len(executor.pids) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(executor.pids) == 2
 
 
 @pytest.mark.parametrize("direct", [False, True])

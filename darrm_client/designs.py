@@ -48,15 +48,15 @@ class DesignsClient:
             if not isinstance(asked["after"], str):
                 return
 
-    def tag(self, id: str, tag: str) -> dict[str, Any]:  # noqa: A002 — the noun's field
+    def tag(self, id: str, tag: str) -> dict[str, Any]:
         """Give a kept design a tag, unless it has it; return its numbers and tags; raises as `list`."""
         return dict(self._call("PUT", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
-    def untag(self, id: str, tag: str) -> dict[str, Any]:  # noqa: A002
+    def untag(self, id: str, tag: str) -> dict[str, Any]:
         """Take a tag from a kept design, if it has it; return its numbers and tags; raises as `list`."""
         return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
-    def compare(self, id: str, other: str) -> dict[str, Any]:  # noqa: A002
+    def compare(self, id: str, other: str) -> dict[str, Any]:
         """Return two kept designs side by side; each γ was proved by this process for the problem that is told beside it.
 
         Raises:

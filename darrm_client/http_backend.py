@@ -46,7 +46,7 @@ class HttpBackend:
         """Queue a design."""
         return self._transport.call("POST", "/v1/jobs", body, deadline).content
 
-    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+    def job(self, id: str, deadline: Deadline) -> Any:
         """Return a job."""
         return self._transport.call("GET", _at(id), None, deadline).content
 
@@ -55,7 +55,7 @@ class HttpBackend:
         asked = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
         return self._transport.call("GET", f"/v1/jobs?{urlencode(asked)}", None, deadline).content
 
-    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def result(self, id: str, deadline: Deadline) -> Any:
         """Return the answer of a job that was done; should it be gone, wait for it to be made again."""
         while True:
             reply = self._transport.call("GET", f"{_at(id)}/result", None, deadline)
@@ -63,15 +63,15 @@ class HttpBackend:
                 return reply.content
             wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
 
-    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def cancel(self, id: str, deadline: Deadline) -> Any:
         """Cancel a job."""
         return self._transport.call("DELETE", _at(id), None, deadline).content
 
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
         """Have the end of a job told to an address."""
         return self._transport.call("POST", f"{_at(id)}/webhooks", {"url": url}, deadline).content
 
-    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield a job's events; a stream that breaks is opened again behind the last one that came."""
         last, tried = "", 0
         while True:
@@ -103,7 +103,7 @@ class HttpBackend:
         self._transport.close()
 
 
-def _at(id: str) -> str:  # noqa: A002
+def _at(id: str) -> str:
     return f"/v1/jobs/{quote(id, safe='')}"
 
 

@@ -85,7 +85,7 @@ class JobsClient:
         """Queue a design, unless it is there already; return its job at once."""
         return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline(None)))
 
-    def get(self, id: str) -> JobStatus:  # noqa: A002 — the noun's field
+    def get(self, id: str) -> JobStatus:
         """Return a job.
 
         Raises:
@@ -131,11 +131,11 @@ class JobsClient:
         wait_for_job(self._backend, job, deadline)
         return verify_answer(self._backend.result(job.id, deadline), request)
 
-    def cancel(self, id: str) -> JobStatus:  # noqa: A002
+    def cancel(self, id: str) -> JobStatus:
         """Stop a job that is not over; return it as it then stands."""
         return parse_job(self._backend.cancel(id, self._deadline(None)))
 
-    def add_webhook(self, id: str, url: str) -> JobWebhook:  # noqa: A002
+    def add_webhook(self, id: str, url: str) -> JobWebhook:
         """Have the service send a signed POST to ``url`` when a job ends, at once if it has; see `darrm_client.verify_webhook`.
 
         Args:
@@ -153,7 +153,7 @@ class JobsClient:
             raise VerificationFailed("The answer is no webhook.")
         return JobWebhook(*texts)
 
-    def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:  # noqa: A002
+    def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:
         """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again.
 
         Raises:

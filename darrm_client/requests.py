@@ -24,22 +24,22 @@ class Backend(Protocol):
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
         """Queue a design as a job, unless it is there already; return the job."""
 
-    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+    def job(self, id: str, deadline: Deadline) -> Any:
         """Return a job."""
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
         """Return a page of the jobs, the newest first, and where the next one begins."""
 
-    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def result(self, id: str, deadline: Deadline) -> Any:
         """Return the answer of a job that is done."""
 
-    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def cancel(self, id: str, deadline: Deadline) -> Any:
         """Cancel a job; return it as it then stands."""
 
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
         """Have the end of a job told to an address; return the webhook."""
 
-    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield what happens to a job, (name, content), until it is over."""
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:

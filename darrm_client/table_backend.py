@@ -83,7 +83,7 @@ class TableBackend:
         """Return the job of a design, which is done; raises AnswerNotFound where it is not."""
         return self._done(self.ask("gamma", body, deadline)["id"])
 
-    def job(self, id: str, deadline: Deadline) -> Any:  # noqa: A002 — the noun's field
+    def job(self, id: str, deadline: Deadline) -> Any:
         """Return the job of a kept answer."""
         return self._done(self.result(id, deadline)["id"])
 
@@ -93,7 +93,7 @@ class TableBackend:
         wanted = state in {None, "done"} and after is None
         return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
 
-    def result(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def result(self, id: str, deadline: Deadline) -> Any:
         """Return a kept answer by its id.
 
         Raises:
@@ -108,11 +108,11 @@ class TableBackend:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
 
-    def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
+    def cancel(self, id: str, deadline: Deadline) -> Any:
         """Return the job as it is: it is over."""
         return self.job(id, deadline)
 
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002, ARG002 — the protocol's arguments
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: ARG002 — the protocol's arguments
         """Refuse: a file tells nobody anything.
 
         Raises:
@@ -120,7 +120,7 @@ class TableBackend:
         """
         raise ClientError("A table has no webhooks: every job in it is done.")
 
-    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield the only thing that there is to tell."""
         yield "done", self.job(id, deadline)
 
@@ -255,7 +255,7 @@ class TableBackend:
         }
 
     @staticmethod
-    def _done(id: str) -> dict[str, Any]:  # noqa: A002
+    def _done(id: str) -> dict[str, Any]:
         return {"id": id, "state": "done", "progress": None, "reason": ""}
 
 

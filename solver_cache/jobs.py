@@ -95,7 +95,7 @@ class Jobs(Protocol):
 
     def submit(
         self,
-        id: str,  # noqa: A002 — the noun's field
+        id: str,
         kind: str,
         request: str,
         *,
@@ -120,7 +120,7 @@ class Jobs(Protocol):
             trace: W3C ``traceparent`` of the request; empty where it is not traced.
         """
 
-    def get(self, id: str) -> Job | None:  # noqa: A002
+    def get(self, id: str) -> Job | None:
         """Return a job, or None where there is none."""
 
     def list(
@@ -188,7 +188,7 @@ class Jobs(Protocol):
             InvalidInput: as `claim`.
         """
 
-    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
+    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
 
         A lease that ran out is renewed all the same if nobody took the job meanwhile.
@@ -209,13 +209,13 @@ class Jobs(Protocol):
             lease_seconds: as for `renew` [s].
         """
 
-    def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
+    def finish(self, id: str, owner: str, result: str) -> bool:
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
 
-    def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
+    def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make the job ``id`` failed for ``reason``; False, and nothing changed, if ``owner`` holds it no more."""
 
-    def release(self, id: str, owner: str) -> bool:  # noqa: A002
+    def release(self, id: str, owner: str) -> bool:
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
 
     def release_all(self, ids: Collection[str], owner: str) -> set[str]:
@@ -226,7 +226,7 @@ class Jobs(Protocol):
             owner: who claimed them.
         """
 
-    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.
 
         Its owner finds at the next `renew` that it holds it no more.
@@ -238,7 +238,7 @@ class Jobs(Protocol):
                 submit it; None: everyone.
         """
 
-    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over; return it as it then stands, or None where there is none.
 
         Args:

@@ -232,7 +232,7 @@ def mention_question(key: str) -> None:
         mentions.questions[key] = None
 
 
-def mention_job(id: str) -> None:  # noqa: A002 — the noun's field
+def mention_job(id: str) -> None:
     """Say the id of a job that the present request queues, reads or changes."""
     mentions = _CURRENT.get()
     if mentions is not None:

@@ -56,7 +56,7 @@ async def list_designs(which: Which, request: Request, service: Service) -> Resp
     response_model=DesignAnswer,
     responses=error_responses(404, 406, 422),
 )
-async def get_design(id: DesignId, request: Request, service: Service) -> Response:  # noqa: A002 — the noun's field
+async def get_design(id: DesignId, request: Request, service: Service) -> Response:
     """Read a kept design; its γ is proved again."""
     require_json(request)
     return json_response(await _design(id, service))
@@ -68,7 +68,7 @@ async def get_design(id: DesignId, request: Request, service: Service) -> Respon
     response_model=ComparisonAnswer,
     responses=error_responses(404, 406, 422),
 )
-async def compare_designs(id: DesignId, other: DesignId, request: Request, service: Service) -> Response:  # noqa: A002
+async def compare_designs(id: DesignId, other: DesignId, request: Request, service: Service) -> Response:
     """Read two kept designs, each proved again, with the differences of their numbers and of their γ."""
     require_json(request)
     return json_response(comparison(await _design(id, service), await _design(other, service)))
@@ -80,7 +80,7 @@ async def compare_designs(id: DesignId, other: DesignId, request: Request, servi
     response_model=DesignSummary,
     responses=error_responses(404, 406, 422),
 )
-async def tag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:  # noqa: A002
+async def tag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:
     """Give a design a tag, unless it has it. Tags are shared by all who use this server."""
     require_json(request)
     return _summary(id, await service.run_in_thread(service.store.designs.tag, id, tag))
@@ -92,13 +92,13 @@ async def tag_design(id: DesignId, tag: TagName, request: Request, service: Serv
     response_model=DesignSummary,
     responses=error_responses(404, 406, 422),
 )
-async def untag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:  # noqa: A002
+async def untag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:
     """Take a tag from a design, if it has it."""
     require_json(request)
     return _summary(id, await service.run_in_thread(service.store.designs.untag, id, tag))
 
 
-async def _design(id: str, service: DesignService) -> DesignAnswer:  # noqa: A002
+async def _design(id: str, service: DesignService) -> DesignAnswer:
     kept = await service.run_in_reader(service.store.designs.get, id)
     record = None if kept is None else await service.run_in_thread(repository.load_record, id, service.store)
     if kept is None or record is None:
@@ -107,12 +107,12 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:  # noqa: A00
     return DesignAnswer(id=id, created=kept.created, tags=list(kept.tags), design=design)
 
 
-def _summary(id: str, kept: KeptDesign | None) -> Response:  # noqa: A002
+def _summary(id: str, kept: KeptDesign | None) -> Response:
     shown = None if kept is None else summary(kept)
     if shown is None:
         raise _unknown(id)
     return json_response(shown)
 
 
-def _unknown(id: str) -> NotCached:  # noqa: A002
+def _unknown(id: str) -> NotCached:
     return NotCached(f"No design is kept under the id {id}. Ask for its problem at /v1/gamma.")

@@ -97,9 +97,7 @@ async def post_gamma(params: DesignRequest, request: Request) -> Response:
     },
 )
 async def get_gamma_by_id(
-    id: Annotated[  # noqa: A002 — the name in the path
-        str, Path(description="Content key of the problem, objective and shape, as every answer has it.")
-    ],
+    id: Annotated[str, Path(description="Content key of the problem, objective and shape, as every answer has it.")],
     request: Request,
 ) -> Response:
     """Read a stored answer; it is proved again, and nothing is solved."""

@@ -101,13 +101,13 @@ async def list_jobs(which: Which, service: Service) -> JobsAnswer:
 
 
 @router.get("/{id}", summary="The state of a job", responses=error_responses(404, 422))
-async def get_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002 — the noun's field
+async def get_job(id: JobId, service: Service) -> JobAnswer:
     """Read a job."""
     return job_answer(await find_job(id, service))
 
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
-async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
+async def cancel_job(id: JobId, service: Service) -> JobAnswer:
     """Stop the solve, wherever it runs, for everyone who waits for it. A finished job is unchanged."""
     job = await service.cancel(id)
     if job is None:
@@ -128,7 +128,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
         **error_responses(404, 409, 422),
     },
 )
-async def get_job_result(id: JobId, service: Service) -> Response:  # noqa: A002
+async def get_job_result(id: JobId, service: Service) -> Response:
     """Read what a job came to: a γ, whose status says whether a time limit cut the solve short, or the answer to its question."""
     job = await find_job(id, service)
     if job.state in {"failed", "cancelled"}:
@@ -166,7 +166,7 @@ def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:
         **error_responses(404, 422),
     },
 )
-async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer:  # noqa: A002
+async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer:
     """Stop the solve; its best certified γ so far is the result of the job from now on. A finished job is unchanged."""
     job = await service.stop(id)
     if job is None:
@@ -192,7 +192,7 @@ async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer
     },
 )
 async def get_job_events(
-    id: JobId,  # noqa: A002
+    id: JobId,
     service: Service,
     last_event_id: Annotated[
         str | None, Header(description="Sent by a client that comes back; the first event is the present state anyway.")
@@ -215,7 +215,7 @@ async def _reserved(service: DesignService, stream: AsyncIterator[str]) -> Async
             yield piece
 
 
-async def find_job(id: str, service: Service) -> Job:  # noqa: A002
+async def find_job(id: str, service: Service) -> Job:
     """Return a job; 404 where there is none."""
     job = await service.get_job(id)
     if job is None:
@@ -223,7 +223,7 @@ async def find_job(id: str, service: Service) -> Job:  # noqa: A002
     return job
 
 
-def _unknown(id: str) -> HTTPException:  # noqa: A002
+def _unknown(id: str) -> HTTPException:
     return HTTPException(404, f"There is no job {id}.")
 
 

@@ -20,7 +20,7 @@ router = create_router("jobs", "/v1/jobs/{id}/webhooks")
 
 
 @router.post("", status_code=201, summary="Tell the end of a job", responses=error_responses(404, 422))
-async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> WebhookAnswer:  # noqa: A002 — the noun's field
+async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> WebhookAnswer:
     """Send a signed POST (Standard Webhooks) when the job ends, at once if it has; tried again for two days if it fails.
 
     It is delivered at least once: a receiver that sees one `webhook-id` twice ignores the second. Asking again for the same address
@@ -32,7 +32,7 @@ async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> We
 
 
 @router.get("", summary="Who is told the end of a job", responses=error_responses(404, 422))
-async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:  # noqa: A002
+async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
     """List the webhooks that this client asked for, with what became of them."""
     webhooks = _webhooks(service)
     await find_job(id, service)
@@ -40,7 +40,7 @@ async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:  # noqa:
 
 
 @router.delete("/{webhook}", status_code=204, summary="Take a webhook back", responses=error_responses(404, 422))
-async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:  # noqa: A002
+async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:
     """Forget a webhook: it is not delivered any more."""
     if not await _webhooks(service).remove(webhook, id):
         raise HTTPException(404, f"This job has no webhook {webhook}.")

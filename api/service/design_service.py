@@ -346,7 +346,7 @@ class DesignService:
         handler = self._gamma_jobs if job.kind == GAMMA_JOB else self._answer_jobs
         return await handler.load_result(job)
 
-    async def stop(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
+    async def stop(self, id: str) -> Job | None:
         """Stop a running γ job with its best certified γ so far as its result, and return it; None if there is none.
 
         A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
@@ -365,7 +365,7 @@ class DesignService:
                 worker.stop(id)
         return settled
 
-    async def get_job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
+    async def get_job(self, id: str) -> Job | None:
         """Return a job in its present state, or None if there is none."""
         audit.mention_job(id)
         return await self.run_in_reader(self._jobs.get, id)
@@ -376,7 +376,7 @@ class DesignService:
         """Return jobs, the newest first, from behind the one with id ``after``; where keys are needed, the client's own."""
         return await self.run_in_reader(self._jobs.list, state, limit, after, current_owner())
 
-    async def cancel(self, id: str) -> Job | None:  # noqa: A002
+    async def cancel(self, id: str) -> Job | None:
         """Cancel an unfinished job and return it. Its work ends within two seconds, whichever process does it.
 
         A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
@@ -438,7 +438,7 @@ class DesignService:
         seconds = estimate_cost(task.spec, task.method).seconds
         return await self._queue(task.key, GAMMA_JOB, text, seconds, afresh=afresh)
 
-    async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:  # noqa: A002
+    async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
         audit.mention_job(id)

@@ -103,7 +103,7 @@ class JobWorker:
             return "the queue is looked at no more"
         return "" if time.monotonic() - self._looked < STALLED_SECONDS else "the queue cannot be looked at"
 
-    def stop(self, id: str) -> None:  # noqa: A002
+    def stop(self, id: str) -> None:
         """Stop a cancelled job, if it runs in this process."""
         stopped = self._running.get(id)
         if stopped is not None:

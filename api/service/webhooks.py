@@ -101,7 +101,7 @@ class Webhooks:
         found: Sequence[Webhook] = await self._run_in_thread(self._stored.list, job, current_owner())
         return found
 
-    async def remove(self, id: str, job: str) -> bool:  # noqa: A002 — the noun's field
+    async def remove(self, id: str, job: str) -> bool:
         """Forget a webhook of the client; return whether there was one."""
         return bool(await self._run_in_thread(self._stored.remove, id, job, current_owner()))
 

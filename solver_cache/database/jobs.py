@@ -81,7 +81,7 @@ class DatabaseJobs:
 
     def submit(
         self,
-        id: str,  # noqa: A002 — the field's name
+        id: str,
         kind: str,
         request: str,
         *,
@@ -110,7 +110,7 @@ class DatabaseJobs:
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
             return job_of(connection.execute(here).one())
 
-    def get(self, id: str) -> Job | None:  # noqa: A002
+    def get(self, id: str) -> Job | None:
         """Return a job, or None where there is none."""
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
@@ -224,7 +224,7 @@ class DatabaseJobs:
         with self._database.writing() as connection:
             return _submit_and_claim(connection, owner, lease_seconds, kind, requests, afresh=afresh)
 
-    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
+    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
         more = {} if progress is None else {"progress": progress}
@@ -240,18 +240,18 @@ class DatabaseJobs:
             _change(connection, mine, lease_until=self._now + lease_seconds)
         return set(mine)
 
-    def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
+    def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
         with self._database.writing() as connection:
             return self._changed(connection, _held(id, owner), state="done", result=result, **RELEASED)
 
-    def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
+    def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
         said = reason.replace("\0", "�")  # which PostgreSQL does not keep
         with self._database.writing() as connection:
             return self._changed(connection, _held(id, owner), state="failed", reason=said, **RELEASED)
 
-    def release(self, id: str, owner: str) -> bool:  # noqa: A002
+    def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
         with self._database.writing() as connection:
             back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **RELEASED}
@@ -264,7 +264,7 @@ class DatabaseJobs:
             _change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **RELEASED)
         return set(mine)
 
-    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
         with self._database.writing() as connection:
             if client is not None:
@@ -278,7 +278,7 @@ class DatabaseJobs:
             self._changed(connection, running, state="done", result=result, **RELEASED)
         return self.get(id)
 
-    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._database.writing() as connection:
             if client is not None:
@@ -331,7 +331,7 @@ class DatabaseJobs:
         return server_time(self._database.dialect)
 
 
-def _held(id: str, owner: str) -> Update:  # noqa: A002
+def _held(id: str, owner: str) -> Update:
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
@@ -349,7 +349,7 @@ def _wanted(
     return found
 
 
-def _member(id: str, client: str) -> Select[tuple[str]]:  # noqa: A002
+def _member(id: str, client: str) -> Select[tuple[str]]:
     """Return the query for a client of a job."""
     return select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client)
 

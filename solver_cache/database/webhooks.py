@@ -27,7 +27,7 @@ class DatabaseWebhooks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, id: str, job: str, client: str, url: str, limit: int) -> Webhook | None:  # noqa: A002
+    def add(self, id: str, job: str, client: str, url: str, limit: int) -> Webhook | None:
         """Ask for a webhook; return it, or the same client's pending one for that job and address; None beyond ``limit``.
 
         Args:
@@ -58,7 +58,7 @@ class DatabaseWebhooks:
         with self._database.reading() as connection:
             return [_webhook(found) for found in connection.execute(query)]
 
-    def remove(self, id: str, job: str, client: str | None = None) -> bool:  # noqa: A002
+    def remove(self, id: str, job: str, client: str | None = None) -> bool:
         """Forget a webhook, of ``client`` unless that is None; return whether it was there."""
         which = delete(WEBHOOKS).where(WEBHOOKS.c.id == id, WEBHOOKS.c.job == job)
         if client is not None:

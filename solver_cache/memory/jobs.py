@@ -37,7 +37,7 @@ class MemoryJobs:
 
     def submit(
         self,
-        id: str,  # noqa: A002
+        id: str,
         kind: str,
         request: str,
         *,
@@ -58,7 +58,7 @@ class MemoryJobs:
                 self._clients[id].add(client)
             return self._jobs[id]
 
-    def get(self, id: str) -> Job | None:  # noqa: A002
+    def get(self, id: str) -> Job | None:
         """Return a job, or None where there is none."""
         return self._jobs.get(id)
 
@@ -141,7 +141,7 @@ class MemoryJobs:
                     taken[name] = "done" if job.state == "done" else "held"
         return taken
 
-    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:  # noqa: A002
+    def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
         more = {} if progress is None else {"progress": progress}
@@ -152,15 +152,15 @@ class MemoryJobs:
         check_claim(owner, lease_seconds)
         return {name for name in ids if self.renew(name, owner, lease_seconds)}
 
-    def finish(self, id: str, owner: str, result: str) -> bool:  # noqa: A002
+    def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
         return self._held(id, owner, lambda _: {"state": "done", "result": result, "owner": "", "lease_until": 0.0})
 
-    def fail(self, id: str, owner: str, reason: str) -> bool:  # noqa: A002
+    def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
         return self._held(id, owner, lambda _: {"state": "failed", "reason": reason, "owner": "", "lease_until": 0.0})
 
-    def release(self, id: str, owner: str) -> bool:  # noqa: A002
+    def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
         back = {"state": "queued", "owner": "", "lease_until": 0.0}
         return self._held(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
@@ -169,7 +169,7 @@ class MemoryJobs:
         """Put claimed jobs back as `Jobs.release_all` says."""
         return {name for name in ids if self.release(name, owner)}
 
-    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
         with self._lock:
             there = self._jobs.get(id)
@@ -179,7 +179,7 @@ class MemoryJobs:
                 return there
             return self._change(there, state="done", result=result, owner="", lease_until=0.0)
 
-    def cancel(self, id: str, client: str | None = None) -> Job | None:  # noqa: A002
+    def cancel(self, id: str, client: str | None = None) -> Job | None:
         """Cancel a job that is not over, as `Jobs.cancel` says."""
         with self._lock:
             there = self._jobs.get(id)
@@ -207,11 +207,11 @@ class MemoryJobs:
             there = [self._jobs.get(name) for name in ids]
         return {job.id for job in there if job is not None and (job.state, job.owner) == ("running", owner)}
 
-    def _belongs(self, id: str, client: str | None) -> bool:  # noqa: A002
+    def _belongs(self, id: str, client: str | None) -> bool:
         """Whether a job is a client's, or nobody's."""
         return client is None or not self._clients[id] or client in self._clients[id]
 
-    def _held(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:  # noqa: A002
+    def _held(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:
         """Change a job if ``owner`` holds it."""
         with self._lock:
             there = self._jobs.get(id)

@@ -78,7 +78,7 @@ class Service:
                 found.append(pid)
         return found
 
-    def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:  # noqa: A002
+    def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
         """Return a job, once it is in one of these states."""
         end = time.monotonic() + seconds
         while True:

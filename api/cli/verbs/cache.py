@@ -48,7 +48,7 @@ def cache_ls(
 
 
 def cache_tag(
-    id: Annotated[str, Argument("ID", "An answer, as `darrm cache ls` lists it.")],  # noqa: A002 — the argument's name
+    id: Annotated[str, Argument("ID", "An answer, as `darrm cache ls` lists it.")],
     tag: Annotated[str, Argument("TAG", "1 to 64 letters, digits, dots, hyphens and underscores.")],
     url: StoreUrl = None,
     *,

@@ -271,7 +271,7 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/audit") == 403
         assert status("reader", "/healthz") == 200
         # an admin: everyone's jobs; a user: its own
-        id = service.ask("/v1/jobs", "POST", long, X_API_Key=made["user"], Content_Type="application/json").json()["id"]  # noqa: A001
+        id = service.ask("/v1/jobs", "POST", long, X_API_Key=made["user"], Content_Type="application/json").json()["id"]
         assert status("user", other) == 200
         listed = {role: service.ask("/v1/jobs", X_API_Key=made[role]).json()["jobs"] for role in ("user", "admin")}
         assert {job["id"] for job in listed["user"]} == {job["id"] for job in listed["admin"]}

@@ -78,7 +78,7 @@ def test_the_link_outlives_the_server_that_was_asked(tmp_path: Path) -> None:
         for worker in client.app.state.service._workers:  # type: ignore[attr-defined]  # a FastAPI application
             worker._closing = True  # nobody here takes it up
         body = {"K": 5, "m": 2, "epsilon": 0.1}
-        id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]  # noqa: A001
+        id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]
     memory = InMemorySpanExporter()
     with traces.traced(memory), TestClient(create_app(settings)) as client:
         end = time.monotonic() + 60

@@ -119,7 +119,7 @@ def test_who_has_it_is_told_so(client: TestClient, told: dict[str, Any], accept:
 
 
 @pytest.mark.parametrize("id", ["abc", "0" * 64, "Z" * 64, "γ", "%00", "a" * 5000, "..%2F", "{id}"])
-def test_an_id_that_is_not_kept(client: TestClient, id: str) -> None:  # noqa: A002 — as in the path
+def test_an_id_that_is_not_kept(client: TestClient, id: str) -> None:
     answer = client.get(f"/v1/gamma/{id}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == MEDIA_TYPE

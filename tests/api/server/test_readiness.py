@@ -134,7 +134,7 @@ def test_workers_that_read_alone_share_their_jobs(tmp_path: Path) -> None:
         assert client.post("/v1/gamma", json=KEPT).status_code == 200
     url = f"sqlite:///{path}?mode=ro"
     with serving(tmp_path, "--workers", "2", DARRM_CACHE_URL=url, DARRM_WAIT_SECONDS="0", DARRM_SOLVERS="1") as service:
-        id = service.ask("/v1/gamma?K=7&m=2&epsilon=0.1").json()["id"]  # noqa: A001
+        id = service.ask("/v1/gamma?K=7&m=2&epsilon=0.1").json()["id"]
         assert {service.ask(f"/v1/jobs/{id}").status for _ in range(12)} == {200}  # whichever worker is asked
         end = time.monotonic() + 100
         while service.ask(f"/v1/jobs/{id}").json()["state"] != "done":

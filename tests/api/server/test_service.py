@@ -56,7 +56,7 @@ def proved(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def at_work(opened: Service, id: str) -> list[int]:  # noqa: A002
+def at_work(opened: Service, id: str) -> list[int]:
     """Wait until a job has told of its first round, then return the solver processes."""
     end = time.monotonic() + 300
     while opened.job(id, until="running")["progress"] is None:
@@ -110,7 +110,7 @@ def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(url: str, tmp_p
 def test_a_job_from_submission_to_result(url: str, tmp_path: Path) -> None:
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
         client = opened.client
-        id = submitted(opened, SECONDS)  # noqa: A001
+        id = submitted(opened, SECONDS)
         pending = client.get(f"/v1/jobs/{id}/result")
         assert (pending.status_code, pending.headers["location"]) == (202, f"/v1/jobs/{id}")
         assert int(pending.headers["retry-after"]) >= 0
@@ -166,7 +166,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_cancelling_ends_the_work_and_frees_the_process(url: str, tmp_path: Path) -> None:
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
-        id = submitted(opened, MINUTES)  # noqa: A001
+        id = submitted(opened, MINUTES)
         at_work(opened, id)
         answers: list[httpx.Response] = []
         waiting = threading.Thread(
@@ -217,7 +217,7 @@ def stream(lines: Any) -> list[dict[str, Any]]:
 
 def test_events_tell_the_progress_and_end_with_the_job(url: str, tmp_path: Path) -> None:
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1", DARRM_WORKERS="2") as opened:
-        id = submitted(opened, SECONDS)  # noqa: A001
+        id = submitted(opened, SECONDS)
 
         def follow(_: int) -> list[dict[str, Any]]:  # from either worker
             with httpx.stream("GET", f"{opened.url}/v1/jobs/{id}/events", timeout=60) as answer:
@@ -240,7 +240,7 @@ def test_events_tell_the_progress_and_end_with_the_job(url: str, tmp_path: Path)
 def test_events_end_when_the_server_does_and_go_on_at_the_next(url: str, tmp_path: Path) -> None:
     ended: list[dict[str, Any]] = []
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
-        id = submitted(opened, MINUTES)  # noqa: A001
+        id = submitted(opened, MINUTES)
 
         def follow() -> None:
             with httpx.stream("GET", f"{opened.url}/v1/jobs/{id}/events", timeout=60) as answer:
@@ -325,7 +325,7 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
     settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": str(workers)}
     with service(url, tmp_path, **settings) as opened:
         done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
-        id = submitted(opened, SECONDS)  # noqa: A001
+        id = submitted(opened, SECONDS)
         waiting = submitted(opened, {**MNIST, "K": 9})
         opened.job(id, until="running")
         pids = opened.solvers
@@ -344,7 +344,7 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
 def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
     settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
-        id = submitted(opened, SECONDS)  # noqa: A001
+        id = submitted(opened, SECONDS)
         opened.job(id, until="running")
         end = time.monotonic() + 300
         while not opened.solvers:  # the job is claimed first, and the process started then

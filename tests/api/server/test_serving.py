@@ -542,7 +542,7 @@ def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
     keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("greedy", "polite")]
     limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"}
     with serving(tmp_path, DARRM_KEYS=str(tmp_path / "keys.json"), **limits) as service:
-        id = service.ask(SLOW, X_API_Key=keys[0]).json()["id"]  # noqa: A001
+        id = service.ask(SLOW, X_API_Key=keys[0]).json()["id"]
 
         def follow(key: str) -> socket.socket:
             connection = service.connect()

@@ -48,7 +48,7 @@ def client_of(url: str = "memory", **more: Any) -> Iterator[TestClient]:
 
 def followed(
     client: TestClient,
-    id: str,  # noqa: A002
+    id: str,
     until: tuple[str, ...] = ("done", "failed"),
     **headers: Any,
 ) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
 )
 def test_a_result_that_was_tampered_with_is_computed_again(url: str, tmp_path: Path, tamper: Any) -> None:
     with client_of(url, short_seconds=0.0) as client:
-        id = client.post("/v1/tradeoff", json=ASKED["tradeoff"]).json()["id"]  # noqa: A001
+        id = client.post("/v1/tradeoff", json=ASKED["tradeoff"]).json()["id"]
         followed(client, id)
         right = client.get(f"/v1/jobs/{id}/result").json()
         with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
@@ -200,7 +200,7 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
         assert client.get("/v1/gamma", params={"K": 5, "m": 2, "epsilon": 0.1}).status_code == 200  # a small γ, solved
         assert client.get("/v1/error-curve", params={"K": 5, "m": 2, "epsilon": 0.1, "points": 3}).status_code == 200
         assert [client.get(f"/v1/jobs/{job}").json()["state"] for job in jobs] == ["running", "queued", "queued"]
-        for id in jobs:  # noqa: A001
+        for id in jobs:
             assert client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
 
 
@@ -242,7 +242,7 @@ def test_other_keys_neither_list_nor_cancel_a_job(
         return [job["id"] for job in client.get("/v1/jobs", headers=headers).json()["jobs"]]
 
     with client_of(url, keys=path) as client:
-        id = client.post("/v1/jobs", json=LARGE, headers=first).json()["id"]  # noqa: A001
+        id = client.post("/v1/jobs", json=LARGE, headers=first).json()["id"]
         followed(client, id, ("running",), **first)
         assert (listed(first), listed(second)) == ([id], [])
         for method, where in (("DELETE", f"/v1/jobs/{id}"),):
@@ -308,7 +308,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
         client_of(url) as client,
         client_of(url, solve="off") as other,
     ):  # stopped through a server that does not solve it
-        id = client.post("/v1/jobs", json=LARGE).json()["id"]  # noqa: A001
+        id = client.post("/v1/jobs", json=LARGE).json()["id"]
         end = time.monotonic() + 60
         while (followed(client, id, ("running",))["progress"] or {}).get("incumbent") is None:
             assert time.monotonic() < end
@@ -353,7 +353,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
 def test_a_damaged_job_is_reported_and_mended(url: str, tmp_path: Path, column: str, value: Any) -> None:
     asked = {"K": 5, "m": 2, "epsilon": 0.1, "time_limit": 1e-9}
     with client_of(url, wait_seconds=30.0) as client:
-        id = client.post("/v1/gamma", json=asked).json()["id"]  # noqa: A001
+        id = client.post("/v1/gamma", json=asked).json()["id"]
         with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
             database.execute(f"UPDATE darrm_jobs SET {column} = ?", (value,))  # noqa: S608 — names of our own
         assert client.get(f"/v1/jobs/{id}").status_code == 200

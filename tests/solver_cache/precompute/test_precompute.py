@@ -338,9 +338,9 @@ def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
 def test_processes_start_before_there_is_a_task() -> None:
     with closing(Processes(2)) as executor:
         end = time.monotonic() + 60
-        while len(executor.pids) < 2 and time.monotonic() < end:
+        while len(executor._pool.processes) < 2 and time.monotonic() < end:
             time.sleep(0.01)
-        assert len(executor.pids) == 2
+        assert len(executor._pool.processes) == 2
 
 
 @pytest.mark.parametrize("direct", [False, True])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from darrm_client.connect import connect
+from darrm_client.designs import DesignsClient
 from darrm_client.errors import VerificationFailed, error_of
 from darrm_client.jobs import JobsClient
 from darrm_client.requests import as_list, budget_body, design, draw_body, numbers, with_allowance
@@ -18,6 +20,7 @@ from darrm_client.verification import (
     verify_certificate,
     verify_comparison,
     verify_curves,
+    verify_least,
     verify_plan,
     verify_plurality,
     verify_profile,
@@ -25,6 +28,7 @@ from darrm_client.verification import (
     verify_ways,
 )
 from darrm_opt.design.certificate import Arithmetic, Certificate, verify
+from darrm_opt.design.inverse import DIGITS, Parameter
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solver import Method, Shape
 from darrm_opt.design_spec import DesignSpec
@@ -103,6 +107,7 @@ class DarrmClient:
         key = os.environ.get(KEY_VARIABLE) or None if key is None else key
         self._backend, self._timeout = connect(chosen, key, timeout, retries, tls, proxy), timeout
         self.jobs = JobsClient(self._backend, timeout)
+        self.designs = DesignsClient(self._backend, timeout)
 
     def gamma(
         self,
@@ -217,6 +222,63 @@ class DarrmClient:
         body |= {"delta": delta, "baselines": as_list(baselines)}
         wanted = [with_allowance(problem, m, delta) for m in ms]
         return verify_tradeoff(self._ask("tradeoff", body, timeout), wanted)
+
+    def least(
+        self,
+        K: int,
+        *,
+        parameter: Parameter = "m",
+        utility: float | None = None,
+        agreement: float | None = None,
+        m: float | None = None,
+        epsilon: float | None = None,
+        Delta: float = 0.0,
+        delta: float | None = None,
+        affected: int | None = None,
+        objective: AnyObjective | str = "rectangular",
+        shape: Shape = "free",
+        digits: int = DIGITS,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return the least m, target ε or voter's ε for a wanted utility or agreement, as the REST interface has it.
+
+        Both γ in it, at that number and at the one next below, were proved private by this process, and what they reach is its
+        own. That nothing at the number below reaches more rests on the bound, which is the other side's.
+
+        Args:
+            K: as in `darrm_opt.least_parameter`, like all that follow.
+            parameter: "m", "target_epsilon" or "epsilon".
+            utility: wanted share of the noiseless utility; or give ``agreement``.
+            agreement: wanted chance that the released bit is the majority that was voted.
+            m: allowance; with "epsilon" only.
+            epsilon: ε of one voter [nats]; not with "epsilon".
+            Delta: Δ of one voter [probability].
+            delta: δ of the release [probability]; None for 1 − (1−Δ)^m.
+            affected: voters that one record can influence; None for all.
+            objective: what is maximised.
+            shape: "free" or "monotone".
+            digits: of the number.
+            timeout: for this call [s]; None for the client's.
+
+        Raises:
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+            AnswerNotFound: the client reads a table file, which solves nothing.
+        """
+        body = {
+            "K": K,
+            "parameter": parameter,
+            "utility": utility,
+            "agreement": agreement,
+            "m": m,
+            "epsilon": "inf" if epsilon == math.inf else epsilon,
+            "Delta": Delta,
+            "delta": delta,
+            "affected": affected,
+            "objective": str(objective),
+            "shape": shape,
+            "digits": digits,
+        }
+        return verify_least(self._ask("least", body, timeout), body)
 
     def profile(
         self,

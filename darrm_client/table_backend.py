@@ -52,6 +52,8 @@ class TableBackend:
             "plan": self._plan,
             "estimate": self._estimate,
             "plurality": self._plurality,
+            "plurality/ways": self._plurality,
+            "least": self._least,
         }
 
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
@@ -64,6 +66,14 @@ class TableBackend:
         raise AnswerNotFound(
             f"A table has no rules for {body['classes']} classes: darrm_opt.plurality designs them here."
         )
+
+    @staticmethod
+    def _least(_: dict[str, Any]) -> Any:
+        raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
+
+    def designs(self, method: str, path: str, deadline: Deadline) -> Any:  # noqa: ARG002 — the protocol's arguments
+        """Refuse: a table has no tags."""
+        raise AnswerNotFound("A table has no tags, and no list of designs: ask a service for them.")
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the job of a design, which is done; raises AnswerNotFound where it is not."""
@@ -85,11 +95,11 @@ class TableBackend:
         Raises:
             AnswerNotFound: the table has none.
         """
-        from solver_cache.validate import validate
+        from solver_cache.validate import validate_row
 
         deadline.check()
         row = self._store.get(id)
-        solution = None if row is None else validate(row).solution
+        solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
@@ -97,6 +107,10 @@ class TableBackend:
     def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
         """Return the job as it is: it is over."""
         return self.job(id, deadline)
+
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002, ARG002 — the protocol's arguments
+        """Refuse: a file tells nobody anything."""
+        raise ClientError("A table has no webhooks: every job in it is done.")
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield the only thing that there is to tell."""

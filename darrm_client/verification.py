@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from darrm_client.errors import VerificationFailed
 from darrm_client.requests import DRAW
@@ -24,7 +24,7 @@ from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record
-from darrm_opt.reprove import ReproofFailed, read_solution, reprove
+from darrm_opt.reprove import TOLERANCE, ReproofFailed, read_solution, reprove
 
 if TYPE_CHECKING:
     from darrm_opt.plurality.problem import PluralityProblem
@@ -185,6 +185,42 @@ def verify_tradeoff(told: Any, wanted: Sequence[Problem]) -> dict[str, Any]:
                 f"The point for target_epsilon = {problem.target.epsilon:g} is for another problem."
             )
         verify_gamma(member(point, "gamma"), problem)
+    return dict(told)
+
+
+def verify_least(told: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to the inverse question: each γ private for the problem at its number, and worth what is said.
+
+    Args:
+        told: the answer.
+        asked: the request: the arguments of `darrm_opt.design.inverse.least_parameter`, ``epsilon`` perhaps "inf".
+
+    Raises:
+        VerificationFailed: it answers another question, or its γ does not reach what was wanted.
+        NotPrivate: a γ in it is not.
+    """
+    from darrm_opt.design.inverse import FULL_SLACK, problem_at, worth
+    from darrm_opt.design.objective import as_objective
+
+    measure: Literal["utility", "agreement"] = "utility" if asked.get("agreement") is None else "agreement"
+    if (member(told, "parameter"), member(told, "measure")) != (asked["parameter"], measure):
+        raise VerificationFailed("The answer is to another question than the one that was asked.")
+    voters: dict[str, Any] = {name: asked.get(name) for name in ("K", "m", "epsilon", "delta", "affected")}
+    voters |= {"epsilon": math.inf} if asked.get("epsilon") == "inf" else {}
+    objective, below = as_objective(asked["objective"]), member(told, "below")
+    wanted = min(asked[measure], 1.0 - FULL_SLACK)
+    for here in [told] if below is None else [told, below]:
+        value, stated = member(here, "value"), member(here, "reached")
+        if not isinstance(value, int | float) or not isinstance(stated, int | float):
+            raise VerificationFailed("The answer has something else where a number should be.")
+        problem = problem_at(asked["parameter"], value, **voters, Delta=asked["Delta"])
+        if parse_problem(member(member(here, "design"), "problem")) != problem:
+            raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} is for another problem.")
+        reached = worth(verify_gamma(member(here["design"], "gamma"), problem), objective, measure)
+        if not math.isclose(reached, stated, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise VerificationFailed(f"The γ at {asked['parameter']} = {value:g} reaches {reached!r}, not {stated!r}.")
+        if (stated >= wanted) != (here is told):
+            raise VerificationFailed(f"{asked['parameter']} = {value:g} is not the end of a search for {wanted:g}.")
     return dict(told)
 
 

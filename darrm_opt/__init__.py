@@ -28,8 +28,9 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 if TYPE_CHECKING:
+    from darrm_opt.design.inverse import LeastParameter, least_m, least_parameter
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
-    from darrm_opt.design.sweep import Tradeoff, least_m, tradeoff
+    from darrm_opt.design.sweep import Tradeoff, tradeoff
     from darrm_opt.mechanism.majority import PrivateMajority
     from darrm_opt.planning.planner import plan
 
@@ -38,6 +39,7 @@ __all__ = [
     "Certificate",
     "DarrmError",
     "InvalidInput",
+    "LeastParameter",
     "NoiseFunction",
     "NotPrivate",
     "NotProven",
@@ -55,6 +57,7 @@ __all__ = [
     "expected_error",
     "histogram",
     "least_m",
+    "least_parameter",
     "minimax",
     "over_scenarios",
     "plan",
@@ -71,7 +74,9 @@ _LAZY = {
     "PrivacyProfile": "darrm_opt.design.privacy_profile",
     "privacy_profile": "darrm_opt.design.privacy_profile",
     "Tradeoff": "darrm_opt.design.sweep",
-    "least_m": "darrm_opt.design.sweep",
+    "LeastParameter": "darrm_opt.design.inverse",
+    "least_m": "darrm_opt.design.inverse",
+    "least_parameter": "darrm_opt.design.inverse",
     "tradeoff": "darrm_opt.design.sweep",
     "PrivateMajority": "darrm_opt.mechanism.majority",
     "plan": "darrm_opt.planning.planner",

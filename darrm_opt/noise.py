@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,11 @@ class NoiseFunction:
         signed: Array = np.sign(2.0 * np.arange(K + 1) - K) * self.values
         return signed
 
-    @property
+    @cached_property
     def is_monotone(self) -> bool:
         """Whether γ never decreases away from K/2, so that g never decreases at all."""
         upper = self.values[self.K // 2 + 1 :]
-        return bool(np.all(upper[1:] >= upper[:-1]))
+        return bool((upper[1:] >= upper[:-1]).all())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 — NumPy's protocol
         return np.array(self.values, dtype=dtype, copy=copy)

@@ -12,7 +12,9 @@ from typing import Protocol
 
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.optional_packages import needed_by
+from solver_cache.designs import Designs
 from solver_cache.jobs import Jobs
+from solver_cache.memory.designs import MemoryDesigns
 from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.memory.store import MemoryStore
 from solver_cache.model import Completion, HitCounter, Row, Stats
@@ -38,6 +40,10 @@ class Store(Protocol):
     @property
     def jobs(self) -> Jobs:
         """The jobs that are kept beside the rows."""
+
+    @property
+    def designs(self) -> Designs:
+        """The rows as a list for people, and their tags."""
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``, as it stands: unexamined.
@@ -123,6 +129,7 @@ class NoStore:
     def __init__(self) -> None:
         self.hits = HitCounter()
         self.jobs = MemoryJobs()
+        self.designs: Designs = MemoryDesigns(dict, dict)
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
         """Return None."""

@@ -7,6 +7,7 @@ from typing import get_args
 from darrm_opt.comparison.baselines import BASELINES, OTHER_BASELINES
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Arithmetic
+from darrm_opt.design.inverse import MAX_DIGITS, MIN_DIGITS, Parameter
 from darrm_opt.design.solver import Method, Shape
 from solver_cache.jobs import State
 
@@ -47,6 +48,10 @@ ACCEPTED = {
     "m_from": "a privacy allowance, a real number above 0",
     "m_to": "a privacy allowance, a real number above m_from",
     "m_points": f"a whole number of allowances, from 1 to {MAX_ALLOWANCES}",
+    "parameter": _choice(get_args(Parameter)),
+    "utility": "a share in (0, 1], or an agreement in (0.5, 1], and not both",
+    "agreement": "a probability in (0.5, 1]",
+    "digits": f"a whole number of digits, {MIN_DIGITS} to {MAX_DIGITS}",
     "epsilons": f"a list of 1 to {MAX_POINTS} numbers of nats",
     "gamma": "a list of K + 1 probabilities, symmetric",
     "arithmetic": _choice(get_args(Arithmetic)),
@@ -65,8 +70,12 @@ ACCEPTED = {
     "sampling": "'independent' or 'disjoint'",
     "id": "64 hexadecimal digits",
     "state": f"one of {', '.join(get_args(State))}",
-    "limit": "a whole number of jobs, from 1 to 1000",
-    "after": "the id of a job that is kept",
+    "limit": "a whole number, from 1 to 1000",
+    "after": "the id of one that is kept",
+    "url": "https://HOST[:PORT][/PATH][?QUERY], without user name, password and fragment",
+    "webhook": "msg_ and 32 hexadecimal digits",
+    "tag": "1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit",
+    "other": "64 hexadecimal digits",
     "classes": "a whole number of classes, 2 to 1000",
     "ties": "'excluded' or 'any'",
     "price": "a number at least 0",

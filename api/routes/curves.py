@@ -8,12 +8,20 @@ from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.exceptions import NotCached
-from api.routes.answers import find_answer
-from api.routes.requests import Service, compute, create_router, get_and_post, question_of
-from api.routes.responses import DESIGN_RESPONSES, negotiated_form, pending_response, table_response
+from api.routes.answers import find_answer, respond
+from api.routes.requests import Service, compute, create_router, get_and_post
+from api.routes.responses import (
+    DESIGN_RESPONSES,
+    negotiated_form,
+    pending_response,
+    require_json,
+    table_response,
+)
 from api.schemas import (
     CurveRequest,
     ErrorCurveAnswer,
+    LeastAnswer,
+    LeastRequest,
     ProfileAnswer,
     ProfileRequest,
     TradeoffAnswer,
@@ -22,9 +30,8 @@ from api.schemas import (
 )
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.curves import compute_error_curve
-from darrm_opt.answers.running_time import estimate_cost, profile_seconds
+from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -101,7 +108,7 @@ async def tradeoff(params: TradeoffRequest, request: Request, service: Service) 
         "baselines": params.baselines,
         "time_limit": service.settings.time_limit,
     }
-    found = await find_answer(request, service, AnswerTask("tradeoff", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "tradeoff", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     return table_response(found, form, "tradeoff", _tradeoff_columns(found.model_dump()))
@@ -125,6 +132,29 @@ def _tradeoff_columns(answer: dict[str, Any]) -> formats.Columns:
     for name, curve in (answer["curves"] or {}).items():
         columns |= {f"{name}_{measure}": curve[measure] for measure in ("tv_error", "disagreement")}
     return columns
+
+
+@get_and_post(
+    router,
+    "/least",
+    LeastRequest,
+    summary="The least m, target ε or voter's ε for a wanted utility",
+    response_model=LeastAnswer,
+    responses=DESIGN_RESPONSES,
+)
+async def least(params: LeastRequest, request: Request, service: Service) -> Response:
+    """Search for the least number whose certified γ reaches a utility or an agreement; the one next below is told as well."""
+    require_json(request)
+    check_voters(params.K, service.settings)
+    spec = await service.run_in_thread(params.spec)
+    if service.settings.solve == "off":
+        raise NotCached("The search solves many problems, and solving is off on this server.")
+    argument = params.model_dump() | {
+        "objective": str(spec.objective),
+        "time_limit": service.settings.time_limit,
+    }
+    seconds = inverse_seconds(estimate_cost(spec).seconds, params.digits)
+    return await respond(request, service, "least", argument, seconds, params)
 
 
 @get_and_post(
@@ -156,7 +186,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     points = params.points if params.epsilons is None else len(params.epsilons)
     argument = {**about, "epsilons": params.epsilons, "points": params.points}
     seconds = profile_seconds(problem_from_record(about["problem"]), points)
-    found = await find_answer(request, service, AnswerTask("profile", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "profile", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     drawn = found.model_dump()

@@ -56,11 +56,17 @@ _FROM_JOBS = (("submit_job", "200"), ("submit_job", "202"), ("get_gamma", "202")
 
 _LINKS = {
     "get_gamma_by_id": (("get_gamma", "200"), ("post_gamma", "200")),
+    **dict.fromkeys(
+        ("get_design", "compare_designs", "tag_design", "untag_design"), (("get_gamma", "200"), ("post_gamma", "200"))
+    ),
     "get_job": _FROM_JOBS,
     "get_job_result": _FROM_JOBS,
     "get_job_events": _FROM_JOBS,
     "cancel_job": _FROM_JOBS,
     "stop_job": _FROM_JOBS,
+    "add_webhook": _FROM_JOBS,
+    "list_webhooks": _FROM_JOBS,
+    "remove_webhook": _FROM_JOBS,
 }
 """Operations that take the id of an answer, each with the operations and statuses that return it."""
 

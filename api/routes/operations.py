@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails, Rejection
 from api.errors.problem_types import PROBLEM_TYPES
-from api.observability import metrics
+from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.routes.requests import Service
 from api.schemas.fields import AnswerModel
@@ -49,7 +49,7 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver, queue; 'ok', 'busy' (all solver processes are at work) or 'off'."
+        description="What was looked at: database, solver, queue, and audit if there is an audit log in a file; 'ok', 'busy' (all solver processes are at work) or 'off'."
     )
 
 
@@ -137,6 +137,9 @@ class ReadinessCheck:
                     self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
                 )
                 self._findings = {"database": database, "solver": solver, "queue": queue}
+                log = audit.current_log()
+                if log is not None:
+                    self._findings["audit"] = f"it cannot be written: {log.trouble}" if log.trouble else "ok"
                 self._checked = time.monotonic()
             return self._findings
 

@@ -22,6 +22,7 @@ from api.schemas.design import (
     VerifyAnswer,
     VerifyRequest,
 )
+from api.schemas.inverse import LeastAnswer, LeastRequest
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest, PendingAnswer
 from api.schemas.plans import PlanAnswer, PlanRequest
 from api.schemas.plurality import PluralityAnswer, PluralityRequest
@@ -40,6 +41,8 @@ __all__ = [
     "ErrorCurveAnswer",
     "EstimateAnswer",
     "GammaAnswer",
+    "LeastAnswer",
+    "LeastRequest",
     "PendingAnswer",
     "PlanAnswer",
     "PlanRequest",

@@ -36,7 +36,7 @@ class AnswerJobHandler:
     """Handler of answer jobs: computes and loads results.
 
     Args:
-        store: of answers; a trade-off reads and stores its γ there.
+        store: of answers; a trade-off reads and stores its γ there, and the inverse question stores its own.
         settings: the time that is admitted, which is also the time after which work is stopped.
         read: how a blocking call is made that only reads.
         write: how one is made that may write.
@@ -78,9 +78,14 @@ class AnswerJobHandler:
             known = await self._read(repository.load_records, specs, self._store)
             argument = {**argument, "known": known}
         found: dict[str, Any] = await pool.run(TASKS[task.kind], argument, time_limit=time_limit, progress=progress)
-        if task.kind != "tradeoff":
+        if "doubts" not in found:
             return found
-        known = argument["known"]
+        if task.kind == "least":
+            specs = [
+                DesignSpec(problem_from_record(record["problem"]), record["objective"], record["shape"])
+                for record in found["solutions"]
+            ]
+        known = argument.get("known", [None] * len(specs))
         new = [
             (spec, record)
             for spec, record, old, doubt in zip(specs, found["solutions"], known, found["doubts"], strict=True)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from api.tasks.design import certify, compute_tradeoff, recheck
+from api.tasks.design import certify, compute_least, compute_tradeoff, recheck
 from darrm_client.requests import DRAW, budget_body
-from darrm_client.verification import verify_comparison, verify_plan, verify_plurality
+from darrm_client.verification import verify_comparison, verify_least, verify_plan, verify_plurality
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.answers.plurality import design_plurality, design_ways
@@ -31,12 +31,16 @@ TASKS: dict[str, Task] = {
     "plan": plan_releases,
     "profile": compute_profile,
     "tradeoff": compute_tradeoff,
+    "least": compute_least,
     "compose": compose_releases,
     "verify": certify,
     "plurality": design_plurality,
     "plurality/ways": design_ways,
 }
 """What each kind of job computes, from plain data to plain data."""
+
+POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
+"""What an answer with several γ says of each."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,25 @@ def _recheck_tradeoff(asked: dict[str, Any], result: dict[str, Any]) -> None:
             raise ValueError(trouble)
 
 
+def least_to_dict(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to the inverse question with each γ beside its number."""
+    cached = result.get("cached", [False] * len(result["solutions"]))
+    designs = [
+        {"id": DesignSpec(problem_from_record(record["problem"]), record["objective"], record["shape"]).key}
+        | {"cached": old}
+        | {name: record[name] for name in POINT_FIELDS}
+        for record, old in zip(result["solutions"], cached, strict=True)
+    ]
+    named = {name: result[name] for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")}
+    below = None if result["below"] is None else {**result["below"], "design": designs[1]}
+    first = result["solutions"][0]
+    return {**named, "objective": first["objective"], "shape": first["shape"], "design": designs[0], "below": below}
+
+
+def _recheck_least(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_least(least_to_dict(result), asked)
+
+
 def _recheck_certificate(asked: dict[str, Any], result: dict[str, Any]) -> None:
     if result["bound"] > result["limit"]:
         raise ValueError("it is no proof")
@@ -154,6 +177,7 @@ _RECHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "plan": _recheck_plan,
     "profile": _recheck_numbers,
     "tradeoff": _recheck_tradeoff,
+    "least": _recheck_least,
     "compose": _recheck_numbers,
     "verify": _recheck_certificate,
     "plurality": _recheck_plurality,

@@ -24,7 +24,7 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
 from solver_cache.process_pool.task_loop import Report
-from solver_cache.validate import validate
+from solver_cache.validate import validate_row
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def recheck(solution: Solution, request: DesignSpec) -> tuple[Solution | None, s
     Returns:
         the solution under the new certificate, None if it does not answer the request; and the reason then.
     """
-    found = validate(row_of(replace(solution, status=Status.OPTIMAL)), request)
+    found = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), request)
     return None if found.solution is None else replace(found.solution, status=solution.status), found.reason
 
 
@@ -254,3 +254,12 @@ def compute_tradeoff(argument: dict[str, Any], report: Report) -> dict[str, Any]
     found = [solution for solution in solutions if solution is not None]
     averages = error_curves_over_m(found, argument["baselines"])["curves"] if isinstance(goal, Objective) else None
     return {"solutions": [solution_record(solution) for solution in found], "doubts": doubts, "curves": averages}
+
+
+def compute_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return the answer to the inverse question, its γ and the one next below proved again as the store does; "doubts" as above."""
+    from darrm_opt.answers.curves import find_least
+
+    found = find_least(argument, report)
+    solutions = [solution_from_record(record) for record in found["solutions"]]
+    return {**found, "doubts": [recheck(solution, DesignSpec.of(solution))[1] for solution in solutions]}

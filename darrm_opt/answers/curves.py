@@ -1,4 +1,4 @@
-"""Curves as plain data: errors of γ_opt and the baselines over p or m, privacy profiles, trade-offs; and their tasks."""
+"""Curves as plain data: errors of γ_opt and the baselines over p or m, privacy profiles, the inverse of a trade-off; and their tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import whole_number
-from darrm_opt.record import problem_from_record, problem_record, solution_from_record
+from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 
 MEASURES = ("tv_error", "disagreement")
 
@@ -136,3 +136,18 @@ def compute_profile(argument: dict[str, Any], report: Report) -> dict[str, Any]:
         wanted = np.linspace(0.0, min(furthest, 500.0), argument["points"]).tolist()
     found = privacy_profile(gamma, problem, wanted)
     return {"epsilon": list(wanted), "delta": found.deltas.tolist(), "attained": found.attained.tolist()}
+
+
+def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return what `least_parameter` finds for its arguments, ``epsilon`` perhaps "inf"; reports how many solves are done."""
+    from darrm_opt.design.inverse import least_parameter
+
+    epsilon = argument["epsilon"]
+    asked = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
+    found = least_parameter(**asked, progress=lambda done, of: report({"done": done, "of": of}))
+    below = found.below
+    return {
+        **{name: getattr(found, name) for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")},
+        "below": None if below is None else {name: getattr(below, name) for name in ("value", "reached", "bound")},
+        "solutions": [solution_record(each.solution) for each in (found, below) if each is not None],
+    }

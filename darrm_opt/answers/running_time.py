@@ -210,6 +210,15 @@ def _steps_of_draw(
     return None if reach is None else mixture_steps(voters, queries, total, reach)
 
 
+SEARCHED_DECADES = 6
+"""Powers of ten among which the inverse question bisects, about."""
+
+
+def inverse_seconds(of_a_solve: float, digits: int) -> float:
+    """Return the expected time of the inverse question [s]: a solve for each step of a bisection among decimal numbers."""
+    return of_a_solve * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
+
+
 BALL_ROW_SECONDS = 1.1e-6
 """Time for one row of the reduced constraint set in ball arithmetic [s]."""
 

@@ -67,7 +67,7 @@ OPTIMAL_GAP = 1e-6
 GOOD_BOUND = 1e-10
 """Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
 
-ROWS_BETWEEN_CHECKS = 50
+ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
 
 
@@ -122,7 +122,7 @@ def solve_warm(
 ) -> tuple[Solution, Counts]:
     """Solve by cuts, starting from the multisets that were rows for a similar problem; return the solution and its own.
 
-    The problems may differ in their target only: a multiset stands for a constraint of each of them.
+    The problems may differ in their target, and in the ε of the voters: a multiset stands for a constraint of each of them.
     """
     check_choices(problem, shape, "cuts", backend, tolerance, time_limit)
     solver = Solver(problem, as_objective(objective), shape, backend, tolerance, time_limit)

@@ -1,7 +1,6 @@
-"""Sweep over privacy: γ_opt for many allowances m, and the least m for a wanted utility.
+"""Sweep over privacy: γ_opt for many allowances m. Its inverse, the least m for a wanted utility, is in `inverse`.
 
-Utility never falls as m grows (what is private at m is private at any larger m with δ no smaller), so the inverse is a
-bisection. A multiset that binds at one m nearly binds at the next, so each solve starts from the rows of the last.
+A multiset that binds at one m nearly binds at the next, so each solve starts from the rows of the last.
 """
 
 from __future__ import annotations
@@ -15,16 +14,7 @@ from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import Privacy, Problem, real_number
-
-M_TOLERANCE = 1e-9
-"""Relative width at which the bisection for m stops."""
-
-UTILITY_SLACK = 1e-12
-"""A utility of 1 is reached up to the repair's scaling, which costs about this much."""
-
-MAX_SWEEP_EPSILON = 100.0
-"""Largest target ε that the search for an m tries [nats]."""
+from darrm_opt.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -81,76 +71,6 @@ def tradeoff(
     for i in sorted(range(len(problems)), key=lambda i: problems[i].target.epsilon):
         solutions[i], rows = solve_warm(problems[i], objective, shape, rows=rows, **options)
     return Tradeoff(tuple(one.target.epsilon for one in problems), tuple(solutions[i] for i in range(len(problems))))
-
-
-def least_m(
-    problem: Problem,
-    utility: float,
-    objective: AnyObjective | str = "rectangular",
-    shape: Shape = "free",
-    *,
-    delta: float | None = None,
-    **options: Any,
-) -> Solution:
-    """Return γ_opt at the least allowance whose certified utility reaches ``utility``.
-
-    Args:
-        problem: gives K, the voters and how many are affected; its target ε is where the search starts.
-        utility: wanted share of the noiseless utility, in (0, 1].
-        objective: as in `solve`.
-        shape: as in `solve`.
-        delta: δ of the release [probability]; default that of ``problem``.
-        options: as in `tradeoff`.
-
-    Returns:
-        A solution with utility ≥ ``utility`` (within its tolerance) at a target ε within 1e-9 (relative) of the least;
-        its ``problem`` says which m and target ε that is.
-
-    Raises:
-        InvalidInput: a utility out of range, or one that no target ε up to that of the plain majority reaches.
-    """
-    accepted = "a share in (0, 1]"
-    wanted = real_number(utility, "utility", accepted)
-    if not 0 < wanted <= 1:
-        raise InvalidInput("utility", utility, accepted)
-    wanted -= UTILITY_SLACK
-    fixed = problem.target.delta if delta is None else delta
-    rows: Counts | None = None
-
-    def solve_at(epsilon: float) -> Solution:
-        nonlocal rows
-        solution, rows = solve_warm(
-            _at_target(problem, Privacy(epsilon, fixed)), objective, shape, rows=rows, **options
-        )
-        return solution
-
-    low, best = 0.0, solve_at(0.0)
-    if best.utility >= wanted:
-        return best
-    # double the target until it reaches the utility, then bisect: every solve starts from the rows of the last
-    high = max(problem.target.epsilon, 1e-3)
-    while (best := solve_at(high)).utility < wanted:
-        low, high = high, 2 * high
-        if high > MAX_SWEEP_EPSILON:
-            raise InvalidInput(
-                "utility",
-                utility,
-                f"a utility that a target ε of {MAX_SWEEP_EPSILON:g} nats reaches",
-                "Ask for less.",
-            )
-    while high - low > M_TOLERANCE * high:
-        middle = (low + high) / 2
-        solution = solve_at(middle)
-        if solution.utility >= wanted:
-            high, best = middle, solution
-        else:
-            low = middle
-    return best
-
-
-def _at_target(problem: Problem, target: Privacy) -> Problem:
-    """Return the problem with another target."""
-    return Problem(problem.K, problem.voter, target, problem.affected)
 
 
 def _with_allowance(problem: Problem, m: float, delta: float | None) -> Problem:

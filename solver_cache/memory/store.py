@@ -9,11 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design_spec import CORE, DesignSpec
+from solver_cache.designs import Designs
+from solver_cache.memory.designs import MemoryDesigns
 from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.model import SHAPES, Completion, HitCounter, Row, SearchColumns, Stats, search_columns
 
@@ -30,8 +33,11 @@ class MemoryStore:
         self.hits = HitCounter()
         self.jobs = MemoryJobs()
         self._rows: dict[str, Row] = {}
+        self._created: dict[str, str] = {}
         self._index = MemoryIndex()
         self._lock = threading.Lock()
+        self._designs = MemoryDesigns(self._stored, self._asked)
+        self.designs: Designs = self._designs
 
     def get(self, key: str) -> Row | None:
         """Return the row kept under ``key``."""
@@ -46,6 +52,7 @@ class MemoryStore:
         with self._lock:
             if self._rows.get(row.key) in {None, replacing}:
                 self._rows[row.key] = row
+                self._created.setdefault(row.key, datetime.now(UTC).isoformat(timespec="milliseconds"))
                 self._index.put(row)
             return self._rows[row.key]
 
@@ -64,8 +71,9 @@ class MemoryStore:
         with self._lock:
             if self._rows.get(row.key) != row:
                 return False
-            del self._rows[row.key]
+            del self._rows[row.key], self._created[row.key]
             self._index.remove(row.key)
+            self._designs.forget(row.key)
             return True
 
     def rows(self, after: str = "") -> Iterator[Row]:
@@ -84,6 +92,15 @@ class MemoryStore:
         with self._lock:
             found = self._index.candidates(spec)
         return (row for key in found if (row := self._rows.get(key)) is not None)
+
+    def _stored(self) -> dict[str, str]:
+        """Return when the rows of this version were stored."""
+        with self._lock:
+            return {key: when for key, when in self._created.items() if self._rows[key].core == CORE}
+
+    def _asked(self) -> dict[str, SearchColumns]:
+        with self._lock:
+            return self._index.asked()
 
     def integrity_errors(self) -> list[str]:
         """Return nothing: there is no place to be damaged."""
@@ -118,6 +135,11 @@ class MemoryIndex:
             kin = asked.voters, asked.objective
             self._kin[kin].discard(key)
             self._columns.pop(kin, None)
+
+    def asked(self) -> dict[str, SearchColumns]:
+        """Return what the rows say was asked, by key."""
+        self._read()
+        return dict(self._asked)
 
     def candidates(self, spec: DesignSpec) -> Iterator[str]:
         """Yield the keys of rows that say they answer ``spec``, as `solver_cache.store.Store.candidates` says."""

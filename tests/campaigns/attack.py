@@ -183,7 +183,7 @@ def campaign(folder: Path, requests: int, queued: int, connections: int) -> list
     settings = {"DARRM_KEYS": str(folder / "keys.json"), "DARRM_WAIT_SECONDS": "0", "DARRM_LOG_LEVEL": "error"}
     settings |= {"DARRM_MAX_CONNECTIONS": "1000", "DARRM_RATE": "0", "DARRM_SOLVERS": "2"}
     settings["DARRM_CACHE_URL"] = f"sqlite:///{folder / 'store.sqlite'}"
-    with serving(folder, longest=3600, **settings) as service:
+    with serving(folder, **settings) as service:
         connection = HTTPConnection(*service.address, timeout=300)
         while any(ask(connection, path, body, keys[2])[0] != 200 for path, body in SHORT.values()):
             time.sleep(0.1)  # processes start, and the γ is stored

@@ -22,7 +22,7 @@ from darrm_client import (
     VerificationFailed,
     VerifiedAnswer,
 )
-from darrm_opt import NotPrivate, Privacy, Problem, solve, verify
+from darrm_opt import NotPrivate, Privacy, Problem, least_parameter, solve, verify
 from solver_cache import DesignSpec, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -183,3 +183,27 @@ def test_a_service_whose_answer_is_altered_on_the_way_is_refused(service: str) -
         pytest.raises((NotPrivate, VerificationFailed)),
     ):
         client.gamma(PROBLEM)
+
+
+def test_the_inverse_question_is_answered_as_by_the_core_and_proved(client: DarrmClient) -> None:
+    own = least_parameter(5, epsilon=0.3, utility=0.9)
+    told = client.least(5, epsilon=0.3, utility=0.9)
+    assert own.below is not None
+    assert (told["value"], told["below"]["value"], told["is_least"]) == (own.value, own.below.value, True)
+    assert told["design"]["gamma"] == own.solution.gamma.tolist()
+    other = client.least(5, epsilon=float("inf"), affected=1, parameter="target_epsilon", agreement=0.8)
+    assert (other["measure"], other["objective"]) == ("agreement", "rectangular agreement")
+    with pytest.raises(InvalidRequest, match="utility = 2"):
+        client.least(5, epsilon=0.3, utility=2)
+
+
+def test_designs_are_listed_tagged_and_compared(client: DarrmClient) -> None:
+    first, second = (client.gamma(problem).id for problem in (PROBLEM, OTHERS[0]))
+    assert client.designs.tag(first, "mnist")["tags"] == ["mnist"]
+    assert [design["id"] for design in client.designs.list(tag="mnist", K=11)] == [first]
+    assert {first, second} <= {design["id"] for design in client.designs.list()}
+    told = client.designs.compare(first, second)
+    assert told["numbers"]["m"] == {"first": 3.0, "second": 1.0, "difference": -2.0}
+    assert client.designs.untag(first, "mnist")["tags"] == []
+    with pytest.raises(AnswerNotFound):
+        client.designs.tag("0" * 64, "a")

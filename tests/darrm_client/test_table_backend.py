@@ -225,3 +225,17 @@ def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
 
 def test_every_format_has_its_reader() -> None:
     assert set(READERS) == {".sqlite", ".sqlite3", ".db", ".jsonl", ".ndjson", ".json", ".parquet", ".pq", ".csv"}
+
+
+def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
+    from darrm_opt.plurality.problem import PluralityProblem
+
+    place = tmp_path / "table.jsonl"
+    place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
+    with DarrmClient(place.as_uri()) as client:
+        with pytest.raises(AnswerNotFound, match="least_parameter searches here"):
+            client.least(3, epsilon=0.1, utility=0.5)
+        with pytest.raises(AnswerNotFound, match="A table has no tags"):
+            list(client.designs.list())
+        with pytest.raises(AnswerNotFound, match="A table has no rules"):
+            client.plurality_ways(PluralityProblem(3, 3, Privacy(1.0)), 1)

@@ -10,9 +10,8 @@ import math
 import shutil
 import sqlite3
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ def records() -> dict[str, str]:
 
 
 @pytest.fixture
-def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This program as if the answers had not changed since those stores were written, only their schema."""
     for module in (
         "darrm_opt.design_spec",
@@ -71,7 +70,16 @@ def answers_of_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
         "solver_cache.validate",
         "solver_cache.database.store",
     ):
-        monkeypatch.setattr(import_module(module), "CORE", 1)  # validate is also a function
+        monkeypatch.setattr(f"{module}.CORE", 1)
+    forget_keys()
+    yield
+    forget_keys()
+
+
+def forget_keys() -> None:
+    """Forget the keys of `ASKED`, which a specification computes once."""
+    for spec in ASKED:
+        vars(spec).pop("key", None)
 
 
 @pytest.mark.parametrize("name", OLD)
@@ -184,7 +192,7 @@ def test_an_earlier_release_leaves_a_migrated_store_alone(tmp_path: Path, monkey
     url = sqlite_of_schema_1(tmp_path)
     open_store(url).close()
     monkeypatch.setattr("solver_cache.database.schema.MIGRATIONS", MIGRATIONS[:1])  # as that release has it
-    with pytest.raises(CacheError, match=r"its schema has version 4, this program knows 1\. Upgrade darrm-opt"):
+    with pytest.raises(CacheError, match=r"its schema has version 5, this program knows 1\. Upgrade darrm-opt"):
         open_store(url)
 
 
@@ -198,3 +206,17 @@ def test_a_row_of_an_earlier_release_that_still_runs_is_read(tmp_path: Path) -> 
                 (digest("{}"),),
             )
         assert store.get("a") == Row("a", 1, "{}", digest("{}"))
+
+
+def test_a_store_of_schema_4_keeps_its_answers_and_takes_tags(tmp_path: Path) -> None:
+    path = shutil.copy(DATA / "store_schema_4.sqlite", tmp_path / "cache.sqlite")
+    with closing(sqlite3.connect(path)) as plain:
+        before = plain.execute("SELECT key, core, record, digest FROM darrm_solutions ORDER BY key").fetchall()
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        assert [(row.key, row.core, row.record, row.digest) for row in store.rows()] == before
+        assert list(check(store)) == []
+        assert [job.id for job in store.jobs.list()] == ["a"]
+        assert {design.key for design in store.designs.list()} == {key for key, *_ in before}
+        tagged = store.designs.tag(before[0][0], "old")
+        assert tagged is not None
+        assert tagged.tags == ("old",)

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 GROUPS = {
     "Decide": ("plan", "compare"),
-    "Design and verify a γ": ("solve", "verify", "curve", "profile", "plurality"),
+    "Design and verify a γ": ("solve", "least", "verify", "curve", "profile", "plurality"),
     "Release": ("label",),
     "Account": ("compose", "vote-cost", "gnmax", "bagging"),
     "Serve": ("serve", "keys add", "keys ls", "keys revoke"),
     "Store": (
         "precompute",
         "cache ls",
+        "cache tag",
         "cache stats",
         "cache check",
         "cache prune",
@@ -42,6 +43,10 @@ EXAMPLES = {
         "darrm solve --K 11 --m 3 --epsilon 0.1",
         "darrm solve --K 11 --epsilon inf --affected 1 --target-epsilon 1 --output gamma.json --plot gamma.svg",
     ),
+    "least": (
+        "darrm least --K 11 --epsilon 0.1 --utility 0.95 --output gamma.json",
+        "darrm least --K 11 --m 3 --parameter epsilon --agreement 0.97",
+    ),
     "verify": ("darrm verify gamma.json", "darrm verify gamma.json --arithmetic ball"),
     "curve": (
         "darrm curve --K 11 --m 3 --epsilon 0.1 --points 6",
@@ -63,11 +68,15 @@ EXAMPLES = {
     "gnmax": ("darrm gnmax --total-epsilon 1 --total-delta 1e-5 --queries 20",),
     "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
-    "keys add": ("darrm keys add 'training cluster' --file keys.json",),
+    "keys add": (
+        "darrm keys add 'training cluster' --file keys.json",
+        "darrm keys add dashboard --file keys.json --role reader --expires 90d",
+    ),
     "keys ls": ("darrm keys ls --file keys.json",),
     "keys revoke": ("darrm keys revoke 1a2b3c4d --file keys.json",),
     "precompute": ("darrm precompute grid.toml --dry-run", "darrm precompute grid.toml --workers 8"),
-    "cache ls": ("darrm cache ls --limit 10",),
+    "cache ls": ("darrm cache ls --limit 10", "darrm cache ls --K 11 --tag round-2"),
+    "cache tag": ("darrm cache tag ID round-2", "darrm cache tag ID round-2 --remove"),
     "cache stats": ("darrm cache stats --json",),
     "cache check": ("darrm cache check --url sqlite:///answers.sqlite",),
     "cache prune": ("darrm cache prune --days 7 --prove",),

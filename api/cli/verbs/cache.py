@@ -14,21 +14,56 @@ from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from solver_cache import Store
+    from solver_cache.designs import DesignFilter
 
 
 def cache_ls(
     url: StoreUrl = None,
     limit: Annotated[str, Option("--limit", "At most so many.", "COUNT")] = "50",
     after: Annotated[str, Option("--after", "Continue behind this id.", "ID", otherwise="the start")] = "",
+    K: Annotated[str | None, Option("--K", "Only for so many voters.", "COUNT")] = None,
+    epsilon: Annotated[str | None, Option("--epsilon", "Only for voters with this ε.", "NATS")] = None,
+    m: Annotated[str | None, Option("--m", "Only with this allowance.", "NUMBER")] = None,
+    tag: Annotated[str | None, Option("--tag", "Only with this tag.", "TAG")] = None,
     *,
+    newest: Annotated[bool, Option("--newest", "The newest first; else in the order of ids.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List stored answers; nothing is written and nothing is proved."""
-    from api.cli.report import as_json
+    """List stored answers and their tags; nothing is written and nothing is proved.
 
+    With --newest, or any choice of which, only answers of this version are listed, the newest first.
+    """
+    from api.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+    from solver_cache.designs import DesignFilter
+
+    which = {name: number(text) for name, text in (("K", K), ("epsilon", epsilon), ("m", m)) if text is not None}
+    for name, value in which.items():
+        if isinstance(value, str):
+            raise InvalidInput(name, value, "a number")
+    chosen = DesignFilter(**which, tag=tag) if which or tag is not None or newest else None
     with closing(open_cache(url, reading=True)) as store:
-        found = list_answers(store, number(limit), after)
+        found = list_answers(store, number(limit), after, chosen)
     answer(as_json(found) if json else _rows(found))
+
+
+def cache_tag(
+    id: Annotated[str, Argument("ID", "An answer, as `darrm cache ls` lists it.")],  # noqa: A002 — the argument's name
+    tag: Annotated[str, Argument("TAG", "1 to 64 letters, digits, dots, hyphens and underscores.")],
+    url: StoreUrl = None,
+    *,
+    remove: Annotated[bool, Option("--remove", "Take the tag away.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Give a stored answer a tag; everyone who uses the store sees it. The answer itself is not touched."""
+    from api.cli.report import as_json
+    from darrm_opt.errors import InvalidInput
+
+    with closing(open_cache(url, reading=False)) as store:
+        found = store.designs.untag(id, tag) if remove else store.designs.tag(id, tag)
+    if found is None:
+        raise InvalidInput("id", id, "the id of a stored answer", "`darrm cache ls` lists them.")
+    answer(as_json({"id": id, "tags": list(found.tags)}) if json else f"{id}: {', '.join(found.tags) or 'no tags'}")
 
 
 def cache_stats(url: StoreUrl = None, *, json: AsJson = False) -> None:
@@ -82,9 +117,9 @@ def cache_migrate(url: StoreUrl = None, *, json: AsJson = False) -> None:
 def _rows(found: list[dict[str, Any]]) -> str:
     from api.cli.report import columns
 
-    heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility"]
+    heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
     names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
-    rows = [[each["id"], *(_cell(each[name]) for name in names)] for each in found]
+    rows = [[each["id"], *(_cell(each[name]) for name in names), " ".join(each["tags"])] for each in found]
     return columns(heads, rows) if rows else "Nothing is kept here."
 
 
@@ -184,34 +219,48 @@ def open_cache(url: str | None, *, reading: bool) -> Store:
     return open_store(url)
 
 
-def list_answers(store: Store, limit: Any, after: str) -> list[dict[str, Any]]:
-    """Return kept answers by key, as their records describe them; nothing is proved.
+_COLUMNS = {
+    "K": "voters",
+    "epsilon": "voter_epsilon",
+    "Delta": "voter_delta",
+    "affected": "affected",
+    "target_epsilon": "target_epsilon",
+    "delta": "target_delta",
+    "objective": "objective",
+    "shape": "shape",
+    "utility": "utility",
+}
+
+
+def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | None = None) -> list[dict[str, Any]]:
+    """Return kept answers as their records describe them, with their tags; nothing is proved.
+
+    Args:
+        store: where they are.
+        limit: at most so many.
+        after: the id behind which the list continues; "" for its start.
+        which: None for all, by id; else those of this version that fit, the newest first.
 
     Raises:
-        InvalidInput: ``limit`` is no whole number of at least 1.
+        InvalidInput: ``limit`` is no whole number of at least 1; with ``which``, at most 1000, and ``after`` the id of one.
     """
     from darrm_opt.errors import InvalidInput
+    from solver_cache import CORE
     from solver_cache.model import search_columns
 
     if not isinstance(limit, int) or limit < 1:
         raise InvalidInput("limit", limit, "a whole number, at least 1")
+    if which is None:
+        rows = itertools.islice(store.rows(after), limit)
+        kept = ((row.key, row.core, search_columns(row.record), store.designs.get(row.key)) for row in rows)
+    else:
+        kept = ((each.key, CORE, each.about, each) for each in store.designs.list(which, limit, after or None))
     found = []
-    for row in itertools.islice(store.rows(after), limit):
-        asked = search_columns(row.record)
-        said = {} if asked is None else asdict(asked)
-        names = {
-            "K": "voters",
-            "epsilon": "voter_epsilon",
-            "Delta": "voter_delta",
-            "affected": "affected",
-            "target_epsilon": "target_epsilon",
-            "delta": "target_delta",
-            "objective": "objective",
-            "shape": "shape",
-            "utility": "utility",
-        }
-        values = {name: said.get(column) for name, column in names.items()}
-        found.append({"id": row.key, "core": row.core, **values, "epsilon": _finite(values["epsilon"])})
+    for key, core, about, design in kept:
+        said = {} if about is None else asdict(about)
+        values = {name: said.get(column) for name, column in _COLUMNS.items()}
+        tags = [] if design is None else list(design.tags)
+        found.append({"id": key, "core": core, **values, "epsilon": _finite(values["epsilon"]), "tags": tags})
     return found
 
 
@@ -240,7 +289,7 @@ def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
         CacheError: the store cannot be written.
     """
     from darrm_opt.errors import InvalidInput
-    from solver_cache import validate
+    from solver_cache import validate_row
     from solver_cache.validate import InvalidRow, read_row
 
     if not isinstance(days, int | float) or not 0 <= days < float("inf"):
@@ -248,7 +297,7 @@ def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
     answers = 0
     for row in store.rows():
         if prove:
-            bad = validate(row).decision != "hit"
+            bad = validate_row(row).decision != "hit"
         else:
             try:
                 read_row(row)

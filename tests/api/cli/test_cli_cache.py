@@ -84,6 +84,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
         "objective": "rectangular",
         "shape": "free",
         "utility": by_voters[7]["utility"],
+        "tags": [],
     }
     assert 0 < by_voters[7]["utility"] <= 1
     assert [each["id"] for each in told("ls", "--url", url, "--limit", "2", "--after", ROWS[0].key)] == [
@@ -189,7 +190,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("empty",), "No such command 'cache empty'. There are ls, stats, check, prune, migrate."),
+        (("empty",), "No such command 'cache empty'. There are ls, tag, stats, check, prune, migrate."),
         (("ls", "--limit", "0"), "--limit: 0 is not valid: expected a whole number, at least 1."),
         (("ls", "--limit", "many"), "--limit: 'many' is not valid"),
         (("prune", "--days", "-1"), "--days: -1 is not valid: expected a number of days, at least 0."),
@@ -210,3 +211,34 @@ def test_removing_a_row_that_changed_meanwhile_leaves_it(url: str) -> None:
         assert store.remove(ROWS[0])
         assert not store.remove(ROWS[0])
         assert list(store.rows()) == ROWS[1:]
+
+
+def test_tags_on_the_command_line(url: str) -> None:
+    key = ROWS[0].key
+    assert run("cache", "tag", key, "round-2", "--url", url).stdout.strip() == f"{key}: round-2"
+    [only] = json.loads(run("cache", "ls", "--url", url, "--tag", "round-2", "--json").stdout)
+    assert (only["id"], only["tags"]) == (key, ["round-2"])
+    listed = json.loads(run("cache", "ls", "--url", url, "--json").stdout)
+    assert {each["id"]: each["tags"] for each in listed} == {row.key: ["round-2"] * (row.key == key) for row in ROWS}
+    assert "round-2" in run("cache", "ls", "--url", url).stdout
+    newest = json.loads(run("cache", "ls", "--url", url, "--newest", "--json", "--limit", "2").stdout)
+    rest = json.loads(run("cache", "ls", "--url", url, "--newest", "--json", "--after", newest[-1]["id"]).stdout)
+    assert {each["id"] for each in (*newest, *rest)} == {row.key for row in ROWS}
+    assert len(json.loads(run("cache", "ls", "--url", url, "--K", "7", "--epsilon", "inf", "--json").stdout)) == 1
+    assert run("cache", "tag", key, "round-2", "--remove", "--url", url).stdout.strip() == f"{key}: no tags"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("tag", "0" * 64, "a"), "--id: '0000"),
+        (("tag", ROWS[0].key, "a b"), "--tag: 'a b' is not valid"),
+        (("ls", "--K", "many"), "--K: 'many' is not valid: expected a number"),
+        (("ls", "--tag", "-a"), "--tag: '-a' is not valid"),
+        (("ls", "--m", "0"), "--m: 0 is not valid"),
+    ],
+)
+def test_what_cannot_be_tagged_or_listed_is_refused(url: str, arguments: tuple[str, ...], text: str) -> None:
+    result = run("cache", *arguments, "--url", url)
+    assert result.exit_code == 2
+    assert text in result.stderr

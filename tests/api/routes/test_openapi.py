@@ -27,6 +27,7 @@ REQUESTS: dict[str, type[BaseModel]] = {
     "/v1/estimate": schemas.DesignRequest,
     "/v1/error-curve": schemas.CurveRequest,
     "/v1/tradeoff": schemas.TradeoffRequest,
+    "/v1/least": schemas.LeastRequest,
     "/v1/profile": schemas.ProfileRequest,
     "/v1/compose": schemas.ComposeRequest,
     "/v1/compare": schemas.CompareRequest,
@@ -60,6 +61,9 @@ WITHOUT_UNIT = {"m", "ms", "m_from", "m_to", "m_points", "objective", "shape", "
     "sampling",
     "ties",
     "abstention",
+    "parameter",
+    "utility",
+    "digits",
 }
 
 
@@ -225,6 +229,7 @@ SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
             {"K": 5, "epsilon": 0.1, "Delta": 1e-5, "ms": [1, 2], "baselines": ["randomized_response"]},
             "TradeoffAnswer",
         ),
+        ("/v1/least", {"K": 5, "epsilon": 0.1, "Delta": 1e-5, "utility": 0.95}, "LeastAnswer"),
         ("/v1/profile", {**SMALL, "epsilons": [0.0, 0.1, 0.2]}, "ProfileAnswer"),
         ("/v1/compose", {**SMALL, "queries": 10, "fresh": True}, "ComposeAnswer"),
         (

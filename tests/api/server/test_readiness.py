@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def test_a_busy_lane_of_short_work_is_ready(tmp_path: Path, monkeypatch: pytest.
     with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
         assert client.get("/readyz").status_code == 200
         assert client.portal is not None
-        client.portal.start_task_soon(client.app.state.service.compute, tasks.deaf, str(begun))  # type: ignore[attr-defined]
+        service = client.app.state.service  # type: ignore[attr-defined]
+        client.portal.start_task_soon(partial(service.compute, tasks.deaf, str(begun)))
         while not begun.exists():
             time.sleep(0.01)
         told = client.get("/readyz")

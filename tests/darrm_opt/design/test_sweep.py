@@ -1,4 +1,4 @@
-"""Utility against privacy: many allowances at once, and the least allowance for a wanted utility."""
+"""Utility against privacy: many allowances at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve, verify
-from darrm_opt.design.sweep import least_m, tradeoff
+from darrm_opt.design.sweep import tradeoff
 
 MS = [1, 5, 2, 8, 3.5]
 
@@ -47,41 +47,3 @@ def test_voters_without_an_allowance_are_asked_by_target() -> None:
 def test_what_is_no_allowance_is_refused(ms: list[float], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         tradeoff(Problem.from_allowance(5, 1, 0.1), ms)
-
-
-@pytest.mark.parametrize("Delta", [0.0, 1e-4])
-@pytest.mark.parametrize("utility", [0.3, 0.9, 1.0])
-def test_the_least_allowance_reaches_the_utility_and_a_smaller_one_does_not(utility: float, Delta: float) -> None:
-    problem = Problem.from_allowance(11, 2, 0.2, Delta)
-    found = least_m(problem, utility)
-    assert found.utility >= utility - 2e-12
-    assert verify(found.problem, found.gamma).margin >= 0
-    smaller = Privacy(found.problem.target.epsilon * (1 - 1e-6), found.problem.target.delta)
-    assert solve(Problem(11, problem.voter, smaller)).upper_bound < utility
-
-
-def test_a_utility_that_a_tradeoff_shows_is_found_again() -> None:
-    problem = Problem.from_allowance(9, 3, 0.25)
-    line = tradeoff(problem, [3], delta=0.0)
-    found = least_m(problem, line.utilities[0] - 1e-10)
-    assert found.problem.target.epsilon == pytest.approx(line.target_epsilons[0], rel=1e-6)
-
-
-def test_what_costs_nothing_is_had_at_target_zero() -> None:
-    problem = Problem(3, Privacy(0.1, 0.0), Privacy(1.0, 0.9))
-    found = least_m(problem, 0.5)
-    assert found.problem.target.epsilon == 0
-    assert found.utility >= 0.5
-
-
-def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("darrm_opt.design.sweep.MAX_SWEEP_EPSILON", 4.0)
-    problem = Problem(3, Privacy(math.inf), Privacy(1.0))
-    with pytest.raises(InvalidInput, match=r"a utility that a target ε of 4 nats reaches"):
-        least_m(problem, 1.0)
-
-
-@pytest.mark.parametrize("utility", [0.0, -1.0, 1.5, math.nan])
-def test_what_is_no_share_is_refused(utility: float) -> None:
-    with pytest.raises(InvalidInput, match=r"expected a share in \(0, 1\]"):
-        least_m(Problem.from_allowance(5, 1, 0.1), utility)

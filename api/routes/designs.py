@@ -1,0 +1,118 @@
+"""Routes of kept designs: list, read, tag, and compare two.
+
+Tags are shared names of the server, not of a client: whoever may have designs made here may give and take them, and all see
+the same. They stand beside the answers, in a table of their own, and change no answer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+
+from api.errors.exceptions import NotCached
+from api.routes.requests import Service, create_router, from_query, query_parameters
+from api.routes.responses import error_responses, json_response, require_json
+from api.schemas import GammaAnswer
+from api.schemas.designs import (
+    ComparisonAnswer,
+    DesignAnswer,
+    DesignId,
+    DesignsAnswer,
+    DesignsRequest,
+    DesignSummary,
+    TagName,
+    comparison,
+    summary,
+)
+from api.service import repository
+from api.service.design_service import DesignService
+from solver_cache.designs import KeptDesign
+
+router = create_router("designs", "/v1/designs")
+
+Which = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
+
+
+@router.get(
+    "",
+    summary="Kept designs, the newest first",
+    openapi_extra=query_parameters(DesignsRequest),
+    response_model=DesignsAnswer,
+    responses=error_responses(406, 422),
+)
+async def list_designs(which: Which, request: Request, service: Service) -> Response:
+    """List kept designs page by page, all or by voters, ε, m or tag; nothing is proved, and no γ is sent."""
+    require_json(request)
+    found = await service.run_in_reader(service.store.designs.list, which.which(), which.limit, which.after)
+    following = found[-1].key if len(found) == which.limit else None
+    summaries = [one for one in map(summary, found) if one is not None]
+    return json_response(DesignsAnswer(designs=summaries, next=following))
+
+
+@router.get(
+    "/{id}",
+    summary="A kept design and its tags",
+    response_model=DesignAnswer,
+    responses=error_responses(404, 406, 422),
+)
+async def get_design(id: DesignId, request: Request, service: Service) -> Response:  # noqa: A002 — the noun's field
+    """Read a kept design; its γ is proved again."""
+    require_json(request)
+    return json_response(await _design(id, service))
+
+
+@router.get(
+    "/{id}/compare/{other}",
+    summary="Two kept designs side by side",
+    response_model=ComparisonAnswer,
+    responses=error_responses(404, 406, 422),
+)
+async def compare_designs(id: DesignId, other: DesignId, request: Request, service: Service) -> Response:  # noqa: A002
+    """Read two kept designs, each proved again, with the differences of their numbers and of their γ."""
+    require_json(request)
+    return json_response(comparison(await _design(id, service), await _design(other, service)))
+
+
+@router.put(
+    "/{id}/tags/{tag}",
+    summary="Give a kept design a tag",
+    response_model=DesignSummary,
+    responses=error_responses(404, 406, 422),
+)
+async def tag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:  # noqa: A002
+    """Give a design a tag, unless it has it. Tags are shared by all who use this server."""
+    require_json(request)
+    return _summary(id, await service.run_in_thread(service.store.designs.tag, id, tag))
+
+
+@router.delete(
+    "/{id}/tags/{tag}",
+    summary="Take a tag from a kept design",
+    response_model=DesignSummary,
+    responses=error_responses(404, 406, 422),
+)
+async def untag_design(id: DesignId, tag: TagName, request: Request, service: Service) -> Response:  # noqa: A002
+    """Take a tag from a design, if it has it."""
+    require_json(request)
+    return _summary(id, await service.run_in_thread(service.store.designs.untag, id, tag))
+
+
+async def _design(id: str, service: DesignService) -> DesignAnswer:  # noqa: A002
+    kept = await service.run_in_reader(service.store.designs.get, id)
+    record = None if kept is None else await service.run_in_thread(repository.load_record, id, service.store)
+    if kept is None or record is None:
+        raise _unknown(id)
+    design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
+    return DesignAnswer(id=id, created=kept.created, tags=list(kept.tags), design=design)
+
+
+def _summary(id: str, kept: KeptDesign | None) -> Response:  # noqa: A002
+    shown = None if kept is None else summary(kept)
+    if shown is None:
+        raise _unknown(id)
+    return json_response(shown)
+
+
+def _unknown(id: str) -> NotCached:  # noqa: A002
+    return NotCached(f"No design is kept under the id {id}. Ask for its problem at /v1/gamma.")

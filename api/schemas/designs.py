@@ -1,0 +1,174 @@
+"""Kept designs, their tags, and two of them side by side, as requests and answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
+
+from api.schemas.design import GammaAnswer
+from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
+from solver_cache.designs import MAX_LISTED, TAG_PATTERN, DesignFilter, KeptDesign
+from solver_cache.jobs import PAGE_SIZE
+from solver_cache.model import LARGEST
+
+TagName = Annotated[
+    str,
+    Field(
+        description="A tag: 1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit.",
+        pattern=f"^{TAG_PATTERN}$",
+        examples=["round-2"],
+    ),
+]
+
+DesignId = Annotated[
+    str,
+    Field(
+        description="Content key of a design: 64 hexadecimal digits.",
+        pattern="^[0-9a-f]{64}$",
+        examples=[EXAMPLES["GAMMA_EXAMPLE"]["id"]],
+    ),
+]
+
+
+class DesignsRequest(RequestModel):
+    """Which kept designs to list."""
+
+    K: Annotated[
+        int | None,
+        described("Only designs for so many voters [voters].", minimum=1, maximum=LARGEST),
+        Field(ge=1, le=LARGEST),
+    ] = None
+    epsilon: Annotated[
+        FiniteFloat | Literal["inf"] | None, described("Only designs for voters with this ε [nats].", minimum=0)
+    ] = None
+    m: Annotated[FiniteFloat | None, described("Only designs with this allowance.", exclusiveMinimum=0)] = None
+    tag: Annotated[TagName | None, Field(description="Only designs with this tag.")] = None
+    limit: Annotated[
+        int, described("Most designs on the page.", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
+    ] = PAGE_SIZE
+    after: Annotated[
+        str | None, Field(description="Continue behind this design: the `next` of the page before.", max_length=64)
+    ] = None
+
+    def which(self) -> DesignFilter:
+        """Return the filter; raises InvalidInput for a tag of another form."""
+        epsilon = math.inf if self.epsilon == "inf" else self.epsilon
+        return DesignFilter(self.K, epsilon, self.m, self.tag)
+
+
+class DesignSummary(AnswerModel):
+    """A kept design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
+
+    id: str = Field(description="Content key.")
+    created: str = Field(description="When it was stored (UTC, ISO 8601).")
+    tags: list[str] = Field(description="Its tags, in order; everyone who uses this server sees the same.")
+    K: int = Field(description="Number of voters [voters].")
+    m: FiniteFloat | None = Field(description="Privacy allowance; null for epsilon = 0 and 'inf'.")
+    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
+    Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
+    target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
+    delta: FiniteFloat = Field(description="δ of the release [probability].")
+    affected: int = Field(description="How many voters one record can influence [voters].")
+    objective: str = Field(description="What was maximised.")
+    shape: str = Field(description="free or monotone.")
+    utility: FiniteFloat = Field(description="Share of the noiseless utility kept, as recorded.")
+
+
+class DesignsAnswer(AnswerModel):
+    """Kept designs, the newest first."""
+
+    designs: list[DesignSummary] = Field(description="One page of them.")
+    next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
+
+
+class DesignAnswer(AnswerModel):
+    """A kept design, its γ proved again, with its tags."""
+
+    id: str = Field(description="Content key.")
+    created: str = Field(description="When it was stored (UTC, ISO 8601).")
+    tags: list[str] = Field(description="Its tags, in order.")
+    design: GammaAnswer = Field(description="The certified γ.")
+
+
+class PairAnswer(AnswerModel):
+    """One number of two designs."""
+
+    first: FiniteFloat | Literal["inf"] | None = Field(description="Of the first; null where it has none.")
+    second: FiniteFloat | Literal["inf"] | None = Field(description="Of the second.")
+    difference: FiniteFloat | None = Field(description="second − first; null where one is null or infinite.")
+
+
+class ComparisonAnswer(AnswerModel):
+    """Two kept designs side by side, each proved again."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARISON_EXAMPLE"]]})
+
+    first: DesignAnswer = Field(description="One of them.")
+    second: DesignAnswer = Field(description="The other.")
+    same_objective: bool = Field(
+        description="Whether both maximise the same, so that their utilities can be compared; else each is a share by its own measure."
+    )
+    numbers: dict[str, PairAnswer] = Field(
+        description="Their numbers by name, with those of a GammaAnswer: the problem's, utility, upper_bound, gap, margin; and "
+        "narrowest and unanimous, the chance that a majority of one vote, or of all, is released as it was [probability]."
+    )
+    gamma_difference: list[FiniteFloat] | None = Field(
+        description="γ(l) of the second − γ(l) of the first [probability]; null if they have other numbers of voters."
+    )
+
+
+def summary(design: KeptDesign) -> DesignSummary | None:
+    """Return a design as a list shows it; None if its record does not say what it is."""
+    about = design.about
+    numbers = () if about is None else (about.voter_delta, about.target_epsilon, about.target_delta, about.utility)
+    if about is None or not all(map(math.isfinite, numbers)):
+        return None
+    private = 0 < about.voter_epsilon < math.inf
+    return DesignSummary(
+        id=design.key,
+        created=design.created,
+        tags=list(design.tags),
+        K=about.voters,
+        m=float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
+        epsilon="inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
+        Delta=about.voter_delta,
+        target_epsilon=about.target_epsilon,
+        delta=about.target_delta,
+        affected=about.affected,
+        objective=about.objective,
+        shape=about.shape,
+        utility=about.utility,
+    )
+
+
+def comparison(first: DesignAnswer, second: DesignAnswer) -> ComparisonAnswer:
+    """Return two designs side by side."""
+    one, other = _numbers(first.design), _numbers(second.design)
+    here, there = first.design.gamma, second.design.gamma
+    same = len(here) == len(there)
+    return ComparisonAnswer(
+        first=first,
+        second=second,
+        same_objective=first.design.objective == second.design.objective,
+        numbers={name: _pair(one[name], other[name]) for name in one},
+        gamma_difference=[b - a for a, b in zip(here, there, strict=True)] if same else None,
+    )
+
+
+def _numbers(design: GammaAnswer) -> dict[str, Any]:
+    gamma, K = design.gamma, design.problem.K
+    return {
+        **design.problem.model_dump(),
+        **{name: getattr(design, name) for name in ("utility", "upper_bound", "gap")},
+        "margin": design.certificate.margin,
+        "narrowest": (1 + gamma[K // 2 + 1]) / 2,
+        "unanimous": (1 + gamma[K]) / 2,
+    }
+
+
+def _pair(first: Any, second: Any) -> PairAnswer:
+    numbers = isinstance(first, int | float) and isinstance(second, int | float)
+    values = [float(value) if isinstance(value, int) else value for value in (first, second)]
+    return PairAnswer(first=values[0], second=values[1], difference=float(second - first) if numbers else None)

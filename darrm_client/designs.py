@@ -1,0 +1,73 @@
+"""Designs client: kept designs of a service, listed, tagged and compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from darrm_client.requests import Backend
+from darrm_client.transport import Deadline
+from darrm_client.verification import member, members, parse_problem, verify_gamma
+
+
+class DesignsClient:
+    """Kept designs, as `DarrmClient.designs`. Tags are shared by all who use the service.
+
+    Args:
+        backend: the service.
+        timeout: for one call [s]; None for no bound.
+    """
+
+    def __init__(self, backend: Backend, timeout: float | None) -> None:
+        self._backend, self._timeout = backend, timeout
+
+    def list(
+        self, *, K: int | None = None, epsilon: float | None = None, m: float | None = None, tag: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield kept designs, the newest first, as the REST interface has them: their numbers and tags, and no γ.
+
+        Args:
+            K: only those for so many voters.
+            epsilon: only those for voters with this ε [nats].
+            m: only those with this allowance.
+            tag: only those with this tag.
+
+        Raises:
+            AnswerNotFound: the client reads a table file, which has no tags.
+            ClientError: the service refused or did not answer.
+        """
+        asked: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
+        while True:
+            query = urlencode({name: value for name, value in asked.items() if value is not None})
+            told = self._call("GET", f"?{query}" if query else "")
+            found = members(member(told, "designs"), list)
+            yield from found
+            asked["after"] = told.get("next")
+            if not isinstance(asked["after"], str):
+                return
+
+    def tag(self, id: str, tag: str) -> dict[str, Any]:  # noqa: A002 — the noun's field
+        """Give a kept design a tag, unless it has it; return its numbers and tags; raises as `list`."""
+        return dict(self._call("PUT", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
+
+    def untag(self, id: str, tag: str) -> dict[str, Any]:  # noqa: A002
+        """Take a tag from a kept design, if it has it; return its numbers and tags; raises as `list`."""
+        return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
+
+    def compare(self, id: str, other: str) -> dict[str, Any]:  # noqa: A002
+        """Return two kept designs side by side; each γ was proved by this process for the problem that is told beside it.
+
+        Raises:
+            NotPrivate: a γ is not.
+            ClientError: the service refused, did not answer, or what it said does not hold (`VerificationFailed`).
+        """
+        told = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
+        for name in ("first", "second"):
+            design = member(member(told, name), "design")
+            verify_gamma(member(design, "gamma"), parse_problem(member(design, "problem")))
+        return dict(told)
+
+    def _call(self, method: str, path: str) -> Any:
+        return self._backend.designs(method, path, Deadline.after(self._timeout))

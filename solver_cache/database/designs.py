@@ -1,0 +1,136 @@
+"""Database designs: lists of stored answers by their columns, and the table of tags."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, select, tuple_
+
+from darrm_opt.design_spec import CORE
+from solver_cache.database.connection import Database
+from solver_cache.database.dialect import insert_new
+from solver_cache.database.schema import SOLUTIONS, TAGS
+from solver_cache.designs import (
+    CLOSE,
+    EVERY,
+    MAX_TAGS,
+    DesignFilter,
+    KeptDesign,
+    check_list,
+    check_tag,
+    too_many_tags,
+    unknown_after,
+)
+from solver_cache.jobs import PAGE_SIZE
+from solver_cache.model import SHAPES, SearchColumns
+
+_NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
+
+_DESIGN = (SOLUTIONS.c.key, SOLUTIONS.c.created, *(SOLUTIONS.c[name] for name in SearchColumns.__dataclass_fields__))
+
+
+class DatabaseDesigns:
+    """`solver_cache.designs.Designs` in a database.
+
+    Args:
+        database: where the answers are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self,
+        which: DesignFilter = EVERY,
+        limit: int = PAGE_SIZE,
+        after: str | None = None,
+    ) -> Sequence[KeptDesign]:
+        """Return designs, the newest first, as `Designs.list` says."""
+        check_list(limit)
+        at = SOLUTIONS.c
+        page = _filtered(which).order_by(at.created.desc(), at.key.desc()).limit(limit)
+        with self._database.reading() as connection:
+            if after is not None:
+                last = connection.execute(select(at.created, at.key).where(at.key == after)).one_or_none()
+                if last is None:
+                    raise unknown_after(after)
+                page = page.where(tuple_(at.created, at.key) < tuple_(*last))
+            return _designs(connection, page)
+
+    def get(self, key: str) -> KeptDesign | None:
+        """Return one design, as `Designs.get` says."""
+        with self._database.reading() as connection:
+            return _design(connection, key)
+
+    def tag(self, key: str, tag: str) -> KeptDesign | None:
+        """Give a design a tag, as `Designs.tag` says."""
+        check_tag(tag)
+        with self._database.writing() as connection:
+            # locked, so that two who tag it at once are counted, and one who removes it leaves no tag behind
+            there = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE).with_for_update()
+            if connection.execute(there).one_or_none() is None:
+                return None
+            others = select(func.count()).select_from(TAGS).where(TAGS.c.key == key, TAGS.c.tag != tag)
+            if int(connection.execute(others).scalar_one()) >= MAX_TAGS:
+                raise too_many_tags(tag)
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            connection.execute(insert_new(self._database.dialect, TAGS, key=key, tag=tag, created=now))
+            return _design(connection, key)
+
+    def untag(self, key: str, tag: str) -> KeptDesign | None:
+        """Take a tag from a design, as `Designs.untag` says."""
+        check_tag(tag)
+        with self._database.writing() as connection:
+            connection.execute(delete(TAGS).where(TAGS.c.key == key, TAGS.c.tag == tag))
+            return _design(connection, key)
+
+
+def _filtered(which: DesignFilter) -> Select[Any]:
+    at = SOLUTIONS.c
+    page = select(*_DESIGN).where(at.core == CORE)
+    if which.K is not None:
+        page = page.where(at.voters == which.K)
+    if which.epsilon is not None:
+        page = page.where(at.voter_epsilon.between(*_about(which.epsilon)))
+    if which.m is not None:
+        low, high = _about(which.m)
+        target, voter = at.target_epsilon, at.voter_epsilon
+        page = page.where(voter > 0, voter < math.inf, target >= low * voter, target <= high * voter)
+    if which.tag is not None:
+        page = page.where(at.key.in_(select(TAGS.c.key).where(TAGS.c.tag == which.tag)))
+    return page
+
+
+def _about(number: float) -> tuple[float, float]:
+    return number * (1 - CLOSE), number * (1 + CLOSE)
+
+
+def _design(connection: Connection, key: str) -> KeptDesign | None:
+    found = _designs(connection, select(*_DESIGN).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE))
+    return found[0] if found else None
+
+
+def _designs(connection: Connection, page: Select[Any]) -> Sequence[KeptDesign]:
+    """Return the designs of a page, with their tags."""
+    rows = connection.execute(page).mappings().all()
+    keys = [str(row["key"]) for row in rows]
+    tags: dict[str, list[str]] = {}
+    for key, tag in connection.execute(select(TAGS.c.key, TAGS.c.tag).where(TAGS.c.key.in_(keys)).order_by(TAGS.c.tag)):
+        tags.setdefault(str(key), []).append(str(tag))
+    return [
+        KeptDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))
+        for row in rows
+    ]
+
+
+def _columns(values: Any) -> SearchColumns | None:
+    """Return what the columns of a row say, which in SQLite can be of any type; None where they do not say."""
+    found = {name: values[name] for name in SearchColumns.__dataclass_fields__}
+    numbers = all(isinstance(found[name], float | int) for name in _NUMBERS)
+    whole = all(isinstance(found[name], int) for name in ("voters", "affected"))
+    if not (numbers and whole and isinstance(found["objective"], str) and found["shape"] in SHAPES):
+        return None
+    return SearchColumns(**found | {name: float(found[name]) for name in _NUMBERS})

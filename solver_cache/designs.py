@@ -1,0 +1,166 @@
+"""Kept designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
+
+A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can change
+neither an answer nor its proof. It lasts as long as the row does. Tags are shared: everyone who uses a store sees the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from darrm_opt.errors import InvalidInput
+from solver_cache.jobs import PAGE_SIZE
+from solver_cache.model import SearchColumns
+
+TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Form of a tag."""
+
+MAX_TAGS = 32
+"""Most tags of one design."""
+
+MAX_LISTED = 1000
+"""Most designs of one list."""
+
+CLOSE = 1e-9
+"""Relative difference up to which ε and m are what a filter asks for: 0.3/0.1 is 3."""
+
+
+@dataclass(frozen=True)
+class KeptDesign:
+    """One stored answer in a list: what its record says was asked, unproved, and its tags.
+
+    Attributes:
+        key: content key.
+        created: when it was stored (UTC, ISO 8601); for people, nothing depends on it.
+        about: the question, and the utility; None where the record does not say.
+        tags: in order.
+    """
+
+    key: str
+    created: str
+    about: SearchColumns | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DesignFilter:
+    """Which designs to list; None leaves a property open.
+
+    Attributes:
+        K: number of voters.
+        epsilon: ε of one voter [nats]; may be infinite.
+        m: allowance, target ε over voter ε.
+        tag: one that it must have.
+
+    Raises:
+        InvalidInput: a number out of its range, or a tag of another form than tags have.
+    """
+
+    K: int | None = None
+    epsilon: float | None = None
+    m: float | None = None
+    tag: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and not self.epsilon >= 0:
+            raise InvalidInput("epsilon", self.epsilon, "a number of nats, at least 0 (inf: not private)")
+        if self.m is not None and not 0 < self.m < math.inf:
+            raise InvalidInput("m", self.m, "a privacy allowance, a real number above 0")
+        if self.tag is not None:
+            check_tag(self.tag)
+
+    def fits(self, about: SearchColumns | None) -> bool:
+        """Whether a design is one of those, whatever its tags."""
+        if self.K is None and self.epsilon is None and self.m is None:
+            return True
+        if about is None or self.K not in {None, about.voters}:
+            return False
+        if self.epsilon is not None and not math.isclose(about.voter_epsilon, self.epsilon, rel_tol=CLOSE):
+            return False
+        if self.m is None:
+            return True
+        private = 0 < about.voter_epsilon < math.inf
+        return private and math.isclose(about.target_epsilon, self.m * about.voter_epsilon, rel_tol=CLOSE)
+
+
+EVERY = DesignFilter()
+"""The filter that leaves nothing out."""
+
+
+class Designs(Protocol):
+    """Kept designs and their tags. Safe to use from several threads; in a database also from several processes.
+
+    Every method raises CacheError where the place cannot be used, and has then changed nothing.
+    """
+
+    def list(
+        self,
+        which: DesignFilter = EVERY,
+        limit: int = PAGE_SIZE,
+        after: str | None = None,
+    ) -> Sequence[KeptDesign]:
+        """Return designs of this version, the newest first.
+
+        Args:
+            which: only those that fit.
+            limit: at most so many, 1 to `MAX_LISTED`.
+            after: continue behind the design with this key, the last one of the page before.
+
+        Raises:
+            InvalidInput: a limit out of range, or ``after`` is the key of none.
+        """
+
+    def get(self, key: str) -> KeptDesign | None:
+        """Return one design, or None where there is none of this version."""
+
+    def tag(self, key: str, tag: str) -> KeptDesign | None:
+        """Give a design a tag, unless it has it; return it as it then stands, or None where there is none.
+
+        Raises:
+            InvalidInput: no such form of a tag, or the design has `MAX_TAGS` others.
+        """
+
+    def untag(self, key: str, tag: str) -> KeptDesign | None:
+        """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
+
+        Raises:
+            InvalidInput: no such form of a tag.
+        """
+
+
+def check_tag(tag: str) -> None:
+    """Refuse a text that is no tag.
+
+    Raises:
+        InvalidInput: it is none.
+
+    >>> check_tag("round-2")
+    """
+    if not re.fullmatch(TAG_PATTERN, tag):
+        raise InvalidInput(
+            "tag", tag, "1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit"
+        )
+
+
+def too_many_tags(tag: str) -> InvalidInput:
+    """Return the error of a tag beyond `MAX_TAGS`."""
+    return InvalidInput("tag", tag, f"at most {MAX_TAGS} tags of one design", "Take one away first.")
+
+
+def check_list(limit: int) -> None:
+    """Refuse a limit that is out of range.
+
+    Raises:
+        InvalidInput: it is.
+    """
+    if not 1 <= limit <= MAX_LISTED:
+        raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_LISTED}")
+
+
+def unknown_after(after: str) -> InvalidInput:
+    """Return the error of a page behind a design that is not there."""
+    return InvalidInput("after", after, "the id of a design that is kept")

@@ -1,0 +1,86 @@
+"""In-memory designs: the rows of a memory store as a list, and their tags."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from solver_cache.designs import (
+    EVERY,
+    MAX_TAGS,
+    DesignFilter,
+    KeptDesign,
+    check_list,
+    check_tag,
+    too_many_tags,
+    unknown_after,
+)
+from solver_cache.jobs import PAGE_SIZE
+from solver_cache.model import SearchColumns
+
+
+class MemoryDesigns:
+    """`solver_cache.designs.Designs` in memory.
+
+    Args:
+        created: when each row of this version was stored, by key, the oldest first.
+        about: what the rows say was asked, by key.
+    """
+
+    def __init__(
+        self, created: Callable[[], Mapping[str, str]], about: Callable[[], Mapping[str, SearchColumns]]
+    ) -> None:
+        self._created, self._about = created, about
+        self._tags: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+
+    def list(
+        self,
+        which: DesignFilter = EVERY,
+        limit: int = PAGE_SIZE,
+        after: str | None = None,
+    ) -> Sequence[KeptDesign]:
+        """Return designs, the newest first, as `Designs.list` says."""
+        check_list(limit)
+        created, about = self._created(), self._about()
+        if after is not None and after not in created:
+            raise unknown_after(after)
+        found = sorted(((when, key) for key, when in created.items()), reverse=True)
+        if after is not None:
+            found = [one for one in found if one < (created[after], after)]
+        fitting = [key for _, key in found if which.fits(about.get(key)) and self._has(key, which.tag)]
+        return [self._design(key, created[key], about.get(key)) for key in fitting[:limit]]
+
+    def get(self, key: str) -> KeptDesign | None:
+        """Return one design, as `Designs.get` says."""
+        when = self._created().get(key)
+        return None if when is None else self._design(key, when, self._about().get(key))
+
+    def tag(self, key: str, tag: str) -> KeptDesign | None:
+        """Give a design a tag, as `Designs.tag` says."""
+        check_tag(tag)
+        with self._lock:
+            if key in self._created():
+                tags = self._tags.setdefault(key, set())
+                if len(tags - {tag}) >= MAX_TAGS:
+                    raise too_many_tags(tag)
+                tags.add(tag)
+        return self.get(key)
+
+    def untag(self, key: str, tag: str) -> KeptDesign | None:
+        """Take a tag from a design, as `Designs.untag` says."""
+        check_tag(tag)
+        with self._lock:
+            self._tags.get(key, set()).discard(tag)
+        return self.get(key)
+
+    def forget(self, key: str) -> None:
+        """Forget the tags of a row that is removed."""
+        with self._lock:
+            self._tags.pop(key, None)
+
+    def _has(self, key: str, tag: str | None) -> bool:
+        return tag is None or tag in self._tags.get(key, ())
+
+    def _design(self, key: str, when: str, about: SearchColumns | None) -> KeptDesign:
+        return KeptDesign(key, when, about, tuple(sorted(self._tags.get(key, ()))))

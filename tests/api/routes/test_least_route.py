@@ -1,0 +1,155 @@
+"""POST /v1/least: the inverse question, answered at once or as a job, stored and proved again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.app import create_app
+from api.settings import Settings
+from api.tasks.answers import AnswerTask, least_to_dict, recheck_answer
+from api.tasks.design import compute_least
+from darrm_client.errors import VerificationFailed
+from darrm_client.verification import verify_least
+from darrm_opt import NotPrivate, least_parameter, verify
+from darrm_opt.record import problem_from_record
+
+SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1)
+ASKED = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(create_app(SETTINGS), raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def test_the_answer_is_that_of_the_core_and_its_designs_are_stored(client: TestClient) -> None:
+    told = client.post("/v1/least", json=ASKED).json()
+    own = least_parameter(**ASKED)  # type: ignore[arg-type]  # numbers
+    assert own.below is not None
+    for said, value, solution in (
+        (told, own.value, own.solution),
+        (told["below"], own.below.value, own.below.solution),
+    ):
+        assert said["value"] == value
+        assert said["design"]["gamma"] == solution.gamma.tolist()
+        assert verify(problem_from_record(said["design"]["problem"]), said["design"]["gamma"]).margin >= 0
+        stored = client.get(f"/v1/gamma/{said['design']['id']}").json()
+        assert (stored["gamma"], stored["cached"]) == (said["design"]["gamma"], True)
+    assert (told["reached"], told["is_least"], told["measure"], told["wanted"]) == (own.reached, True, "utility", 0.9)
+    assert told["below"]["bound"] < 0.9 <= told["reached"]
+
+
+def test_by_query_as_by_body(client: TestClient) -> None:
+    by_query = client.get(
+        "/v1/least?K=9&epsilon=inf&affected=1&delta=1e-5&parameter=target_epsilon&agreement=0.9"
+    ).json()
+    body = {"K": 9, "epsilon": "inf", "affected": 1, "delta": 1e-5, "parameter": "target_epsilon", "agreement": 0.9}
+    by_body = client.post("/v1/least", json=body).json()
+    assert by_query["value"] == by_body["value"] > 0
+    assert by_query["objective"] == "rectangular agreement"
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"utility": 1.5}, "utility"),
+        ({"utility": None}, "utility"),
+        ({"agreement": 0.9}, "utility"),
+        ({"utility": None, "agreement": 0.4}, "agreement"),
+        ({"epsilon": "inf"}, "parameter"),
+        ({"m": 2}, "m"),
+        ({"parameter": "delta"}, "parameter"),
+        ({"digits": 11}, "digits"),
+        ({"K": 16}, "K"),
+        ({"objective": "nothing"}, "objective"),
+        ({"Delta": 0.1, "delta": 0.0, "utility": 1}, "utility"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_field(client: TestClient, changed: dict[str, Any], field: str) -> None:
+    answer = client.post("/v1/least", json=ASKED | changed)
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+def test_long_work_is_a_job_with_progress_in_steps() -> None:
+    with TestClient(create_app(SETTINGS.model_copy(update={"short_seconds": 0.0, "wait_seconds": 0.0}))) as client:
+        pending = client.post("/v1/least", json=ASKED)
+        assert pending.status_code == 202
+        assert pending.json()["kind"] == "least"
+        with client.stream("GET", f"{pending.json()['location']}/events") as events:
+            lines = [
+                json.loads(line.removeprefix("data: ")) for line in events.iter_lines() if line.startswith("data: {")
+            ]
+        assert lines[-1]["state"] == "done"
+        assert all(set(line["progress"]) == {"done", "of"} for line in lines if line["progress"])
+        job = client.get(pending.json()["location"]).json()
+        assert job["question"] == ASKED
+        assert client.get(job["result"]).json()["value"] == client.post("/v1/least", json=ASKED).json()["value"]
+
+
+def test_where_solving_is_off_the_question_has_no_answer() -> None:
+    with TestClient(create_app(SETTINGS.model_copy(update={"solve": "off"}))) as client:
+        assert client.post("/v1/least", json=ASKED).status_code == 404
+
+
+# ----------------------------------------------------------------------------------------- an answer from elsewhere
+
+
+@pytest.fixture(scope="module")
+def question() -> tuple[dict[str, Any], dict[str, Any]]:
+    usual = {
+        "parameter": "m",
+        "agreement": None,
+        "m": None,
+        "delta": None,
+        "affected": None,
+        "objective": "rectangular",
+    }
+    argument = {**usual, **ASKED, "shape": "free", "digits": 3, "backend": "highs", "time_limit": None}
+    return argument, compute_least(argument, lambda _: None)
+
+
+def test_a_stored_result_is_proved_again(question: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    argument, result = question
+    task = AnswerTask.from_json(AnswerTask("least", argument, 1.0, ASKED).to_json())
+    assert recheck_answer((task.kind, task.argument, result), lambda _: None) == ""
+    worse = json.loads(json.dumps(result))
+    worse["solutions"][0]["gamma"] = [1.0] * 8
+    assert "not private" in recheck_answer((task.kind, task.argument, worse), lambda _: None)
+
+
+LIES: dict[str, tuple[Any, type[Exception], str]] = {
+    "a γ that is not private": (lambda told: told["design"].update(gamma=[1.0] * 8), NotPrivate, "not private"),
+    "another number": (lambda told: told.update(value=1.0), VerificationFailed, "another problem"),
+    "no number": (lambda told: told.update(value="2"), VerificationFailed, "where a number"),
+    "more than it reaches": (lambda told: told.update(reached=0.99), VerificationFailed, "reaches 0.9"),
+    "a γ that falls short": (
+        lambda told: told.update({**told["below"], "below": None}),
+        VerificationFailed,
+        "not the end of a search",
+    ),
+    "a neighbour that reaches it": (
+        lambda told: told.update(below={**told["below"], **{k: told[k] for k in ("value", "reached", "design")}}),
+        VerificationFailed,
+        "not the end of a search",
+    ),
+    "another question": (lambda told: told.update(parameter="epsilon"), VerificationFailed, "another question"),
+    "nothing of the neighbour": (lambda told: told.pop("below"), VerificationFailed, "lacks below"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_client_believes_no_lie(question: tuple[dict[str, Any], dict[str, Any]], lie: str) -> None:
+    argument, result = question
+    told = json.loads(json.dumps(least_to_dict(result)))
+    assert verify_least(told, argument) == told
+    change, error, text = LIES[lie]
+    change(told)
+    with pytest.raises(error, match=text):
+        verify_least(told, argument)

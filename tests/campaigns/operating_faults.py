@@ -381,7 +381,7 @@ def out_of_memory(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], No
     group.mkdir()
     stack.callback(_remove_group, group)
     (group / "memory.limit_in_bytes").write_text("600M", encoding="ascii")
-    site = Site(folder, DARRM_MAX_SOLVER_MEMORY="4096", DARRM_WAIT_SECONDS="0")
+    site = Site(folder, DARRM_MAX_SOLVER_MEMORY="4096")
 
     def begin() -> None:
         family = [site.service.process.pid]
@@ -398,7 +398,6 @@ def out_of_memory(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], No
             if "oom_kill " in line
         )
         sys.stderr.write(f"out of memory: {kills}; the job is {failed['state']}: {failed['reason']}\n")
-        site.settings["DARRM_WAIT_SECONDS"] = "8"
 
     return site, begin, lambda: None, "nothing"
 

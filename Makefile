@@ -86,7 +86,7 @@ faults: $(READY) ## kill writers, servers, solvers, clients, label runs at rando
 attack: $(READY) ## let greedy clients attack a server, and time the short work of a polite one (docs/faults.md)
 	PYTHONPATH=tests $(BIN)/python -m campaigns.attack $(ARGS)
 
-fuzz: $(READY) ## send 5,000 generated requests, good and bad, to a running service
+fuzz: $(READY) ## send thousands of generated requests, good and bad, to a running service
 	PYTHONPATH=tests $(BIN)/python -m campaigns.schema_fuzz --write docs/fuzzing.md $(ARGS)
 
 mutation: $(READY) ## put small faults into MODULE=corners (or all: hours), and see whether its tests notice

@@ -103,6 +103,16 @@ class Database:
         if free < MIN_FREE_BYTES:
             raise CacheError(self.url, f"{free} bytes are free on its disk", f"Make room there. {ELSEWHERE}")
 
+    def sync(self) -> None:
+        """Have what was written to a SQLite file reach the disk now, not at the next checkpoint.
+
+        Raises:
+            CacheError: it does not: a file system that has failed still takes what fits into its caches.
+        """
+        if self.path is not None:
+            with self._translated(), self.engine.connect().execution_options(darrm_begin=None) as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
+
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()

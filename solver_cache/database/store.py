@@ -176,8 +176,10 @@ class DatabaseStore:
                 schema_version(connection)
         else:
             self._database.check_in_place()
-            with self._database.writing() as connection:  # a row is written anew, though as it was: that needs room
-                connection.exec_driver_sql("UPDATE darrm_schema SET version = version")
+            with self._database.writing() as connection:  # there and back: SQLite writes no row that stays as it is
+                for _ in range(2):
+                    connection.exec_driver_sql("UPDATE darrm_schema SET version = -version")
+            self._database.sync()
 
     def close(self) -> None:
         """Close every connection."""

@@ -463,9 +463,15 @@ async def warm(address: tuple[str, int], key: str) -> None:
 
 
 def campaign(
-    folder: Path, seed: int, known: list[Piece], pieces: int, record: Path | None = None, seconds: float = math.inf
+    folder: Path,
+    seed: int,
+    known: list[Piece],
+    pieces: int,
+    record: Path | None = None,
+    seconds: float = math.inf,
+    count: int = PIECE,
 ) -> list[Piece]:
-    """Send the pieces that are not known yet to one server; return all."""
+    """Send the pieces that are not known yet to one server, ``count`` requests each; return all."""
     done, began = {piece.number: piece for piece in known}, time.monotonic()
     keyfile = folder / f"keys-{len(list(folder.glob('keys-*.json')))}.json"
     keys = [create_key(keyfile, name)[1] for name in ("one", "two", "three")]
@@ -477,7 +483,7 @@ def campaign(
         for number in range(pieces):
             if number in done or time.monotonic() - began > seconds:
                 continue
-            piece = asyncio.run(run_piece(Piece(seed, number, server.process.pid), address, keys))
+            piece = asyncio.run(run_piece(Piece(seed, number, server.process.pid), address, keys, count))
             done[number] = measure(piece, server.process.pid)
             if record is not None:
                 with record.open("a", encoding="utf-8") as file:
@@ -496,8 +502,9 @@ def read_record(path: Path, seed: int) -> list[Piece]:
     """Return the pieces of a seed that a file has."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [piece for line in lines if (piece := Piece(**json.loads(line))).seed == seed]
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]  # the last may be cut short
+    return [piece for line in whole if (piece := Piece(**json.loads(line))).seed == seed]
 
 
 def total(histograms: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:

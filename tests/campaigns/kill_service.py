@@ -250,7 +250,7 @@ class Campaign:
 
 def _excused(reason: str) -> bool:
     """Whether a job may have failed so: its solver process was killed twice in one attempt, or its server five times."""
-    return "signal 9" in reason or "the server died" in reason
+    return "killed by SIGKILL" in reason or "the server died" in reason
 
 
 def main() -> int:

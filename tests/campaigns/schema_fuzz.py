@@ -1,6 +1,6 @@
 """Schemathesis against a running service, with all of its checks on.
 
-    PYTHONPATH=tests python -m campaigns.schema_fuzz --examples 60 --write docs/fuzzing.md
+    PYTHONPATH=tests python -m campaigns.schema_fuzz --examples 60 --seed 1 2 3 --write docs/fuzzing.md
 
 Starts `darrm serve` with small bounds, so that no case takes long, and has Schemathesis read its /openapi.json and send
 what fits that description, what lies on its edges, and what breaks it: wrong types, missing and unknown fields, malformed
@@ -55,6 +55,7 @@ class Report:
     """What a run came to.
 
     Attributes:
+        seed: of all that was generated.
         cases: requests that were generated.
         operations: of the API, tested.
         passed: whether nothing was found.
@@ -62,6 +63,7 @@ class Report:
         log: what the service logged: nothing, unless it made a mistake.
     """
 
+    seed: int
     cases: int
     operations: int
     passed: bool
@@ -115,12 +117,17 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
     tested = re.search(r"Tested: (\d+)", done.stdout)
     cases = int(found[1].replace(",", "")) if found else 0
     text = "\n".join(line[:WIDTH] for line in (done.stdout + done.stderr).splitlines()) + "\n"
-    return Report(cases, int(tested[1]) if tested else 0, done.returncode == 0, text, told)
+    return Report(seed, cases, int(tested[1]) if tested else 0, done.returncode == 0, text, told)
 
 
-def page(report: Report, command: str) -> str:
-    """Return the report as a page of the documentation."""
+def page(reports: Sequence[Report], examples: int) -> str:
+    """Return the reports as a page of the documentation."""
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    command = f"PYTHONPATH=tests python -m campaigns.schema_fuzz --examples {examples} --seed"
+    rows = "\n".join(
+        f"| {day} | `{command} {each.seed}` | {each.operations} | {each.cases:,} | {'none' if each.passed else 'failures'} |"
+        for each in reports
+    )
     return f"""# The API under fuzzing
 
 Schemathesis reads the service's OpenAPI description and sends valid, boundary and invalid requests, with
@@ -134,7 +141,7 @@ too long with 413 or 431.
 
 | date | command | operations | cases | faults |
 |---|---|---|---|---|
-| {day} | `{command}` | {report.operations} | {report.cases:,} | {"none" if report.passed else "failures"} |
+{rows}
 
 Python {platform.python_version()}, Schemathesis {version("schemathesis")}, FastAPI {version("fastapi")}.
 
@@ -147,17 +154,19 @@ def main() -> None:
     """Run the campaign from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=int, default=60, help="generated requests for each operation and kind")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="a run for each")
     parser.add_argument("--only", default="", help="regular expression for paths")
     parser.add_argument("--phases", default=",".join(PHASES))
     parser.add_argument("--write", type=Path, help="page of the documentation to write")
     asked = parser.parse_args()
-    report = run(asked.examples, asked.phases.split(","), asked.seed, asked.only)
-    sys.stdout.write(report.text + report.log[-5000:])
+    reports = list[Report]()
+    for seed in asked.seed:
+        reports.append(run(asked.examples, asked.phases.split(","), seed, asked.only))
+        sys.stdout.write(f"seed {seed}\n{reports[-1].text}{reports[-1].log[-5000:]}")
+        sys.stdout.flush()
     if asked.write is not None:
-        given = f"PYTHONPATH=tests python -m campaigns.schema_fuzz --examples {asked.examples} --seed {asked.seed}"
-        asked.write.write_text(page(report, given), encoding="utf-8")
-    sys.exit(0 if report.passed else 1)
+        asked.write.write_text(page(reports, asked.examples), encoding="utf-8")
+    sys.exit(0 if all(report.passed for report in reports) else 1)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,42 @@ def test_a_disk_that_is_full_costs_what_is_not_kept_and_nothing_else(how: str, t
     assert told["reopened"] == ["hit", "hit"]
 
 
+FAILING = """
+import json, subprocess, sys
+from darrm_opt import Problem
+from solver_cache import CacheError, cached_solve, open_store
+store = open_store(f"sqlite:///{sys.argv[1]}/cache.sqlite")
+problems = [Problem.from_allowance(K=K, m=2, epsilon=0.1) for K in (5, 7)]
+cached_solve(problems[0], store=store)
+store.health_check()
+subprocess.run(["mount", "-o", "remount,abort", sys.argv[1]], check=True)
+told = {"probe": "", "read": cached_solve(problems[0], store=store).decision}
+try:
+    store.health_check()
+except CacheError as err:
+    told["probe"] = str(err)
+print(json.dumps(told))
+"""
+
+
+def test_a_file_system_that_has_failed_is_not_healthy_though_reads_go_on(tmp_path: Path) -> None:
+    """With an ext4 whose journal is aborted, as after an error of the disk: what is cached can be overwritten, nothing is stored."""
+    image, place = tmp_path / "image", tmp_path / "disk"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(2**24)
+    mount = f"mke2fs -q -t ext4 '{image}' && mount -o loop '{image}' '{place}'"
+    enter = ["unshare", "--mount", "sh", "-c"]
+    if subprocess.run([*enter, mount], capture_output=True, check=False).returncode and "CI" not in os.environ:
+        pytest.skip("this machine lets nobody mount a file system of its own")
+    command = [*enter, f"mount -o loop '{image}' '{place}' && '{sys.executable}' -c \"$0\" '{place}'", FAILING]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["read"] == "hit"
+    assert "cannot be used" in told["probe"]
+
+
 # --------------------------------------------------------------------------------------------------- damaged files
 
 

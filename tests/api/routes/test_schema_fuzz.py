@@ -23,6 +23,8 @@ def test_the_service_keeps_to_its_description() -> None:
 
 
 def test_the_page_says_what_was_found() -> None:
-    told = page(Report(5123, 26, passed=True, text="", log=""), "the command")
-    assert "| `the command` | 26 | 5,123 | none |" in told
-    assert "failures" in page(Report(5123, 26, passed=False, text="", log=""), "the command")
+    reports = [Report(7, 5123, 26, passed=True, text="", log=""), Report(8, 99, 26, passed=False, text="", log="")]
+    told = page(reports, 60)
+    command = "PYTHONPATH=tests python -m campaigns.schema_fuzz --examples 60 --seed"
+    assert f"| `{command} 7` | 26 | 5,123 | none |" in told
+    assert f"| `{command} 8` | 26 | 99 | failures |" in told

@@ -1,0 +1,207 @@
+"""Do the examples of deployment stay within their memory, whatever is asked?
+
+    PYTHONPATH=tests python -m campaigns.container_memory [--seconds 60] [--write docs/faults.md]
+
+Each example's server runs in a control group with the example's memory limit, which it sees as a container does, with the settings of the
+example. Every solver process gets the largest enumeration that is admitted, and K = 101 by enumeration is asked for as well; comparisons,
+accounts and designs of 101 voters come beside them. The kernel counts what it kills (`memory.oom_control`) and the most memory that was
+in use. Needs root, and version 1 of the memory controller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from support.paths import ROOT
+from support.service import Service
+
+from api.server.container_limits import solver_memory
+from campaigns.pages import write_part
+from darrm_opt import Problem
+from darrm_opt.answers.running_time import design_memory
+from darrm_opt.design_spec import DesignSpec
+
+PART = "## Memory of the examples of deployment"
+"""Heading of this campaign's part of the page."""
+
+CONTROLLER = Path("/sys/fs/cgroup/memory")
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example of deployment.
+
+    Attributes:
+        name: where it stands.
+        memory: limit [MiB].
+        workers: processes that answer.
+        solvers: jobs that each does at once.
+    """
+
+    name: str
+    memory: int
+    workers: int
+    solvers: int
+
+    @property
+    def bound(self) -> int:
+        """Memory that a solver process may take [MiB]."""
+        return solver_memory(None, self.workers, self.solvers, self.memory)
+
+
+EXAMPLES = (
+    Example("compose.yaml, service", 4096, 2, 2),
+    Example("compose.yaml, stored answers", 1024, 1, 1),
+    Example("examples/kubernetes/service.yaml", 2048, 1, 2),
+    Example("examples/kubernetes/training-job.yaml", 768, 1, 1),
+    Example("docs/container.md", 2048, 1, 2),
+    Example("--memory 1g", 1024, 1, 1),
+)
+
+
+def largest(bound: int) -> int:
+    """Return the most voters whose enumeration is admitted."""
+    return max(K for K in range(3, 102, 2) if design_memory(_spec(K), "enumerate") <= bound)
+
+
+def _spec(K: int) -> DesignSpec:
+    return DesignSpec(Problem.from_allowance(K=K, m=min(K - 1, 3), epsilon=0.1))
+
+
+def work(example: Example) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield what is asked, again and again: a name, the path and the body."""
+    K, number = largest(example.bound), 0
+    while True:
+        number += 1
+        epsilon = round(0.1 + number / 10_000, 4)
+        yield f"enumerate, K = {K}", "/v1/gamma", {"K": K, "m": 3, "epsilon": epsilon, "method": "enumerate"}
+        yield "enumerate, K = 101", "/v1/gamma", {"K": 101, "m": 3, "epsilon": epsilon, "method": "enumerate"}
+        yield "cuts, K = 101", "/v1/gamma", {"K": 101, "m": 4, "epsilon": epsilon, "Delta": 1e-5}
+        yield "account", "/v1/compose", {"epsilon": epsilon, "delta": 1e-6, "queries": 10}
+        budget = {"queries": 100 + number, "total_epsilon": 1.0, "total_delta": 1e-4, "fresh": True}
+        yield "comparison, K = 101", "/v1/compare", {"K": 101, "epsilon": 0.1, "Delta": 1e-5, **budget}
+
+
+def load(example: Example, seconds: float) -> dict[str, Any]:
+    """Run the example's server in the control group of this process, ask for so long, and return what came of it."""
+    settings = {"DARRM_WORKERS": str(example.workers), "DARRM_SOLVERS": str(example.solvers), "DARRM_JOB_RATE": "0"}
+    statuses: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/store.sqlite"
+        server = Service(url, Path(folder), 0, DARRM_WAIT_SECONDS="60", DARRM_LOG_FORMAT="json", **settings)
+        outer = Path(os.environ["OUTER_GROUP"])
+        (outer / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")  # the client is not in the container
+        asked, end = work(example), time.monotonic() + seconds
+
+        def ask(item: tuple[str, str, dict[str, Any]]) -> None:
+            name, path, body = item
+            with httpx.Client(base_url=server.url, timeout=300) as client:
+                try:
+                    status = str(client.post(path, json=body).status_code)
+                except httpx.TransportError:
+                    status = "broken"
+            statuses[f"{name}: {status}"] += 1
+
+        many = 2 * example.workers * example.solvers + 2
+        with ThreadPoolExecutor(many) as pool:
+            waiting = [pool.submit(ask, next(asked)) for _ in range(many)]
+            while time.monotonic() < end:
+                time.sleep(0.05)
+                waiting = [each if not each.done() else pool.submit(ask, next(asked)) for each in waiting]
+        ready = server.client.get("/readyz").status_code
+        server.kill()
+    used = int((CONTROLLER / "memory.max_usage_in_bytes").read_text(encoding="ascii")) / 2**20
+    control = (CONTROLLER / "memory.oom_control").read_text(encoding="ascii").splitlines()
+    killed = next(int(line.split()[1]) for line in control if line.startswith("oom_kill "))
+    return {"statuses": dict(statuses), "ready": ready, "used": used, "killed": killed}
+
+
+def contained(example: Example, seconds: float) -> dict[str, Any]:
+    """Return what `load` finds in a control group with the example's limit, which stands where a container sees its own."""
+    group = CONTROLLER / f"darrm-memory-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(f"{example.memory}M", encoding="ascii")
+        with tempfile.TemporaryDirectory() as outer:
+            script = (
+                f"mount --bind {CONTROLLER} {outer} && echo $$ > {group}/cgroup.procs && "
+                f"mount --bind {group} {CONTROLLER} && exec '{sys.executable}' -m campaigns.container_memory "
+                f"--inside '{example.name}' --seconds {seconds:g}"
+            )
+            paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+            run = subprocess.run(
+                ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+                env={**os.environ, "OUTER_GROUP": outer, "PYTHONPATH": paths},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        if run.returncode:
+            raise RuntimeError(run.stderr[-2000:])
+        found: dict[str, Any] = eval(run.stdout)  # noqa: S307 — our own dictionary
+        return found
+    finally:
+        time.sleep(1)
+        for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
+            (CONTROLLER / "cgroup.procs").write_text(pid, encoding="ascii")
+        group.rmdir()
+
+
+def report(findings: Sequence[tuple[Example, dict[str, Any]]]) -> str:
+    """Return the findings as a part of the documentation."""
+    lines = [
+        PART,
+        "",
+        "| example | limit [MiB] | workers × solvers | each solver process [MiB] | most in use [MiB] | killed by the kernel | ready | answers |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for example, found in findings:
+        told = "; ".join(f"{count} × {name}" for name, count in sorted(found["statuses"].items()))
+        lines.append(
+            f"| {example.name} | {example.memory} | {example.workers} × {example.solvers} | {example.bound} | {found['used']:.0f} | "
+            f"{found['killed']} | {found['ready']} | {told} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the campaign; 1 if the kernel killed a process, or an answer was a 5xx."""
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.container_memory", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--seconds", type=float, default=60, help="load of each example [s]")
+    parser.add_argument("--only", default="", help="part of the names of examples")
+    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.inside:
+        example = next(each for each in EXAMPLES if each.name == chosen.inside)
+        sys.stdout.write(repr(load(example, chosen.seconds)))
+        return 0
+    findings = []
+    for example in EXAMPLES:
+        if chosen.only in example.name:
+            findings.append((example, contained(example, chosen.seconds)))
+            sys.stderr.write(f"{findings[-1]}\n")
+    page = report(findings)
+    sys.stdout.write(page)
+    if chosen.write:
+        write_part(chosen.write, PART, page)
+    bad = [name for _, found in findings for name in found["statuses"] if name.rpartition(": ")[2][0] in "5b"]
+    return int(any(found["killed"] for _, found in findings) or bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,535 @@
+"""What a service answers while its store, its processes or its clock fail, and after they are back.
+
+    PYTHONPATH=tests python -m campaigns.operating_faults [--only "disk full"] [--write docs/faults.md]
+
+For each fault a real server with stored answers; then the fault, really: a file system that is full or has failed, a file that is deleted
+or overwritten, another process's lock, a PostgreSQL that is stopped, a clock that steps, the kernel's out-of-memory killer, SIGKILL,
+SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that this process has given before, one that it has not
+given yet, a new problem, a certificate. Mounts, cgroups and the interposed clock need root on Linux; what cannot be done here is
+named as skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from support.service import Service, children, gone
+
+from campaigns.pages import write_part
+
+PART = "## What is answered under twelve faults"
+"""Heading of this campaign's part of the page."""
+
+STORED = [{"K": 5, "m": 2, "epsilon": round(0.1 + number / 100, 2)} for number in range(8)]
+"""Problems whose answers are stored before a fault."""
+
+VERIFY = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]}
+
+PATIENCE = 100.0
+"""Longest time of an answer [s]."""
+
+RECOVERY = 60.0
+"""Longest time until a new problem is answered after a fault [s]."""
+
+SETTINGS = {"DARRM_SOLVERS": "1", "DARRM_READY_SECONDS": "0", "DARRM_LEASE_SECONDS": "3", "DARRM_WAIT_SECONDS": "8"}
+
+QUESTIONS = ("readiness", "given before", "stored", "new problem", "certificate")
+
+
+class Reply(NamedTuple):
+    """A reply.
+
+    Attributes:
+        status: of HTTP; 0 where there was no reply.
+        seconds: that it took.
+        detail: what an error says.
+    """
+
+    status: int
+    seconds: float
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.status or 'none'} ({self.seconds:.1f} s)"
+
+
+@dataclass
+class Finding:
+    """What was answered under a fault.
+
+    Attributes:
+        fault: its name.
+        during: replies while it lasted, by question.
+        after: replies after it.
+        recovery: time from the end of the fault until a new problem was answered [s]; None if it was not.
+        needs: what an operator has to do.
+        told: what readiness says of it.
+        wrong: what should not be, in words.
+    """
+
+    fault: str
+    during: dict[str, Reply] = field(default_factory=dict)
+    after: dict[str, Reply] = field(default_factory=dict)
+    recovery: float | None = None
+    needs: str = "nothing"
+    told: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+
+class Site:
+    """A server with stored answers, and the place of its store.
+
+    Args:
+        folder: of the store and the logs.
+        url: of the store; "" for a SQLite file in the folder.
+        settings: more of the server's environment.
+    """
+
+    def __init__(self, folder: Path, url: str = "", **settings: str) -> None:
+        self.folder, self.path = folder, folder / "store.sqlite"
+        self.url = url or f"sqlite:///{self.path}"
+        self.logs = Path(tempfile.mkdtemp(prefix="darrm-faults-"))
+        self.settings = {**SETTINGS, **settings}
+        self._stored, self._number = list(STORED), 0
+        self.service = self._serve()
+        for problem in STORED:
+            self.service.client.post("/v1/gamma", json=problem).raise_for_status()
+        self.restart()
+        self._before = self._stored.pop()
+        for _ in range(2):
+            self.ask("GET", "/v1/gamma", params=self._before)
+        self.ask("POST", "/v1/verify", json=VERIFY)
+        self.ask("GET", "/readyz")
+        self.problem()
+
+    def _serve(self) -> Service:
+        return Service(self.url, self.logs, 0, **self.settings)
+
+    def restart(self) -> None:
+        """Stop the server, be it hung, and start it again."""
+        if self.service.process.poll() is None:
+            try:
+                self.service.stop()
+            except subprocess.TimeoutExpired:
+                self.service.kill()
+        self.service = self._serve()
+
+    def ask(self, method: str, path: str, **more: Any) -> Reply:
+        """Ask once, on a connection of its own; a 202 is not the answer that was asked for, and counts as one of its own."""
+        with httpx.Client(base_url=self.service.url, timeout=PATIENCE) as client:
+            began = time.monotonic()
+            try:
+                answer = client.request(method, path, **more)
+            except httpx.TransportError as err:
+                return Reply(0, time.monotonic() - began, repr(err))
+        detail = "" if answer.status_code < 300 else str(answer.json().get("detail", ""))
+        return Reply(answer.status_code, time.monotonic() - began, detail)
+
+    def problem(self) -> Reply:
+        """Ask for the γ of a problem that nobody has asked for."""
+        self._number += 1
+        return self.ask("POST", "/v1/gamma", json={"K": 7, "m": 2, "epsilon": round(0.2 + self._number / 1000, 4)})
+
+    def replies(self) -> dict[str, Reply]:
+        """Ask all questions."""
+        return {
+            "readiness": self.ask("GET", "/readyz"),
+            "given before": self.ask("GET", "/v1/gamma", params=self._before),
+            "stored": self.ask("POST", "/v1/gamma", json=self._stored.pop()),
+            "new problem": self.problem(),
+            "certificate": self.ask("POST", "/v1/verify", json=VERIFY),
+        }
+
+    def close(self) -> None:
+        """End the server."""
+        if self.service.process.poll() is None:
+            self.service.kill()
+
+
+Fault = Callable[[ExitStack, Path], tuple[Site, Callable[[], None], Callable[[], None], str]]
+"""A fault: from a stack for what must be undone and a folder to the site, what begins it, what ends it, and what an operator does."""
+
+
+def examine(name: str, fault: Fault) -> Finding:
+    """Return what is answered under a fault and after it."""
+    found = Finding(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        site, begin, end, found.needs = fault(stack, folder)
+        stack.callback(site.close)
+        begin()
+        found.during = site.replies()
+        found.told = found.during["readiness"].detail
+        end()
+        began = time.monotonic()
+        while time.monotonic() - began < RECOVERY:
+            if site.problem().status == 200 and site.ask("GET", "/readyz").status == 200:
+                found.recovery = time.monotonic() - began
+                break
+            time.sleep(0.1)
+        found.after = site.replies()
+    found.wrong = judge(found)
+    return found
+
+
+def judge(found: Finding) -> list[str]:
+    """Return what is wrong: readiness that disagrees with new problems, a lost read, an answer of 500, no recovery."""
+    during, wrong = found.during, list[str]()
+    ready, new = during["readiness"].status == 200, during["new problem"].status in {200, 202}  # 202: a job works on it
+    if ready and not new:
+        wrong.append("it is ready, and a new problem is not answered")
+    for name in ("given before", "certificate"):
+        if during[name].status not in {200, 0}:
+            wrong.append(f"{name}: {during[name]}")
+    wrong += [f"{name}: {reply.detail}" for name, reply in during.items() if reply.status == 500]
+    if found.recovery is None:
+        wrong.append("it does not recover")
+    wrong += [f"afterwards {name}: {reply}" for name, reply in found.after.items() if reply.status != 200]
+    return wrong
+
+
+# ------------------------------------------------------------------------------------------------------ the store
+
+
+@contextmanager
+def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
+    """Mount a file system in the folder."""
+    place = folder / "disk"
+    place.mkdir()
+    subprocess.run(["mount", *arguments, str(place)], check=True, capture_output=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
+
+
+def disk_full(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """A small file system without a free byte."""
+    place = stack.enter_context(mounted(folder, "-t", "tmpfs", "-o", "size=12m", "tmpfs"))
+    site, ballast = Site(place), place / "ballast"
+
+    def begin() -> None:
+        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+
+    return site, begin, ballast.unlink, "make room"
+
+
+def file_deleted(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """The file and those beside it are removed."""
+    site = Site(folder)
+
+    def begin() -> None:
+        for path in folder.glob("store.sqlite*"):
+            path.unlink()
+
+    return site, begin, site.restart, "restart"
+
+
+def file_overwritten(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """Every byte of the file is another one."""
+    site = Site(folder)
+
+    def begin() -> None:
+        length = site.path.stat().st_size
+        with site.path.open("r+b") as file:
+            file.write(b"rubbish " * (length // 8 + 1))
+
+    def end() -> None:
+        for path in folder.glob("store.sqlite*"):
+            path.unlink()
+        site.restart()
+
+    return site, begin, end, "move the file away, restart"
+
+
+def locked(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """Another process holds the writer's lock of the file."""
+    site = Site(folder)
+    other = sqlite3.connect(site.path, isolation_level=None)
+    stack.callback(other.close)
+    began = 0.0
+
+    def begin() -> None:
+        nonlocal began
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+
+    def end() -> None:
+        time.sleep(max(0.0, began + 60 - time.monotonic()))
+        other.execute("ROLLBACK")
+
+    return site, begin, end, "nothing"
+
+
+def read_only(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """The file system fails, and lets nobody write any more: what ext4 does after an error."""
+    image = folder / "image"
+    with image.open("wb") as file:
+        file.truncate(2**26)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(image)], check=True, capture_output=True)
+    place = stack.enter_context(mounted(folder, "-o", "loop", str(image)))
+    site = Site(place)
+
+    def begin() -> None:
+        subprocess.run(["mount", "-o", "remount,abort", str(place)], check=True, capture_output=True)
+
+    def end() -> None:
+        site.service.stop()
+        subprocess.run(["umount", str(place)], check=True, capture_output=True)
+        subprocess.run(["e2fsck", "-y", str(image)], check=False, capture_output=True)
+        subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True, capture_output=True)
+        site.restart()
+
+    return site, begin, end, "repair the file system, restart"
+
+
+def database_gone(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """PostgreSQL is stopped, and started again."""
+    from support.postgres import server
+
+    postgres = server()
+    site = Site(folder, postgres.url(postgres.new()))
+    return site, postgres.stop, postgres.start, "nothing"
+
+
+def queue_stalled(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """The table of jobs cannot be read: it was renamed."""
+    site = Site(folder)
+
+    def rename(old: str, new: str) -> None:
+        with contextlib.closing(sqlite3.connect(site.path)) as other, other:
+            other.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+    def begin() -> None:
+        rename("darrm_jobs", "darrm_jobs_away")
+        time.sleep(17)
+
+    return site, begin, lambda: rename("darrm_jobs_away", "darrm_jobs"), "nothing"
+
+
+# ------------------------------------------------------------------------------------------------------ the clock
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static long shift(void) {
+    long seconds = 0;
+    FILE *file = fopen(getenv("CLOCK_SHIFT"), "r");
+    if (file) { if (fscanf(file, "%ld", &seconds) != 1) seconds = 0; fclose(file); }
+    return seconds;
+}
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(id, now);
+    if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec += shift();
+    return failed;
+}
+"""
+"""A library that is loaded before the C library, and steps the wall clock of one server by what a file says [s]."""
+
+
+def clock_stepped(seconds: int) -> Fault:
+    """Return the fault in which the wall clock steps by so much while a job runs."""
+
+    def fault(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+        source, library, file = folder / "clock.c", folder / "clock.so", folder / "shift"
+        source.write_text(CLOCK, encoding="ascii")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+        file.write_text("0", encoding="ascii")
+        site = Site(folder, LD_PRELOAD=str(library), CLOCK_SHIFT=str(file))
+
+        def begin() -> None:
+            budget = {"queries": 1000, "total_epsilon": 1.0, "total_delta": 1e-4, "fresh": True}
+            slow = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, **budget}
+            job = site.service.client.post("/v1/compare", json=slow).raise_for_status().json()
+            site.service.job(job["id"], until="running")
+            file.write_text(str(seconds), encoding="ascii")
+            time.sleep(1)
+
+        return site, begin, lambda: None, "nothing"
+
+    return fault
+
+
+# -------------------------------------------------------------------------------------------------- the processes
+
+
+def out_of_memory(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """The kernel kills what takes most in a cgroup of 600 MB, as the operator allowed each solver 4 GB."""
+    group = Path(f"/sys/fs/cgroup/memory/darrm-faults-{os.getpid()}")
+    group.mkdir()
+    stack.callback(_remove_group, group)
+    (group / "memory.limit_in_bytes").write_text("600M", encoding="ascii")
+    site = Site(folder, DARRM_MAX_SOLVER_MEMORY="4096")
+
+    def begin() -> None:
+        family = [site.service.process.pid]
+        for parent in family:  # grows while it is walked
+            family += children().get(parent, [])
+        for pid in family:
+            (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        large = {"K": 101, "m": 3, "epsilon": 0.1, "method": "enumerate"}
+        job = site.service.client.post("/v1/jobs", json=large).raise_for_status().json()
+        failed = site.service.job(job["id"], until=("failed", "done"))
+        kills = next(
+            line
+            for line in (group / "memory.oom_control").read_text(encoding="ascii").splitlines()
+            if "oom_kill " in line
+        )
+        sys.stderr.write(f"out of memory: {kills}; the job is {failed['state']}: {failed['reason']}\n")
+
+    return site, begin, lambda: None, "nothing"
+
+
+def _remove_group(group: Path) -> None:
+    end = time.monotonic() + 30
+    while (group / "cgroup.procs").read_text(encoding="ascii") and time.monotonic() < end:  # solvers end by themselves
+        time.sleep(0.1)
+    group.rmdir()
+
+
+def worker_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """SIGKILL to one of two workers."""
+    site = Site(folder, DARRM_WORKERS="2")
+
+    def begin() -> None:
+        solvers = site.service.solvers
+        own = [
+            pid
+            for pid in children().get(site.service.process.pid, [])
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() and pid not in solvers
+        ]
+        os.kill(own[0], signal.SIGKILL)
+        gone(own[:1])
+
+    return site, begin, lambda: None, "nothing"
+
+
+def server_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """SIGKILL to the server and its workers, while a job runs."""
+    site = Site(folder)
+
+    def begin() -> None:
+        site.service.client.post("/v1/jobs", json={"K": 51, "m": 5, "epsilon": 0.1, "Delta": 1e-3}).raise_for_status()
+        site.service.kill()
+
+    return site, begin, site.restart, "restart (a supervisor does)"
+
+
+def solver_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """SIGKILL to every solver process."""
+    site = Site(folder)
+
+    def begin() -> None:
+        pids = site.service.solvers
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        gone(pids)
+
+    return site, begin, lambda: None, "nothing"
+
+
+def solver_stuck(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+    """SIGSTOP to every solver process: alive, and doing nothing for ever. In the end every job must be done all the same."""
+    site = Site(folder, DARRM_TIME_LIMIT="1")
+    client = site.service.client
+
+    def begin() -> None:
+        for pid in site.service.solvers:
+            os.kill(pid, signal.SIGSTOP)
+            stack.callback(_kill, pid)
+
+    def end() -> None:
+        until = time.monotonic() + PATIENCE
+        while any(client.get("/v1/jobs", params={"state": state}).json()["jobs"] for state in ("queued", "running")):
+            if time.monotonic() > until:
+                raise RuntimeError("a job of a stuck process is never done")
+            time.sleep(0.2)
+
+    return site, begin, end, "nothing"
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+FAULTS: dict[str, Fault] = {
+    "disk full": disk_full,
+    "file deleted": file_deleted,
+    "file overwritten": file_overwritten,
+    "file locked for 60 s": locked,
+    "file system read-only": read_only,
+    "PostgreSQL gone, and back": database_gone,
+    "clock an hour ahead": clock_stepped(3600),
+    "clock a day back": clock_stepped(-86400),
+    "out of memory": out_of_memory,
+    "worker killed": worker_killed,
+    "server killed": server_killed,
+    "solver killed": solver_killed,
+    "solver stuck": solver_stuck,
+    "queue stalled": queue_stalled,
+}
+"""Every fault by its name."""
+
+
+def report(findings: Sequence[Finding]) -> str:
+    """Return the findings as a part of the documentation."""
+    lines = [PART, "", "| fault | " + " | ".join(QUESTIONS) + " | afterwards a new problem | the operator | wrong |"]
+    lines.append("|---" * (len(QUESTIONS) + 4) + "|")
+    for found in findings:
+        replies = " | ".join(str(found.during[name]) for name in QUESTIONS)
+        back = "never" if found.recovery is None else f"after {found.recovery:.1f} s"
+        lines.append(f"| {found.fault} | {replies} | {back} | {found.needs} | {'; '.join(found.wrong) or 'nothing'} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the campaign; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.operating_faults", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--only", default="", help="part of the names of faults")
+    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
+    chosen = parser.parse_args(arguments)
+    findings, skipped = list[Finding](), list[str]()
+    for name, fault in FAULTS.items():
+        if chosen.only not in name:
+            continue
+        try:
+            findings.append(examine(name, fault))
+        except (OSError, subprocess.CalledProcessError) as err:
+            skipped.append(f"{name}: {err}")
+            continue
+        told = f"{findings[-1]}\n"
+        sys.stderr.write(told)
+    page = report(findings)
+    sys.stdout.write(page + "".join(f"skipped: {each}\n" for each in skipped))
+    if chosen.write:
+        write_part(chosen.write, PART, page)
+    return int(any(found.wrong for found in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -226,8 +226,12 @@ def test_bad_profiles_are_named() -> None:
     with pytest.raises(InvalidInput, match=r"max_loss = -1\.0"):
         pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=-1.0)
     for wrong in (-1e-9, 1.1):  # in one place
+
+        def profile(epsilons: Array, wrong: float = wrong) -> Array:
+            return np.where(epsilons > 0.9, wrong, 0.5)
+
         with pytest.raises(InvalidInput, match="profile = "):
-            pld_from_profile(lambda at, bad=wrong: np.where(at > 0.9, bad, 0.5), discretisation=0.25, max_loss=1.0)
+            pld_from_profile(profile, discretisation=0.25, max_loss=1.0)
 
 
 def test_profiles_and_discretisations_at_their_ends() -> None:

@@ -242,7 +242,6 @@ def tail_composition(epsilon: float, delta: float, k: int, slack: float) -> Priv
 
     Source: composition III of the reviewed source, with the sign of its exponent and its δ corrected; see `literature.he_wang_tao.printed`.
     """
-    epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     total = kov_branches({Privacy(epsilon, delta): k}, slack)[2]
     tail = min(slack, loss_tail(epsilon, k, total))
     return _finite_or_nothing(total, add_leak(least_possible_delta(delta, k), k * math.log1p(-delta), tail))

@@ -312,12 +312,15 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
 def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
     ledger = PrivacyBudget(Privacy(1.0, 1e-6))
     ledger.charge(Privacy(0.25), 2)
+    maker = os.getpid()
 
     def refused() -> str:
         assert not ledger.fits(Privacy(0.0), 0)
         assert ledger.affordable(Privacy(0.1)) == 0
         assert ledger.remaining == Privacy(0.0)
-        with pytest.raises(BudgetExceeded, match=r"a copy made by fork has nothing left\. Nothing was charged"):
+        with pytest.raises(
+            BudgetExceeded, match=rf"made in process {maker}; a copy made by fork has nothing left\. Nothing"
+        ):
             ledger.charge(Privacy(0.0))
         with pytest.raises(BudgetExceeded, match="Nothing was saved"):
             ledger.save(tmp_path / "copy")

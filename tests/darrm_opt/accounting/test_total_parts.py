@@ -40,7 +40,9 @@ def test_deltas_that_add_up_to_1_promise_nothing() -> None:
 def test_profiles_together_leak_no_less_than_each() -> None:
     """Where all three voters agree the answer is certain: a vote less, and it is wrong with probability (1 − γ)/2."""
     voters = Problem(3, Privacy(math.inf), Privacy(1.0), 1)
-    little, much = (NoisyMajority(NoiseFunction.from_upper_half([gamma, 1.0], 3), voters) for gamma in (0.9, 0.5))
+    little, much = (
+        NoisyMajority(NoiseFunction.from_upper_half(np.array([gamma, 1.0]), 3), voters) for gamma in (0.9, 0.5)
+    )
     floors = [release.profile.delta(release.profile.max_loss) for release in (little, much)]
     assert floors == pytest.approx([0.05, 0.25])
     for order in ((little, much), (much, little)):
@@ -133,7 +135,7 @@ def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
-    certain = NoiseFunction.from_upper_half([0.9, 1.0], 3)
+    certain = NoiseFunction.from_upper_half(np.array([0.9, 1.0]), 3)
     assert total.exact_epsilon(certain, VOTERS, 2, 0.0) == 0.9  # three models of 0.3 each
     for fresh in (False, True):
         with pytest.raises(DeltaTooSmall):

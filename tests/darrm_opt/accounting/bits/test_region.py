@@ -86,17 +86,20 @@ def test_a_spanned_region_is_the_hull_of_all_mirror_images(seed: int) -> None:
             for found, exact, above in zip(row, (p, 1 - p, q, 1 - q), (up, up, not up, not up), strict=True):
                 assert (Fraction(found) >= exact) if above else (Fraction(found) <= exact)
                 assert found == pytest.approx(float(exact), rel=1e-15)
-    found = {
-        (Fraction(p).limit_denominator(12), Fraction(q).limit_denominator(12)) for p, q in upper_hull(pairs).tolist()
-    }
+    hull = upper_hull(np.array(pairs, dtype=np.float64)).tolist()
+    found = {(Fraction(p).limit_denominator(12), Fraction(q).limit_denominator(12)) for p, q in hull}
     assert found >= expected  # in doubles a point on a chord may stay
-    assert all(any(abs(p - a) + abs(q - b) < 1e-9 for a, b in found) for p, q in upper_hull(pairs).tolist())
+    assert all(any(abs(p - a) + abs(q - b) < 1e-9 for a, b in found) for p, q in hull)
 
 
 def test_a_hull_in_doubles_drops_what_lies_below() -> None:
-    assert upper_hull([[0.5, 0.5], [0.75, 0.25], [0.625, 0.5]]).tolist() == [[0.0, 0.0], [0.75, 0.25], [1.0, 1.0]]
-    assert upper_hull([[0.25, 0.25]]).tolist() == [[0.0, 0.0], [1.0, 1.0]]
-    steps = upper_hull([[0.5, 0.125], [0.75, 0.375], [0.625, 0.3125]]).tolist()
+    assert upper_hull(np.array([[0.5, 0.5], [0.75, 0.25], [0.625, 0.5]])).tolist() == [
+        [0.0, 0.0],
+        [0.75, 0.25],
+        [1.0, 1.0],
+    ]
+    assert upper_hull(np.array([[0.25, 0.25]])).tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    steps = upper_hull(np.array([[0.5, 0.125], [0.75, 0.375], [0.625, 0.3125]])).tolist()
     assert steps[:2] == [[0.0, 0.0], [0.5, 0.125]]
     assert [1 - each[1] for each in steps[::-1]] == [each[0] for each in steps]  # answers renamed
 
@@ -112,7 +115,7 @@ def test_an_inner_region_takes_both_orders_of_neighbours() -> None:
     assert not region.guaranteed
     for wrong in ([(1.1, 0.0)], [(0.5, -0.1)], [], [0.5, 0.5], [(0.1, 0.2, 0.3)]):
         with pytest.raises(InvalidInput, match=r"pairs = .* shape \(n, 2\)"):
-            inner_region(wrong)  # type: ignore[arg-type]
+            inner_region(wrong)
 
 
 def attained(region: BitRegion, slope: Fraction) -> Fraction:
@@ -131,8 +134,8 @@ def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: 
     for row in region.moves.tolist():  # every vertex touches two bounds: p = 1, q = 0, a line or its mirror image
         p, q = Fraction(row[0]), Fraction(row[2])
         gaps = [1 - p, q]
-        for slope, delta in zip(map(Fraction, slopes), map(Fraction, deltas), strict=True):
-            gaps += [(delta + slope * q - p) / slope, (1 - (1 - delta) / slope) + q / slope - p]
+        for c, least in zip(map(Fraction, slopes), map(Fraction, deltas), strict=True):
+            gaps += [(least + c * q - p) / c, (1 - (1 - least) / c) + q / c - p]
         assert min(gaps) >= -Fraction(1, 10**14)
         assert sum(gap <= Fraction(1, 10**14) for gap in gaps) >= 2
         assert Fraction(row[0]) + Fraction(row[1]) >= 1 >= Fraction(row[2]) + Fraction(row[3])
@@ -150,4 +153,5 @@ def test_bounds_of_an_outer_region_are_checked() -> None:
     for wrong in ([], [(Fraction(1, 2), Fraction(3, 2))]):
         with pytest.raises(InvalidInput, match="pairs = "):
             spanned_region(wrong)
+    assert outer_region([2.0, 2.0], [0.25, 0.125]).moves.tolist() == outer_region([2.0], [0.125]).moves.tolist()
     assert np.all(outer_region([1.0, 2.0], [0.25, 0.0]).moves <= 1)

@@ -1,20 +1,22 @@
 // Kept designs: what this server has stored, newest first, with tags; and two of them side by side.
 
 import { ask } from "./ask.js";
+import { swatch } from "./curves.js";
 import { draw } from "./draw.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
-import { percent, plain } from "./numbers.js";
+import { guarantee, percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
 
 const PAGE = 10; // designs that are shown at a time
 const FILTERS = { kept_K: "K", kept_epsilon: "epsilon", kept_m: "m", kept_tag: "tag" };
-const HEADS = ["Compare", "Design", "ε of a voter", "Δ", "ε of the release", "δ", "Objective", "Utility", "Stored", "Tags"];
 const NUMBERS = {
   K: "voters K", m: "allowance m", epsilon: "ε of a voter", Delta: "Δ of a voter", affected: "a record reaches",
-  target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept", upper_bound: "bound on the utility",
-  gap: "proven gap", margin: "privacy margin", narrowest: "narrowest majority released as it was", unanimous: "unanimous vote released as it was",
+  target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
+  narrowest: "narrowest majority, chance to stay", unanimous: "unanimous vote, chance to stay", gap: "proven gap", margin: "privacy margin",
 };
+const PROOF = new Set(["gap", "margin"]); // which are tiny in any design: their difference says nothing
+const NOISE = 1e-9; // what two utilities differ by from rounding
 
 let listed = []; // the designs on the page, and
 let next = null; // where the following ones begin
@@ -60,21 +62,29 @@ function present() {
     return;
   }
   const caption = "Kept designs, the newest first";
-  byId("kept").replaceChildren(scrolling(caption, table(caption, HEADS, listed.map(cells))));
+  byId("kept").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
 }
 
 function cells(design) {
   const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
-  const name = m === null ? `K = ${K}` : `K = ${K}, m = ${plain(m)}`;
+  const name = m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
   const box = make("input", { type: "checkbox", checked: picked.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
   box.addEventListener("change", () => pick(id, box.checked));
   const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
   const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
-  const link = make("a", { href: toQuery({ ...all, ...at, objective, shape }) }, name);
+  const voters = epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
+  const reach = affected === K ? "" : `, a record reaches ${affected}`;
   const kind = shape === "monotone" ? `${objective}, never falling` : objective;
   return [
-    box, link, plain(epsilon), plain(Delta), plain(target), plain(delta, 3), make("span", { class: "text" }, kind), percent(utility),
-    make("time", { datetime: created, title: created }, when(created)), tags(design),
+    box,
+    make(
+      "span",
+      { class: "design" },
+      make("a", { href: toQuery({ ...all, ...at, objective, shape }) }, name),
+      tags(design),
+      make("span", { class: "hint" }, `Release ${guarantee(target, delta)}, ${voters}${reach}; ${kind}; stored `, make("time", { datetime: created }, when(created))),
+    ),
+    percent(utility),
   ];
 }
 
@@ -140,18 +150,25 @@ function compare({ first, second, numbers, same_objective: same }) {
     about: `${about.join(", ")}.${same ? "" : " They maximise different objectives, so these shares are not of the same whole."}`,
     ceiling: 1.04, markers: true, whole: sameK,
   });
-  const rows = Object.entries(numbers)
-    .filter(([name]) => name in NUMBERS)
-    .map(([name, { first: one, second: other, difference }]) => [NUMBERS[name], plain(one, 6), plain(other, 6), signed(difference)]);
+  const rows = Object.entries(NUMBERS).map(([name, words]) => {
+    const { first: one, second: other, difference } = numbers[name];
+    return [words, short(one), short(other), PROOF.has(name) || (name === "utility" && !same) ? "–" : signed(difference, name.endsWith("elta") ? 0 : NOISE)];
+  });
   const caption = "Both designs, and the second minus the first";
-  byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["", "First", "Second", "Difference"], rows)));
+  const heads = ["first", "second"].map((name) => make("span", { class: "named" }, swatch(name), ` ${name}`));
+  byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["", ...heads, "difference"], rows)));
 }
 
 function described({ K, m, target_epsilon: target }) {
   return m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
 }
 
-function signed(difference) {
+function short(value) {
+  return plain(value, Math.abs(value) < 1e-3 ? 2 : 5);
+}
+
+function signed(difference, noise) {
   if (difference === null) return "–";
-  return difference > 0 ? `+${plain(difference)}` : plain(difference).replace("-", "−");
+  if (Math.abs(difference) <= noise) return "0";
+  return difference > 0 ? `+${short(difference)}` : short(difference).replace(/^-/, "−");
 }

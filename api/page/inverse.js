@@ -53,6 +53,7 @@ async function search(state, use) {
   } finally {
     running = null;
     byId("least-ask").textContent = "Find";
+    byId("least-status").scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -90,7 +91,7 @@ function told({ parameter, value, measure, wanted, reached, below, is_least: lea
   const first = found[0] === "a" ? `A${found.slice(1)}` : found;
   if (!below) return `${first} It is the smallest that is tried.`;
   const next = `At ${plain(below.value)} the best γ ${keeps} ${percent(below.reached, 2)}`;
-  const proved = least ? `; it is proved that nothing there or below reaches ${percent(wanted, 2)}.` : "; smaller values are not ruled out.";
+  const proved = least ? `; it is proved that nothing there or below reaches ${plain(wanted * 100, 6)} %.` : "; smaller values are not ruled out.";
   return `${first} ${next}${proved}`;
 }
 

@@ -328,7 +328,7 @@ function plots() {
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
   tradeoff.show(hidden(), measure);
   draw(byId("gamma-figure"), {
-    title: "Weight of the majority against a fair coin: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
+    title: "Weight of the majority: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });

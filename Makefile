@@ -138,7 +138,7 @@ clean: ## remove what building and testing leave behind
 distclean: clean ## also remove the virtual environment and output/
 	rm -rf $(VENV) output
 
-$(READY): requirements-dev.lock pyproject.toml hatch_build.py darrm_opt/design/kernel/kernel.c
+$(READY): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
 	@$(CREATE)
 	@echo 'Installing the locked versions, with the tools, into $(VENV); the first time this takes a minute or two.'
 	@$(PIP) install --quiet --require-hashes -r requirements-dev.lock
@@ -147,7 +147,7 @@ $(READY): requirements-dev.lock pyproject.toml hatch_build.py darrm_opt/design/k
 	@touch $(RUNNABLE) $@
 
 # What `make run` needs and no more. Byte code is made as modules are imported: most never are.
-$(RUNNABLE): requirements-run.lock pyproject.toml hatch_build.py darrm_opt/design/kernel/kernel.c
+$(RUNNABLE): requirements-run.lock pyproject.toml hatch_build.py $(wildcard darrm_opt/design/kernel/*.[ch])
 	@$(CREATE)
 	@echo 'Installing what it runs, in locked versions, into $(VENV); the first time this takes half a minute.'
 	@$(PIP) install --quiet --no-compile --require-hashes -r requirements-run.lock

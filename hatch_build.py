@@ -1,4 +1,4 @@
-"""Build hook: compiles the separation kernel (`darrm_opt.design.kernel`) where there is a C compiler.
+"""Build hook: compiles the kernel (`darrm_opt.design.kernel`) where there is a C compiler.
 
 The kernel is plain C without Python's headers and is loaded by ctypes, so that one wheel serves every Python of a
 platform. Without a compiler the wheel holds no library, serves every platform, and NumPy does the same searches, slower.
@@ -18,13 +18,13 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import platform_tags
 
-SOURCE = Path("darrm_opt/design/kernel/kernel.c")
-LIBRARY = SOURCE.with_name("kernel.so.1")
+FOLDER = Path("darrm_opt/design/kernel")
+LIBRARY = FOLDER / "kernel.so.1"
 
-# What the rounding bounds rest on stands in the source; nothing here may imply -ffast-math.
+# What the rounding bounds rest on stands in kernel.h; nothing here may imply -ffast-math.
 FLAGS = [
     *("-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
-    *("-ffinite-math-only", "-fno-signed-zeros", "-fPIC", "-shared", "-fvisibility=default"),
+    *("-ffinite-math-only", "-fno-signed-zeros", "-fPIC", "-shared", "-fvisibility=hidden"),
 ]
 VARIANTS: tuple[list[str], ...] = (["-DKERNEL_CLONES", "-Wl,--build-id=none"], [])
 """Tried in turn: a second copy of the inner loops for AVX2 needs a linker and a C library that choose at load time."""
@@ -55,9 +55,13 @@ def compile_kernel(root: Path) -> bool:
         return False
     library = root / LIBRARY
     beside = library.with_name(f"{library.name}.{os.getpid()}")
-    checksum = f"-DSOURCE_CHECKSUM={zlib.crc32((root / SOURCE).read_bytes())}u"  # library.py compares it
+    sources = sorted((root / FOLDER).glob("*.[ch]"))
+    checksum = (
+        f"-DSOURCE_CHECKSUM={zlib.crc32(b''.join(each.read_bytes() for each in sources))}u"  # library.py compares it
+    )
+    units = [str(each) for each in sources if each.suffix == ".c"]
     for variant in VARIANTS:
-        command = [*compiler, *FLAGS, *variant, checksum, str(SOURCE), "-o", str(beside), "-lm"]
+        command = [*compiler, *FLAGS, *variant, checksum, *units, "-o", str(beside), "-lm"]
         if subprocess.run(command, cwd=root, check=False, capture_output=True).returncode == 0:  # noqa: S603 - the user's compiler
             beside.replace(library)
             return True

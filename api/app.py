@@ -16,7 +16,7 @@ from api.middleware.admission import AdmissionMiddleware
 from api.middleware.head import HeadMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
-from api.observability import traces
+from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
 from api.routes.openapi import openapi_schema
@@ -51,7 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = open_store(chosen.cache_url)
         shutdown = app.state.shutdown = Shutdown()
-        with traces.traced(), watch_signals(shutdown, chosen.stop_seconds):
+        with audit.audited(chosen.audit_log), traces.traced(), watch_signals(shutdown, chosen.stop_seconds):
             async with DesignService.open(store, chosen, shutdown) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)

@@ -13,10 +13,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from api.server.container_limits import default_solvers, memory_limit, processor_count, solver_memory
+from darrm_client.webhooks import read_webhook_secret
 from darrm_opt.errors import InvalidInput
 from solver_cache.location import VARIABLE, cache_url
 
@@ -165,6 +166,22 @@ class Settings(BaseSettings):
         description="Addresses or networks of proxies whose X-Forwarded-For is trusted, separated by commas.",
     )
 
+    # ----------------------------------------------------------------------------------------- webhooks
+
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="Secret from which the signatures of webhooks are derived: whsec_ and 24 to 64 bytes in base64, several separated "
+        "by commas while one replaces another; unless set, there are no webhooks.",
+    )
+    webhook_networks: CommaSeparated = Field(
+        default=(),
+        description="Private networks that webhooks may be sent to, separated by commas, such as 10.0.0.0/8; with one of loopback also "
+        "by plain http there; unless set, public addresses alone, by https.",
+    )
+    webhook_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=10.0, description="Time for one delivery of a webhook [s]; above 0, at most 60."
+    )
+
     # ---------------------------------------------------------------------------------------- operating
 
     workers: Annotated[int, Field(ge=1, le=64)] = Field(
@@ -181,9 +198,14 @@ class Settings(BaseSettings):
     ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
         default=5.0, description="How long /readyz reuses its last finding [s]; from 0 to 3600."
     )
-    metrics: Literal["key", "open", "off"] = Field(
+    metrics: Literal["key", "admin", "open", "off"] = Field(
         default="key",
-        description="Who may read /metrics: 'key' (like everything else), 'open' (without a key) or 'off' (nobody).",
+        description="Who may read /metrics: 'key' (like everything else), 'admin' (keys of that role), 'open' (without a key) or 'off' "
+        "(nobody).",
+    )
+    audit_log: str | None = Field(
+        default=None,
+        description="File to which the audit log is appended, a JSON object for each request, or 'stderr'; unless set, there is none.",
     )
     log_format: Literal["console", "json"] = Field(
         default="console", description="Form of the log on stderr; 'console' or 'json'."
@@ -202,12 +224,26 @@ class Settings(BaseSettings):
         """
         return solver_memory(self.max_solver_memory, self.workers, self.solvers, memory_limit())
 
+    @property
+    def webhook_secrets(self) -> tuple[bytes, ...]:
+        """The secrets of webhooks, the newest first."""
+        told = "" if self.webhook_secret is None else self.webhook_secret.get_secret_value()
+        return tuple(read_webhook_secret(each) for each in told.split(",") if each.strip())
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _are_secrets(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            for each in value.get_secret_value().split(","):
+                read_webhook_secret(each)
+        return value
+
     @field_validator("cache_url")
     @classmethod
     def _blank_is_unset(cls, value: str) -> str:
         return cache_url({VARIABLE: value})
 
-    @field_validator("hosts", "cors_origins", "trusted_proxies", mode="before")
+    @field_validator("hosts", "cors_origins", "trusted_proxies", "webhook_networks", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
@@ -222,7 +258,7 @@ class Settings(BaseSettings):
     def _are_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_matching(origin, _ORIGIN) for origin in value)
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "webhook_networks")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(ipaddress.ip_network(network, strict=False)) for network in value)
@@ -252,12 +288,15 @@ def read_settings(**overrides: Any) -> Settings:
     except ValidationError as err:
         first = err.errors(include_url=False)[0]
         name = str(first["loc"][0])
-        accepted = str(Settings.model_fields[name].description).rstrip(".")
-        raise InvalidInput(PREFIX + name.upper(), first["input"], f"the {accepted[0].lower()}{accepted[1:]}") from err
+        field = Settings.model_fields[name]
+        accepted, hidden = str(field.description).rstrip("."), "Secret" in str(field.annotation)
+        value = "(hidden)" if hidden else first["input"]
+        complaint = InvalidInput(PREFIX + name.upper(), value, f"the {accepted[0].lower()}{accepted[1:]}")
+        raise complaint from (None if hidden else err)
 
 
-OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY"})
-"""Variables of the client, which may stand beside those of the service."""
+OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FORMAL_CHECKER", "DARRM_BUILD_KERNEL"})
+"""Variables of the client, the design, the command line and the build, which may stand beside those of the service."""
 
 
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:

@@ -1,12 +1,13 @@
-"""``python -m benchmarks kernel``: the compiled search beside the NumPy search, turn by turn in one process.
+"""``python -m benchmarks kernel``: the compiled kernel beside NumPy, turn by turn in one process.
 
-Each of a few searches of the design runs by the compiled kernel and by NumPy (``DARRM_KERNEL``) on the same γ; times are
+Each of a few searches of the design, and the recursion on bits, runs by the compiled kernel and by NumPy (``DARRM_KERNEL``) on the same γ; times are
 processor time, so that a busy machine matters less, and the least of the turns. What is wanted is the ratio.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -52,6 +53,8 @@ class Row:
 def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
     """Yield searches: what, the ratio that is wanted, and a call that makes one."""
     from darrm_opt import Problem
+    from darrm_opt.accounting.bits.recursion import compose_bits
+    from darrm_opt.accounting.bits.region import outer_region
     from darrm_opt.design.polytope.constraint import PrivacyConstraint
     from darrm_opt.design.schedule import binding_family
     from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
@@ -67,6 +70,9 @@ def searches() -> Iterator[tuple[str, float, Callable[[], Any]]]:
     small = PrivacyConstraint.of(Problem.from_allowance(11, 3, 0.1, 1e-5))
     family = binding_family(small)
     yield "rows to start from, K=11", 5, partial(small.rows, family)
+    lines = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0]
+    region = outer_region([math.exp(line) for line in lines], [0.12 * math.exp(-3 * line) for line in lines])
+    yield "recursion on bits, 100 releases", 4, partial(compose_bits, [(region, 100)], points=8001)
 
 
 def _not_monotone(problem: Problem) -> NoiseFunction:
@@ -120,7 +126,7 @@ def main(words: list[str] | None = None) -> None:
     head = [
         "## kernel",
         "",
-        "The compiled search beside the NumPy search (`benchmarks/kernel.py`), turn by turn in one process, processor time.",
+        "The compiled kernel beside NumPy (`benchmarks/kernel.py`), turn by turn in one process, processor time.",
         f"Met: **{sum(row.met for row in rows)} of {len(rows)}**.",
         "",
         f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",

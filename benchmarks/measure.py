@@ -68,7 +68,7 @@ def measure(job: Job, seconds: float, scratch: Path) -> Outcome:
         done = subprocess.run(
             _arguments(job),
             cwd=ROOT,
-            env=_environment(scratch),
+            env=environment(scratch),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,
@@ -104,7 +104,7 @@ def _arguments(job: Job) -> list[str]:
 _MAIN = "from api.cli import main; main()"
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def environment(scratch: Path) -> dict[str, str]:
     """Return the surroundings of a job: no settings of this machine's user, and no file outside ``scratch``."""
     # what is installed has its bytecode, as numpy has: a checkout gets it in the first turn
     dropped = ("DARRM_", "PYTHONDONTWRITEBYTECODE")

@@ -5,7 +5,8 @@ local workers, and processes that write to the store themselves; then what a pro
 with the memory that it takes. What is wanted: at most `SOLVE_SECONDS` a problem in the loop, on two processors at least `MIN_RATIO` times the loop's rate, Dask within
 `DASK` of the processes, at most `OVERHEAD` a kept problem, and no more memory for many of them than for few.
 
-Starting this machine's processes counts. A Dask cluster is there before it is used: starting one is told by itself.
+Processes and the Dask cluster are there, with their imports, before they are used, as the loop has its imports behind it: starting
+them is told by itself. (`darrm precompute` starts its processes while it plans.)
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     """Solve the problems one way, in this process and those that it starts; return how many and how long it took."""
     from darrm_opt import Problem, solve
     from darrm_opt.answers.running_time import solve_seconds
-    from solver_cache import open_store
+    from solver_cache import DesignSpec, MemoryStore, open_store
     from solver_cache.precompute.cluster import Cluster
     from solver_cache.precompute.executor import Executor
     from solver_cache.precompute.plan import make_plan
@@ -102,6 +103,8 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
         began = time.perf_counter()
         executor: Executor = Cluster(None, workers) if way == "dask" else Processes(workers)
         with closing(executor):
+            first = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=each * 1e-5)) for each in range(9))
+            run(make_plan(first, MemoryStore(), solve_seconds), MemoryStore(), executor, solve_seconds)  # imports
             there = time.perf_counter()
             options = RunOptions(store_url=url if way == "direct" else "")
             outcome = run(make_plan(asked, store, solve_seconds), store, executor, solve_seconds, options)
@@ -183,7 +186,8 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
         )
     one = min(turn["loop"]["seconds"] / turn["loop"]["problems"] for turn in turns)
     yield Row("a problem in the loop", f"{1e3 * one:.2f} ms", f"≤ {1e3 * SOLVE_SECONDS:g} ms", one <= SOLVE_SECONDS)
-    yield Row("starting the Dask cluster, before", f"{min(turn['dask']['starting'] for turn in turns):.1f} s")
+    for way, started in (("processes", f"starting {workers} processes"), ("dask", "starting the Dask cluster")):
+        yield Row(f"{started}, before", f"{min(turn[way]['starting'] for turn in turns):.1f} s")
     ratios = [turn["loop"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     dask = [turn["dask"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     name = f"{workers} processes against the loop"
@@ -274,9 +278,13 @@ def _spread(values: list[float]) -> str:
 def _apart(task: str, limit: float, *arguments: Any) -> dict[str, float]:
     """Return what a task of this file measures in a process of its own, within so long [s]."""
     with tempfile.TemporaryDirectory() as folder:
+        from benchmarks.measure import environment  # here: workers import this file
+
         words = [sys.executable, "-m", "benchmarks.precompute", json.dumps([task, *arguments, folder])]
         root = Path(__file__).resolve().parent.parent
-        with subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, start_new_session=True) as process:
+        with subprocess.Popen(
+            words, cwd=root, env=environment(Path(folder)), stdout=subprocess.PIPE, start_new_session=True
+        ) as process:
             try:
                 said, _ = process.communicate(timeout=max(1.0, limit))
             except BaseException:

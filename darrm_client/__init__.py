@@ -20,8 +20,9 @@ from darrm_client.errors import (
     ServiceUnreachable,
     VerificationFailed,
 )
-from darrm_client.jobs import JobStatus
+from darrm_client.jobs import JobStatus, JobWebhook
 from darrm_client.verification import VerifiedAnswer
+from darrm_client.webhooks import WebhookEvent, verify_webhook
 
 __all__ = [
     "AccessDenied",
@@ -32,10 +33,13 @@ __all__ = [
     "InvalidRequest",
     "JobFailed",
     "JobStatus",
+    "JobWebhook",
     "RequestTooLarge",
     "ServiceBusy",
     "ServiceFailed",
     "ServiceUnreachable",
     "VerificationFailed",
     "VerifiedAnswer",
+    "WebhookEvent",
+    "verify_webhook",
 ]

@@ -67,6 +67,10 @@ class HttpBackend:
         """Cancel a job."""
         return self._transport.call("DELETE", _at(id), None, deadline).content
 
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Have the end of a job told to an address."""
+        return self._transport.call("POST", f"{_at(id)}/webhooks", {"url": url}, deadline).content
+
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield a job's events; a stream that breaks is opened again behind the last one that came."""
         last, tried = "", 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from darrm_client.errors import DeadlineExceeded, JobFailed, VerificationFailed
@@ -46,6 +46,25 @@ class JobStatus:
     def over(self) -> bool:
         """Whether nothing happens to it any more, unless it is submitted again."""
         return self.state in FINAL_STATES
+
+
+@dataclass(frozen=True)
+class JobWebhook:
+    """A webhook of a job.
+
+    Attributes:
+        id: header ``webhook-id`` of every attempt to deliver it.
+        job: id of the job whose end it tells.
+        url: where.
+        state: "pending", "delivered" or "failed".
+        secret: what its signatures are verified with (`darrm_client.verify_webhook`).
+    """
+
+    id: str
+    job: str
+    url: str
+    state: str
+    secret: str = field(repr=False)
 
 
 class JobsClient:
@@ -115,6 +134,23 @@ class JobsClient:
     def cancel(self, id: str) -> JobStatus:  # noqa: A002
         """Stop a job that is not over; return it as it then stands."""
         return parse_job(self._backend.cancel(id, self._deadline(None)))
+
+    def add_webhook(self, id: str, url: str) -> JobWebhook:  # noqa: A002
+        """Have the service send a signed POST to ``url`` when a job ends, at once if it has; see `darrm_client.verify_webhook`.
+
+        Args:
+            id: of the job.
+            url: ``https://…``, which the service can reach.
+
+        Raises:
+            AnswerNotFound: there is no such job, or the service has no webhooks.
+            InvalidRequest: the service does not send anything there.
+        """
+        told = self._backend.add_webhook(id, url, self._deadline(None))
+        texts = [member(told, name) for name in ("id", "job", "url", "state", "secret")]
+        if not all(isinstance(text, str) for text in texts):
+            raise VerificationFailed("The answer is no webhook.")
+        return JobWebhook(*texts)
 
     def events(self, id: str, *, timeout: float | None = None) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield what happens to a job, as (name, content), until it is over; a broken stream is opened again.

@@ -36,6 +36,9 @@ class Backend(Protocol):
     def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
         """Cancel a job; return it as it then stands."""
 
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002
+        """Have the end of a job told to an address; return the webhook."""
+
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield what happens to a job, (name, content), until it is over."""
 

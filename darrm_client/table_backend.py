@@ -95,11 +95,11 @@ class TableBackend:
         Raises:
             AnswerNotFound: the table has none.
         """
-        from solver_cache.validate import validate
+        from solver_cache.validate import validate_row
 
         deadline.check()
         row = self._store.get(id)
-        solution = None if row is None else validate(row).solution
+        solution = None if row is None else validate_row(row).solution
         if solution is None:
             raise AnswerNotFound(f"The table {self._store.url} has no answer with the id {id}.")
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
@@ -107,6 +107,10 @@ class TableBackend:
     def cancel(self, id: str, deadline: Deadline) -> Any:  # noqa: A002
         """Return the job as it is: it is over."""
         return self.job(id, deadline)
+
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002, ARG002 — the protocol's arguments
+        """Refuse: a file tells nobody anything."""
+        raise ClientError("A table has no webhooks: every job in it is done.")
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002
         """Yield the only thing that there is to tell."""

@@ -85,7 +85,7 @@ class Reply:
     """An answer of the service.
 
     Attributes:
-        status: of HTTP, 200 or 202.
+        status: of HTTP, 200, 201 or 202.
         content: what its JSON says.
         retry_after: when to ask again [s], if the service said.
     """
@@ -206,7 +206,7 @@ class Transport:
             ) as response,
         ):
             body = b"".join(self._bytes(response, deadline))
-            if response.status_code not in {200, 202}:
+            if response.status_code not in {200, 201, 202}:
                 self._refuse(response, body)
             return Reply(response.status_code, _json(body), _retry_after(response))
 

@@ -6,6 +6,7 @@ A value within floating noise of a grid point *is* that point; any other moves t
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from functools import lru_cache
 from typing import Literal
 
 GRID_DIGITS = 12
@@ -57,6 +58,7 @@ def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> f
     return float(exact.quantize(grid, rounding=toward))
 
 
+@lru_cache(maxsize=256)
 def grid_step(value: float) -> float:
     """Return an upper bound on the distance from a grid point to the next: what `grid_point` may have moved a value by."""
     if value == 0:

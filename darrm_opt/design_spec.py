@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
@@ -72,7 +72,7 @@ class DesignSpec:
         """
         return cls(solution.problem, solution.objective, "monotone" if solution.shape == "monotone" else "free")
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The content key: 64 hexadecimal digits.
 
@@ -99,9 +99,12 @@ def _check_fit(goal: Objective, K: int) -> None:
     goal.linear_goal(K)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(content: Any) -> str:
     """Return ``content`` as JSON with one spelling: sorted names, no spaces, plain ASCII; floats survive exactly."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(content)
 
 
 def digest(text: str) -> str:

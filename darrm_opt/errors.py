@@ -72,5 +72,9 @@ class BackendUnavailable(DarrmError):
     """A solver cannot be used here: not installed, or its licence does not cover the problem."""
 
 
+class UnsafeArithmetic(DarrmError):
+    """This thread's floating-point arithmetic is not IEEE 754's default: no rounding bound holds, and nothing is proved."""
+
+
 class SolveFailed(DarrmError):
     """No certified noise function could be found; the message says why and what to try."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,11 @@ class NoiseFunction:
         signed: Array = np.sign(2.0 * np.arange(K + 1) - K) * self.values
         return signed
 
-    @property
+    @cached_property
     def is_monotone(self) -> bool:
         """Whether γ never decreases away from K/2, so that g never decreases at all."""
         upper = self.values[self.K // 2 + 1 :]
-        return bool(np.all(upper[1:] >= upper[:-1]))
+        return bool((upper[1:] >= upper[:-1]).all())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 — NumPy's protocol
         return np.array(self.values, dtype=dtype, copy=copy)
@@ -110,7 +111,7 @@ def _checked(values: ArrayLike | NoiseFunction, K: int | None) -> Array:
         raise InvalidInput(
             f"gamma[{l}]",
             float(array[l]),
-            f"gamma[{l}] = gamma[{array.size - 1 - l}] = {array[-1 - l]!r} exactly",
+            f"gamma[{l}] = gamma[{array.size - 1 - l}] = {float(array[-1 - l])!r} exactly",
             "The noise function must treat both answers alike: γ(l) = γ(K−l).",
         )
     array += 0.0  # −0.0 becomes 0.0: what is equal has the same bytes

@@ -19,7 +19,7 @@ from solver_cache.model import Decision, Row
 from solver_cache.nearest import Nearest, nearest
 from solver_cache.solve import CachedSolution, cached_solve, keep, recall
 from solver_cache.store import NoStore, Store, open_store
-from solver_cache.validate import Finding, Validation, check, validate
+from solver_cache.validate import Finding, Validation, check, validate_row
 
 __all__ = [
     "CORE",
@@ -45,5 +45,5 @@ __all__ = [
     "open_jobs",
     "open_store",
     "recall",
-    "validate",
+    "validate_row",
 ]

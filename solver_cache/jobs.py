@@ -59,6 +59,7 @@ class Job:
         updated: when it last changed [as ``lease_until``].
         client: who submitted it first, and is charged for it; empty where nobody is.
         seconds: how long it is expected to take [s]; 0 where nobody has said.
+        trace: W3C ``traceparent`` of the request that submitted it; empty where it is not traced.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Job:
     updated: float
     client: str = ""
     seconds: float = 0.0
+    trace: str = ""
 
     @property
     def over(self) -> bool:
@@ -100,6 +102,7 @@ class Jobs(Protocol):
         afresh: bool = False,
         client: str = "",
         seconds: float = 0.0,
+        trace: str = "",
     ) -> Job:
         """Queue a job, unless it is there already; return it as it then stands.
 
@@ -114,6 +117,7 @@ class Jobs(Protocol):
             afresh: whether a result that is there is to be made again.
             client: who submits it, and is one of its clients from now on (`list`, `cancel`); empty: nobody's.
             seconds: how long it is expected to take [s] (`claim`).
+            trace: W3C ``traceparent`` of the request; empty where it is not traced.
         """
 
     def get(self, id: str) -> Job | None:  # noqa: A002

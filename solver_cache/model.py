@@ -7,7 +7,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from darrm_opt.design.solution import Solution
@@ -28,18 +28,40 @@ class Row:
         core: version of the answers that wrote it (`CORE`).
         record: canonical JSON of `darrm_opt.record.solution_record`.
         digest: SHA-256 of ``record``; finds accidents, proves nothing (whoever can write a row can hash it).
+        columns: `search_columns` of ``record``, where its writer knows them; None: they are to be read.
     """
 
     key: str
     core: int
     record: str
     digest: str
+    columns: SearchColumns | None = field(default=None, compare=False, repr=False)
 
 
-def row_of(solution: Solution) -> Row:
-    """Return the row that stores ``solution``."""
-    record = canonical_json(solution_record(solution))
-    return Row(DesignSpec.of(solution).key, CORE, record, digest(record))
+def row_of(solution: Solution, spec: DesignSpec | None = None, *, timed: bool = True) -> Row:
+    """Return the row that stores ``solution``.
+
+    Args:
+        solution: the answer.
+        spec: what it answers, where the caller knows it.
+        timed: whether the record states how long the solve took.
+    """
+    record, problem = solution_record(solution), solution.problem
+    if not timed:
+        record["statistics"]["seconds"] = {}
+    columns = SearchColumns(
+        problem.K,
+        problem.voter.epsilon,
+        problem.voter.delta,
+        problem.affected,
+        problem.target.epsilon,
+        problem.target.delta,
+        record["objective"],
+        solution.shape,
+        solution.utility,
+    )
+    text = canonical_json(record)
+    return Row((spec or DesignSpec.of(solution)).key, CORE, text, digest(text), columns)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from darrm_opt.record import problem_record, solution_record
 from darrm_opt.reprove import ReproofFailed, reprove, reprove_implied
 from solver_cache.model import Row, search_columns
 from solver_cache.store import Store
-from solver_cache.validate import InvalidRow, check_settled, read_row, stated_spec
+from solver_cache.validate import InvalidRow, check_final, read_row, stated_spec
 
 _LOG = logging.getLogger("solver_cache")
 
@@ -111,7 +111,7 @@ def _reproved(row: Row, spec: DesignSpec) -> Nearest:
     if columns is None or not columns.answers(spec):
         raise InvalidRow("its columns say that it answers another question than its record does")
     own = stated_spec(stored, row)
-    check_settled(stored)
+    check_final(stored)
     solution = reprove(stored, own) if own == spec else reprove_implied(stored, spec)
     return Nearest(solution, stored.problem, stored.shape, row.key)
 

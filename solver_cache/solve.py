@@ -16,7 +16,7 @@ from darrm_opt.problem import Problem
 from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.model import Decision, Row, row_of
 from solver_cache.store import NoStore, Store
-from solver_cache.validate import Validation, validate
+from solver_cache.validate import Validation, validate_row
 
 _LOG = logging.getLogger("solver_cache")
 
@@ -109,14 +109,14 @@ def keep(solution: Solution, store: Store) -> CachedSolution:
     """
     spec = DesignSpec.of(solution)
     row = store.get(spec.key)
-    found = validate(row, spec)
+    found = validate_row(row, spec)
     if found.solution is not None:
         return CachedSolution(found.solution, found.decision, stored=True)
     return _keep(solution, spec, store, row, found.decision)
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoreOutcome:
     """Outcome of `keep_row`.
 
     Attributes:
@@ -130,7 +130,7 @@ class Kept:
     trouble: str = ""
 
 
-def keep_row(row: Row, spec: DesignSpec, store: Store, seen: Row | None) -> Kept:
+def keep_row(row: Row, spec: DesignSpec, store: Store, seen: Row | None) -> StoreOutcome:
     """Store a valid row in the place of an invalid one, or where there was none; a valid one that came first stands.
 
     Args:
@@ -142,19 +142,19 @@ def keep_row(row: Row, spec: DesignSpec, store: Store, seen: Row | None) -> Kept
     try:
         standing = store.put(row, replacing=seen)
     except ReadOnlyCache as err:  # as the user asked for: nothing to warn of
-        return Kept(None, stored=False, trouble=str(err))
+        return StoreOutcome(None, stored=False, trouble=str(err))
     except CacheError as err:
         return _not_stored(spec, store, str(err))
     if standing == row:
-        return Kept(None, stored=not isinstance(store, NoStore))
-    other = validate(standing, spec).solution
-    return Kept(other, stored=other is not None, trouble="" if other else "another row stands there")
+        return StoreOutcome(None, stored=not isinstance(store, NoStore))
+    other = validate_row(standing, spec).solution
+    return StoreOutcome(other, stored=other is not None, trouble="" if other else "another row stands there")
 
 
 def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
     """Look a specification up, count the outcome, and log a row that is no answer."""
     row = store.get(spec.key)
-    found = validate(row, spec)
+    found = validate_row(row, spec)
     store.hits.add(found.decision)
     if found.decision in {"damaged", "stale"}:
         _LOG.warning("%s: row %s is %s and counts as a miss: %s", store.url, spec.key, found.decision, found.reason)
@@ -163,10 +163,10 @@ def _look_up(spec: DesignSpec, store: Store) -> tuple[Row | None, Validation]:
 
 def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, decision: Decision) -> CachedSolution:
     """Store a new answer, unless solving again may improve it or it would not be believed when read."""
-    if not solution.status.settled:
+    if not solution.status.is_final:
         return CachedSolution(solution, decision, stored=False)
     mine = row_of(solution)
-    reread = validate(mine, spec)
+    reread = validate_row(mine, spec)
     if reread.solution is None:
         kept = _not_stored(spec, store, f"it does not pass its own check: {reread.reason}")
     else:
@@ -174,9 +174,9 @@ def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, 
     return CachedSolution(kept.other or solution, decision, kept.stored, kept.trouble)
 
 
-def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> Kept:
+def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> StoreOutcome:
     _LOG.warning("%s: the answer to %s is not kept: %s", store.url, spec.key, trouble)
-    return Kept(None, stored=False, trouble=trouble)
+    return StoreOutcome(None, stored=False, trouble=trouble)
 
 
 def _check_choices(method: str, backend: str, time_limit: float | None) -> None:

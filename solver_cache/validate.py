@@ -38,7 +38,7 @@ class Validation:
     reason: str = ""
 
 
-def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
+def validate_row(row: Row | None, spec: DesignSpec | None = None) -> Validation:
     """Decide whether ``row`` is a valid answer. Pure: nothing is written, logged or counted; proofs are remembered.
 
     Args:
@@ -61,7 +61,7 @@ def validate(row: Row | None, spec: DesignSpec | None = None) -> Validation:
         if spec is None:
             spec = stated_spec(solution, row)
         solution = reprove(solution, spec)
-        check_settled(solution)
+        check_final(solution)
     except (InvalidRow, ReproofFailed, NotPrivate) as wrong:
         return Validation(wrong.decision if isinstance(wrong, InvalidRow) else "damaged", reason=str(wrong))
     PROOFS.add(row.digest, question, solution, len(row.record))
@@ -119,13 +119,13 @@ def stated_spec(solution: Solution, row: Row) -> DesignSpec:
     return spec
 
 
-def check_settled(solution: Solution) -> None:
+def check_final(solution: Solution) -> None:
     """Refuse a solution that solving again might improve.
 
     Raises:
         InvalidRow: its status says so.
     """
-    if not solution.status.settled:
+    if not solution.status.is_final:
         status = solution.status.value
         raise InvalidRow(f"its status is '{status}', which solving again may better: such answers are not kept")
 
@@ -154,7 +154,7 @@ def check(store: Store) -> Iterator[Finding]:
     for fault in store.integrity_errors():
         yield Finding("", fault)
     for row in store.rows():
-        found = validate(row)
+        found = validate_row(row)
         if found.decision != "hit":
             yield Finding(row.key, f"{found.decision}: {found.reason}")
 

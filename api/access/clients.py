@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import NamedTuple
 
-from api.access.keys import KeyRing
+from api.access.keys import KeyRing, Role
 from api.errors.problem_details import Rejection
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -22,6 +23,9 @@ OPEN_FOLDERS = ("/page/",)
 UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths exempt from rate and concurrency limits: monitoring must always see the server."""
 
+ADMIN_PATHS = frozenset({"/v1/audit"})
+"""Paths for keys of the role admin."""
+
 KEY_PREFIX = "key "
 """Beginning of the name of a client that has a key."""
 
@@ -34,10 +38,19 @@ class Client(NamedTuple):
     Attributes:
         name: "key ID" or "address A.B.C.D"; IPv6 addresses by their /64, which is what one customer has.
         local: without a key, from a program on this machine.
+        role: what it may do.
+        key_name: whose key it sent, in the operator's words; empty without one.
     """
 
     name: str
     local: bool
+    role: Role = "user"
+    key_name: str = ""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it sent a valid key."""
+        return self.name.startswith(KEY_PREFIX)
 
 
 _CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
@@ -54,12 +67,19 @@ def current_client() -> Client | None:
 
 
 def current_owner() -> str | None:
-    """Return the name of the key of the request that is being answered, whose jobs are its own; None where none is needed.
+    """Return the name of the key of the request that is being answered, whose jobs are its own; None for whom all jobs are.
 
-    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's.
+    Without keys nobody can tell one client from another behind the same proxy, so jobs are everyone's. To an admin's key they all
+    belong, too.
     """
     client = current_client()
-    return client.name if client is not None and client.name.startswith(KEY_PREFIX) else None
+    return client.name if client is not None and client.has_key and client.role != "admin" else None
+
+
+def may_solve() -> bool:
+    """Tell whether the client of the request that is being answered may have anything solved: a reader may not."""
+    client = current_client()
+    return client is None or client.role != "reader"
 
 
 def identify_client(headers: Headers, address: str | None, ring: KeyRing | None) -> tuple[Client, Rejection | None]:
@@ -83,7 +103,30 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
         return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
-    return Client(f"{KEY_PREFIX}{key.id}", local=False), None
+    client = Client(f"{KEY_PREFIX}{key.id}", local=False, role=key.role, key_name=key.name)
+    if key.has_expired():
+        detail = f"This key expired at {key.expires}. Ask the operator for a new one."
+        return client, _unauthorized(detail, _invalid(b"invalid_token"))
+    return client, None
+
+
+READER_PATHS = re.compile(r"/v1/gamma(/[^/]+)?")
+"""Paths under /v1 for readers: stored answers, by problem, by id, and many at once."""
+
+
+def check_role(client: Client, path: str, metrics: str) -> Rejection | None:
+    """Return a rejection of what the role of a client's key does not allow.
+
+    Args:
+        client: who asks; without a key it is a user.
+        path: of the request.
+        metrics: the setting of that name.
+    """
+    if client.role == "reader" and path.startswith("/v1/") and not READER_PATHS.fullmatch(path):
+        return Rejection("not-permitted", "This key has the role reader: it reads stored answers under /v1/gamma only.")
+    if client.role != "admin" and (path in ADMIN_PATHS or (path == "/metrics" and metrics == "admin")):
+        return Rejection("not-permitted", "This is for keys with the role admin.")
+    return None
 
 
 def needs_key(path: str, metrics: str) -> bool:
@@ -94,7 +137,7 @@ def needs_key(path: str, metrics: str) -> bool:
         metrics: the setting of that name.
     """
     if path == "/metrics":
-        return metrics == "key"
+        return metrics in {"key", "admin"}
     return not (path in OPEN_PATHS or path.startswith(OPEN_FOLDERS))
 
 

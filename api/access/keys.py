@@ -8,6 +8,7 @@ every honest request its time. Digests are compared in constant time all the sam
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -17,15 +18,24 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
-FORMAT = 1
-"""Version of the file's layout."""
+FORMAT = 2
+"""Version of the file's layout. Files of format 1, without roles and expiry, are read as well; an older release refuses format 2, as it
+would take every key for a user's that never expires."""
+
+Role = Literal["reader", "user", "admin"]
+"""What a key may do: read stored answers; have answers solved as well; see and cancel everyone's jobs as well."""
+
+ROLES: tuple[Role, ...] = get_args(Role)
+
+LIFETIME_UNITS = {"h": 3600, "d": 86_400, "w": 604_800}
+"""Units of a key's lifetime [s]."""
 
 SECRET_BYTES = 32
 """256 bits."""
@@ -36,6 +46,8 @@ RELOAD_SECONDS = 1.0
 _KEY_FORMAT = re.compile(r"darrm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 
 _NAME = re.compile(r"[\w.@:/+-][\w.@:/+ -]{0,63}")
+
+_LIFETIME = re.compile(r"([1-9][0-9]{0,5})([hdw])")
 
 _LOG = logging.getLogger("api.keys")
 
@@ -55,34 +67,82 @@ class Key:
         name: whose it is, for people.
         digest: SHA-256 of the secret, in hexadecimal.
         created: when, in UTC (ISO 8601).
+        role: "reader", "user" or "admin".
+        expires: from when on it is refused, in UTC (ISO 8601); empty for never.
     """
 
     id: str
     name: str
     digest: str
     created: str
+    role: Role = "user"
+    expires: str = ""
+
+    def has_expired(self, now: float | None = None) -> bool:
+        """Tell whether it is refused by now [s since 1970-01-01 UTC]; None for the clock's time."""
+        if not self.expires:
+            return False
+        return datetime.fromisoformat(self.expires).timestamp() <= (time.time() if now is None else now)
 
 
-def create_key(path: Path, name: str) -> tuple[Key, str]:
+def create_key(path: Path, name: str, role: str = "user", expires: str = "") -> tuple[Key, str]:
     """Add a key to the file, which is created if need be, readable by its owner only.
+
+    Args:
+        path: of the file.
+        name: whose key it is.
+        role: "reader", "user" or "admin".
+        expires: a lifetime, such as 12h, 90d or 26w, or a time in UTC (ISO 8601); empty for never.
 
     Returns:
         the key, and its text, which is nowhere else: it cannot be shown again.
 
     Raises:
-        InvalidInput: no name.
+        InvalidInput: no name, no role, or no time to come.
         KeysFileError: the file cannot be read or written.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput("NAME", name, "1 to 64 letters, digits, spaces and . @ : / + - _, saying whose key it is")
+    if role not in ROLES:
+        raise InvalidInput("role", role, f"one of {', '.join(ROLES)}")
+    until = parse_expiry(expires)
     with _lock(path):
         keys = _read(path) if path.exists() else ()
         taken = {key.id for key in keys}
         identity = next(made for made in iter(lambda: secrets.token_hex(4), "") if made not in taken)
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        key = Key(identity, name, _digest(secret), datetime.now(UTC).isoformat(timespec="seconds"))
+        key = Key(identity, name, _digest(secret), datetime.now(UTC).isoformat(timespec="seconds"), role, until)
         _write(path, (*keys, key))
     return key, f"darrm_{identity}_{secret}"
+
+
+def parse_expiry(text: str, now: datetime | None = None) -> str:
+    """Return the time at which a key expires, in UTC (ISO 8601); empty for never.
+
+    Args:
+        text: a lifetime, such as 12h, 90d or 26w, or a time, which is in UTC unless it says otherwise; empty for never.
+        now: when the lifetime begins; None for now.
+
+    Raises:
+        InvalidInput: it is neither, or not in the future.
+
+    >>> parse_expiry("90d", datetime(2026, 1, 1, tzinfo=UTC)), parse_expiry("2999-01-31")
+    ('2026-04-01T00:00:00+00:00', '2999-01-31T00:00:00+00:00')
+    """
+    if not text:
+        return ""
+    now = datetime.now(UTC) if now is None else now
+    lifetime, until = _LIFETIME.fullmatch(text), now
+    with contextlib.suppress(ValueError, OverflowError):
+        if lifetime is not None:
+            until = now + timedelta(seconds=int(lifetime[1]) * LIFETIME_UNITS[lifetime[2]])
+        else:
+            until = datetime.fromisoformat(text)
+            until = (until.replace(tzinfo=UTC) if until.tzinfo is None else until).astimezone(UTC)
+    if until <= now:
+        accepted = "a lifetime such as 12h, 90d or 26w, or a time to come such as 2030-01-31 (UTC)"
+        raise InvalidInput("expires", text, accepted)
+    return until.isoformat(timespec="seconds")
 
 
 def revoke_key(path: Path, identity: str) -> Key:
@@ -132,7 +192,7 @@ class KeyRing:
         self._looked = clock()
 
     def holder(self, text: str) -> Key | None:
-        """Return the key with this text, or None."""
+        """Return the key with this text, which may have expired, or None."""
         self._look()
         shape = _KEY_FORMAT.fullmatch(text)
         key = self._keys.get(shape[1]) if shape else None
@@ -183,9 +243,11 @@ def _lock(path: Path) -> Any:
 def _read(path: Path) -> tuple[Key, ...]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise KeysFileError(f"The keys file {path} has format {content['format']}; this version reads {FORMAT}.")
-        keys = tuple(Key(**{name: str(each[name]) for name in Key.__annotations__}) for each in content["keys"])
+        if content["format"] not in range(1, FORMAT + 1):
+            raise KeysFileError(
+                f"The keys file {path} has format {content['format']}; this version reads 1 to {FORMAT}."
+            )
+        keys = tuple(map(_key, content["keys"]))
     except FileNotFoundError as err:
         raise KeysFileError(f"There is no keys file {path}: `darrm keys add NAME --file {path}` makes one.") from err
     except (OSError, UnicodeError) as err:
@@ -197,6 +259,15 @@ def _read(path: Path) -> tuple[Key, ...]:
     if len({key.id for key in keys}) < len(keys):
         raise KeysFileError(f"The keys file {path} has two keys of one id: remove one of them.")
     return keys
+
+
+def _key(content: dict[str, Any]) -> Key:
+    """Return a key as the file has it; a role or a time that is none must not let anybody in."""
+    plain = {name: str(content[name]) for name in ("id", "name", "digest", "created")}
+    role, expires = content.get("role", "user"), content.get("expires", "")
+    if role not in ROLES or (expires and datetime.fromisoformat(expires).tzinfo is None):
+        raise ValueError(role)
+    return Key(**plain, role=role, expires=expires)
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:

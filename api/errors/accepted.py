@@ -72,6 +72,8 @@ ACCEPTED = {
     "state": f"one of {', '.join(get_args(State))}",
     "limit": "a whole number, from 1 to 1000",
     "after": "the id of one that is kept",
+    "url": "https://HOST[:PORT][/PATH][?QUERY], without user name, password and fragment",
+    "webhook": "msg_ and 32 hexadecimal digits",
     "tag": "1 to 64 letters, digits, dots, hyphens and underscores, the first a letter or digit",
     "other": "64 hexadecimal digits",
     "classes": "a whole number of classes, 2 to 1000",

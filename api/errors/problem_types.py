@@ -48,6 +48,7 @@ _TABLE = (
     ProblemType("bad-request", 400, "The request is not HTTP."),
     ProblemType("key-needed", 401, "A valid API key is needed."),
     ProblemType("cross-site", 403, "Pages of other sites may not ask here."),
+    ProblemType("not-permitted", 403, "The key may not do this."),
     ProblemType("too-slow", 408, "The request took too long to arrive."),
     ProblemType("body-too-large", 413, "The body of the request is too large."),
     ProblemType("wrong-host", 421, "This server is not called by that name."),

@@ -16,6 +16,7 @@ from api.access.clients import (
     UNLIMITED_PATHS,
     check_forwarded,
     check_host,
+    check_role,
     check_site,
     identify_client,
     needs_key,
@@ -104,6 +105,7 @@ class AdmissionMiddleware:
         client, rejection = identify_client(headers, origin[0] if origin else None, ring)
         if self._private:
             rejection = rejection or check_forwarded(headers, client)
+        rejection = rejection or check_role(client, path, settings.metrics)
         scope["darrm.client"] = client
         set_current_client(client)
         rate = settings.rate

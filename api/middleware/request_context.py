@@ -14,7 +14,7 @@ from typing import Any
 from api.errors.problem_details import Rejection, retry_after
 from api.errors.problem_types import CLIENT_CLOSED_REQUEST
 from api.middleware.admission import App, Receive, Scope, Send, send_rejection
-from api.observability import metrics, traces
+from api.observability import audit, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 
 _LOG = logging.getLogger("api")
@@ -60,7 +60,7 @@ class RequestContextMiddleware:
                 break
         identity = scope["darrm.request_id"] = accept_request_id(offered)
         REQUEST_ID.set(identity)
-        status, length = 0, 0
+        status, length, mentions = 0, 0, audit.begin(scope["path"])
 
         async def sent(message: dict[str, Any]) -> None:
             nonlocal status, length
@@ -95,10 +95,15 @@ class RequestContextMiddleware:
                 status = status or CLIENT_CLOSED_REQUEST
                 template = _route_template(scope)
                 metrics.count_request(scope["method"], template, status, seconds)
-                client = scope.get("darrm.client")
-                name = "unknown" if client is None else client.name
+                name = _client_name(scope)
                 traced(template, status, name, identity)
+                audit.record(mentions, scope, status, seconds)
                 log_request(RequestLogEntry(scope["method"], scope["path"], status, seconds, length, name, identity))
+
+
+def _client_name(scope: Scope) -> str:
+    client = scope.get("darrm.client")
+    return "unknown" if client is None else str(client.name)
 
 
 def _route_template(scope: Scope) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fastapi import Request, Response
 
 from api.middleware.admission import App, Receive, Scope, Send
-from api.observability import metrics
+from api.observability import audit, metrics
 from api.schemas import formats
 
 MAX_CACHE_BYTES = 64 * 2**20
@@ -44,20 +44,22 @@ class EncodedAnswer(NamedTuple):
         content: the bytes.
         form: their media type.
         etag: strong entity tag of these very bytes.
+        key: id of the answer.
     """
 
     content: bytes
     form: str
     etag: str
+    key: str = ""
 
     @classmethod
-    def of(cls, content: bytes, form: str) -> EncodedAnswer:
+    def of(cls, content: bytes, form: str, key: str = "") -> EncodedAnswer:
         """Return an encoded answer with its tag.
 
         >>> EncodedAnswer.of(b"{}", "application/json").etag
         '"44136fa355b3678a1146ad16f7e8649e"'
         """
-        return cls(content, form, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+        return cls(content, form, f'"{hashlib.sha256(content).hexdigest()[:32]}"', key)
 
 
 class ResponseCache:
@@ -146,6 +148,7 @@ class ResponseCacheMiddleware:
             if cached is not None:
                 scope["darrm.route"] = CACHED_PATH
                 metrics.count_lookups("memory")
+                audit.mention_question(cached.key)
                 response = conditional_response(cached, Request(scope), REVALIDATE)
                 await response(scope, receive, send)  # type: ignore[arg-type]  # Starlette's types are wider
                 return

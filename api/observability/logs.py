@@ -139,6 +139,11 @@ def configure(settings: Settings) -> None:
     logging.captureWarnings(capture=True)
 
 
+def write_line(line: str) -> int:
+    """Write a line, its end included, where the log goes."""
+    return _stream.write(line)
+
+
 def drain() -> None:
     """Wait, not for long, until what was logged is written: for the end of a process."""
     if isinstance(_stream, LogStream):

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -82,6 +82,10 @@ _LOOKUPS = Counter("darrm_cache_lookups", "Looks for an answer, by what was foun
 _REPLACED = Counter(
     "darrm_pool_restarts", "Solver processes that ended and are replaced.", ("pool", "why"), registry=REGISTRY
 )
+
+_WEBHOOKS = Counter("darrm_webhooks", "Attempts to deliver a webhook.", ("outcome",), registry=REGISTRY)
+
+_AUDIT_LOST = Counter("darrm_audit_lost", "Lines of the audit log that were lost.", registry=REGISTRY)
 
 _BUSY = Gauge("darrm_pool_busy", "Solver processes at work.", ("pool",), registry=REGISTRY, multiprocess_mode="livesum")
 
@@ -171,6 +175,16 @@ def count_lookups(found: str, times: int = 1) -> None:
 @lru_cache(maxsize=len(LOOKUP_RESULTS))
 def _lookups_of(found: str) -> Counter:
     return _LOOKUPS.labels(found)
+
+
+def count_audit_loss() -> None:
+    """Count a line of the audit log that is lost: it could not be written for long, and too many wait."""
+    _AUDIT_LOST.inc()
+
+
+def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:
+    """Count an attempt to deliver a webhook: "retried" will be tried again, "failed" is given up."""
+    _WEBHOOKS.labels(outcome).inc()
 
 
 def record_pools(states: Mapping[str, PoolState], before: Mapping[str, PoolState]) -> None:

@@ -1,8 +1,9 @@
-"""Traces by OpenTelemetry (extra `otel`): a span for each request and each solve; off unless an endpoint is configured.
+"""Traces by OpenTelemetry (extra `otel`): a span for each request, each job and each solve; off unless an endpoint is configured.
 
 The environment variables are OpenTelemetry's own: `OTEL_EXPORTER_OTLP_ENDPOINT` turns traces on, and the SDK reads the others
-(sampler, headers, resource). A request continues the trace of its `traceparent` header. Spans carry what the log and the metrics
-say: route, status, request id, client; never a query, a body or a key.
+(sampler, headers, resource). A request continues the trace of its `traceparent` header. A job has a trace of its own, as it outlives
+its request and may run in another process; it is linked to the request that queued it, whose `traceparent` is stored with the job.
+Spans carry what the log and the metrics say: route, status, request id, client; never a query, a body or a key.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from darrm_opt import __version__
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, Tracer
 
+    from solver_cache.jobs import Job
+
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Environment variables of which one turns traces on."""
 
@@ -26,6 +30,10 @@ SERVICE_NAME = "darrm-opt"
 
 _tracer: Tracer | None = None
 """The tracer of this process; None while traces are off."""
+
+
+_JOB_SPAN: ContextVar[Span | None] = ContextVar("job_span", default=None)
+"""The span of the job that is being done in this context."""
 
 
 @contextmanager
@@ -56,6 +64,49 @@ def traced(exporter: SpanExporter | None = None) -> Iterator[None]:
     finally:
         _tracer = None
         provider.shutdown()
+
+
+def current_traceparent() -> str:
+    """Return the W3C ``traceparent`` of the present span, by which a job is linked to its request; "" where nothing is traced."""
+    if _tracer is None:
+        return ""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+@contextmanager
+def job_span(job: Job) -> Iterator[Callable[[str], None]]:
+    """Record a job, linked to the request that queued it, with its time in the queue; yields the function that sets its outcome."""
+    if _tracer is None:
+        yield lambda _: None
+        return
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    found = trace.get_current_span(TraceContextTextMapPropagator().extract({"traceparent": job.trace}, Context()))
+    asked = found.get_span_context()
+    links = [trace.Link(asked)] if asked.is_valid else []
+    # A new trace, whatever span the worker was started in.
+    with _tracer.start_as_current_span(f"job {job.kind}", Context(), trace.SpanKind.CONSUMER, links=links) as span:
+        _set(span, {"darrm.job": job.id, "darrm.kind": job.kind, "darrm.client": job.client})
+        _set(span, {"darrm.queue_seconds": max(0.0, job.updated - job.created), "darrm.attempt": job.attempts})
+
+        def ended(outcome: str) -> None:
+            _set(span, {"darrm.outcome": outcome})
+            if outcome == "failed":
+                span.set_status(trace.Status(trace.StatusCode.ERROR))
+
+        _JOB_SPAN.set(span)
+        yield ended
+
+
+def annotate_job(attributes: dict[str, Any]) -> None:
+    """Set attributes of the span of the job that is being done here; nothing where it is not traced."""
+    _set(_JOB_SPAN.get(), attributes)
 
 
 @contextmanager

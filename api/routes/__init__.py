@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.routes import accounting, batch, curves, designs, gamma, jobs, operations, page, plurality
+from api.routes import (
+    accounting,
+    audit,
+    batch,
+    curves,
+    designs,
+    gamma,
+    jobs,
+    operations,
+    page,
+    plurality,
+    webhooks,
+)
 
 ROUTERS: tuple[APIRouter, ...] = tuple(
-    part.router for part in (batch, gamma, curves, accounting, plurality, designs, jobs, operations, page)
+    part.router
+    for part in (batch, gamma, curves, accounting, plurality, designs, jobs, webhooks, audit, operations, page)
 )
 """Every router of the application, in the order of its documentation."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import Request, Response
-from pydantic import BaseModel
 
-from api.routes.answers import find_answer
-from api.routes.requests import Service, create_router, get_and_post, question_of
-from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, json_response, pending_response, require_json
+from api.routes.answers import respond
+from api.routes.requests import Service, create_router, get_and_post
+from api.routes.responses import DESIGN_RESPONSES, JOB_RESPONSES, pending_response, require_json
 from api.schemas import CompareAnswer, CompareRequest, ComposeAnswer, ComposeRequest, PlanAnswer, PlanRequest
+from api.schemas.accounts import TotalRequest
 from api.service.design_service import Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import (
     COMPARISON_SOLVES,
     comparison_account_seconds,
@@ -23,6 +22,7 @@ from darrm_opt.answers.running_time import (
     plan_account_seconds,
     plan_seconds,
 )
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
 from darrm_opt.record import problem_from_record, problem_record
@@ -69,7 +69,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         "fresh": params.fresh,
     }
     seconds = composition_seconds(params.queries, None if record is None else problem_from_record(record))
-    return await _respond(request, service, "compose", argument, seconds, params)
+    return await respond(request, service, "compose", argument, seconds, params)
 
 
 @get_and_post(
@@ -86,26 +86,10 @@ async def compare(params: CompareRequest, request: Request, service: Service) ->
     check_voters(params.K, service.settings)
     params.check()
     spec = await service.run_in_thread(params.spec)
-    accounts = await service.run_in_thread(
-        partial(comparison_account_seconds, fresh=params.fresh),
-        spec.problem,
-        params.queries,
-        Privacy(params.total_epsilon, params.total_delta),
-        params.draw(),
-    )
-    argument = {
-        "problem": problem_record(spec.problem),
-        "queries": params.queries,
-        "total_epsilon": params.total_epsilon,
-        "total_delta": params.total_delta,
-        "objective": params.objective,
-        "prior": params.prior,
-        "fresh": params.fresh,
-        **params.draw(),
-    }
-    return await _respond(
-        request, service, "compare", argument, COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts, params
-    )
+    argument = {**_argument(params, spec), "objective": params.objective, "prior": params.prior, **params.draw()}
+    accounts = await service.run_in_thread(_account_seconds, comparison_account_seconds, params, spec)
+    seconds = COMPARISON_SOLVES * estimate_cost(spec).seconds + accounts
+    return await respond(request, service, "compare", argument, seconds, params)
 
 
 @get_and_post(
@@ -122,30 +106,29 @@ async def plan(params: PlanRequest, request: Request, service: Service) -> Respo
     check_voters(params.K, service.settings)
     spec = await service.run_in_thread(params.spec)
     argument = {
-        "problem": problem_record(spec.problem),
-        "queries": params.queries,
-        "total_epsilon": params.total_epsilon,
-        "total_delta": params.total_delta,
+        **_argument(params, spec),
         "prior": params.prior,
-        "fresh": params.fresh,
         "least_accuracy": params.least_accuracy,
         "draw": params.draw(),
         "time_limit": params.time_limit,
     }
-    accounts = await service.run_in_thread(
-        partial(plan_account_seconds, fresh=params.fresh),
-        spec.problem,
-        params.queries,
-        Privacy(params.total_epsilon, params.total_delta),
-        params.draw(),
-    )
+    accounts = await service.run_in_thread(_account_seconds, plan_account_seconds, params, spec)
     seconds = plan_seconds(estimate_cost(spec).seconds, params.queries, params.time_limit, accounts)
-    return await _respond(request, service, "plan", argument, seconds, params)
+    return await respond(request, service, "plan", argument, seconds, params)
 
 
-async def _respond(
-    request: Request, service: Service, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
-) -> Response:
-    """Return the response with the answer, or with the job that works on it."""
-    found = await find_answer(request, service, AnswerTask(kind, argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+def _argument(params: TotalRequest, spec: DesignSpec) -> dict[str, Any]:
+    """Return what the tasks of a comparison and of a plan have in common."""
+    return {
+        "problem": problem_record(spec.problem),
+        "queries": params.queries,
+        "total_epsilon": params.total_epsilon,
+        "total_delta": params.total_delta,
+        "fresh": params.fresh,
+    }
+
+
+def _account_seconds(estimate: Callable[..., float], params: TotalRequest, spec: DesignSpec) -> float:
+    """Return the expected time of the accounts [s]."""
+    total = Privacy(params.total_epsilon, params.total_delta)
+    return estimate(spec.problem, params.queries, total, params.draw(), fresh=params.fresh)

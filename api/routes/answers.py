@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import BaseModel
 
-from api.routes.requests import until_disconnect
+from api.routes.requests import question_of, until_disconnect
+from api.routes.responses import json_response, pending_response
 from api.schemas import (
     CompareAnswer,
     ComposeAnswer,
@@ -29,10 +30,30 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.record import problem_from_record
 
 
-async def find_answer(request: Request, service: DesignService, task: AnswerTask) -> BaseModel | Pending:
-    """Return the answer to a task, or the job that works on it; raises as `DesignService.answer`."""
+async def find_answer(
+    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
+) -> BaseModel | Pending:
+    """Return the answer to a request, or the job that works on it; raises as `DesignService.answer`.
+
+    Args:
+        request: whose client may disconnect.
+        service: which answers.
+        kind: one of `api.tasks.answers.TASKS`.
+        argument: what its task takes.
+        seconds: how long it is expected to take [s].
+        params: what was asked, as people see it in the job.
+    """
+    task = AnswerTask(kind, argument, seconds, question_of(params))
     found = await until_disconnect(request, service.answer(task))
     return found if isinstance(found, Pending) else answer_of(task, found)
+
+
+async def respond(
+    request: Request, service: DesignService, kind: str, argument: dict[str, Any], seconds: float, params: BaseModel
+) -> Response:
+    """Return the JSON of the answer, or 202 with the job that works on it; arguments as for `find_answer`."""
+    found = await find_answer(request, service, kind, argument, seconds, params)
+    return pending_response(found) if isinstance(found, Pending) else json_response(found)
 
 
 def answer_of(task: AnswerTask, result: dict[str, Any]) -> BaseModel:

@@ -8,11 +8,10 @@ from fastapi import Request, Response
 
 from api.errors.accepted import ACCEPTED, MAX_POINTS
 from api.errors.exceptions import NotCached
-from api.routes.answers import find_answer
-from api.routes.requests import Service, compute, create_router, get_and_post, question_of
+from api.routes.answers import find_answer, respond
+from api.routes.requests import Service, compute, create_router, get_and_post
 from api.routes.responses import (
     DESIGN_RESPONSES,
-    json_response,
     negotiated_form,
     pending_response,
     require_json,
@@ -31,7 +30,6 @@ from api.schemas import (
 )
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.curves import compute_error_curve
 from darrm_opt.answers.running_time import estimate_cost, inverse_seconds, profile_seconds
 from darrm_opt.design_spec import DesignSpec
@@ -110,7 +108,7 @@ async def tradeoff(params: TradeoffRequest, request: Request, service: Service) 
         "baselines": params.baselines,
         "time_limit": service.settings.time_limit,
     }
-    found = await find_answer(request, service, AnswerTask("tradeoff", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "tradeoff", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     return table_response(found, form, "tradeoff", _tradeoff_columns(found.model_dump()))
@@ -156,8 +154,7 @@ async def least(params: LeastRequest, request: Request, service: Service) -> Res
         "time_limit": service.settings.time_limit,
     }
     seconds = inverse_seconds(estimate_cost(spec).seconds, params.digits)
-    found = await find_answer(request, service, AnswerTask("least", argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    return await respond(request, service, "least", argument, seconds, params)
 
 
 @get_and_post(
@@ -189,7 +186,7 @@ async def profile(params: ProfileRequest, request: Request, service: Service) ->
     points = params.points if params.epsilons is None else len(params.epsilons)
     argument = {**about, "epsilons": params.epsilons, "points": params.points}
     seconds = profile_seconds(problem_from_record(about["problem"]), points)
-    found = await find_answer(request, service, AnswerTask("profile", argument, seconds, question_of(params)))
+    found = await find_answer(request, service, "profile", argument, seconds, params)
     if isinstance(found, Pending):
         return pending_response(found)
     drawn = found.model_dump()

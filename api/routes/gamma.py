@@ -9,8 +9,8 @@ from fastapi import Path, Request, Response
 
 from api.errors.exceptions import NotCached
 from api.middleware.response_cache import REVALIDATE, EncodedAnswer, ResponseCache, conditional_response, query_key
-from api.observability import metrics
-from api.routes.answers import find_answer
+from api.observability import audit, metrics
+from api.routes.answers import respond
 from api.routes.requests import (
     Service,
     create_router,
@@ -18,7 +18,6 @@ from api.routes.requests import (
     get_and_post,
     get_service,
     query_parameters,
-    question_of,
 )
 from api.routes.responses import (
     DESIGN_RESPONSES,
@@ -38,7 +37,6 @@ from api.schemas import DesignRequest, EstimateAnswer, GammaAnswer, VerifyAnswer
 from api.service import repository
 from api.service.design_service import DesignService, Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.running_time import estimate_cost, verification_seconds
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.record import problem_record
@@ -106,6 +104,7 @@ async def get_gamma_by_id(
 ) -> Response:
     """Read a stored answer; it is proved again, and nothing is solved."""
     form = negotiated_form(request)
+    audit.mention_question(id[:64])
     lately = _response_cache(request).get(id, form)
     if lately is None:
         service = get_service(request)
@@ -155,7 +154,7 @@ def _encode_and_cache(
 ) -> EncodedAnswer:
     """Return a stored answer encoded, and put it into the response cache under its id, and its query if there is one."""
     answer = GammaAnswer.model_validate(found)
-    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form)
+    body = EncodedAnswer.of(formats.encode(answer, form, lambda: gamma_columns(found)), form, found["id"])
     served.put(body, answer.id, form)
     if query:
         served.put(body, *query)
@@ -227,5 +226,4 @@ async def post_verify(params: VerifyRequest, request: Request, service: Service)
     record = problem_record(problem)
     argument = {"problem": record, "gamma": gamma, "arithmetic": params.arithmetic}
     seconds = verification_seconds(problem, params.arithmetic)
-    found = await find_answer(request, service, AnswerTask("verify", argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    return await respond(request, service, "verify", argument, seconds, params)

@@ -103,7 +103,7 @@ async def list_jobs(which: Which, service: Service) -> JobsAnswer:
 @router.get("/{id}", summary="The state of a job", responses=error_responses(404, 422))
 async def get_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002 — the noun's field
     """Read a job."""
-    return job_answer(await _job(id, service))
+    return job_answer(await find_job(id, service))
 
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
@@ -130,7 +130,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:  # noqa: A002
 )
 async def get_job_result(id: JobId, service: Service) -> Response:  # noqa: A002
     """Read what a job came to: a γ, whose status says whether a time limit cut the solve short, or the answer to its question."""
-    job = await _job(id, service)
+    job = await find_job(id, service)
     if job.state in {"failed", "cancelled"}:
         why = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
         raise HTTPException(409, f"{why} Submit it again to have it tried again.")
@@ -200,7 +200,7 @@ async def get_job_events(
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    job = await _job(id, service)
+    job = await find_job(id, service)
     stream = _reserved(service, event_stream(service.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -215,7 +215,8 @@ async def _reserved(service: DesignService, stream: AsyncIterator[str]) -> Async
             yield piece
 
 
-async def _job(id: str, service: Service) -> Job:  # noqa: A002
+async def find_job(id: str, service: Service) -> Job:  # noqa: A002
+    """Return a job; 404 where there is none."""
     job = await service.get_job(id)
     if job is None:
         raise _unknown(id)

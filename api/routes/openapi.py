@@ -64,6 +64,9 @@ _LINKS = {
     "get_job_events": _FROM_JOBS,
     "cancel_job": _FROM_JOBS,
     "stop_job": _FROM_JOBS,
+    "add_webhook": _FROM_JOBS,
+    "list_webhooks": _FROM_JOBS,
+    "remove_webhook": _FROM_JOBS,
 }
 """Operations that take the id of an answer, each with the operations and statuses that return it."""
 

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from api.errors.problem_details import MEDIA_TYPE, ProblemDetails, Rejection
 from api.errors.problem_types import PROBLEM_TYPES
-from api.observability import metrics
+from api.observability import audit, metrics
 from api.observability.logs import current_request_id
 from api.routes.requests import Service
 from api.schemas.fields import AnswerModel
@@ -24,6 +24,7 @@ from api.tasks.design import is_database, solve_smallest
 from darrm_opt import __version__
 from darrm_opt.errors import DarrmError
 from solver_cache.errors import CacheError
+from solver_cache.process_pool.task_loop import Task
 
 if TYPE_CHECKING:
     from api.service.design_service import DesignService
@@ -48,7 +49,7 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver, queue; 'ok', 'busy' (all solver processes are at work) or 'off'."
+        description="What was looked at: database, solver, queue, and audit if there is an audit log in a file; 'ok', 'busy' (all solver processes are at work) or 'off'."
     )
 
 
@@ -136,26 +137,43 @@ class ReadinessCheck:
                     self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
                 )
                 self._findings = {"database": database, "solver": solver, "queue": queue}
+                log = audit.current_log()
+                if log is not None:
+                    self._findings["audit"] = f"it cannot be written: {log.trouble}" if log.trouble else "ok"
                 self._checked = time.monotonic()
             return self._findings
 
     async def _database(self) -> str:
         store = self._service.store
-        await self._service.run_in_thread(store.health_check)
-        if store.file is not None and not await self._service.compute(is_database, str(store.file)):
-            return "it cannot be used: its file was overwritten"
-        return "ok"
+        written = self._service.run_in_thread(store.health_check)
+        if store.file is None:
+            await written
+            return "ok"
+        _, intact = await asyncio.gather(written, self._computed(is_database, str(store.file)))
+        return "it cannot be used: its file was overwritten" if intact is False else "ok"
 
     async def _solver(self) -> str:
         if self._service.settings.solve == "off":
             return "off"
+        gamma = await self._computed(solve_smallest, None)
+        if gamma is None:
+            return "busy"
+        return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
+
+    async def _computed(self, task: Task, argument: Any) -> Any:
+        """Return the result of short work; None where its processes are busy with other work for so long.
+
+        Raises:
+            TimeoutError: they are not, and yet there is no result.
+        """
         try:
             async with asyncio.timeout(CHECK_SECONDS - 0.5):
-                gamma = await self._service.compute(solve_smallest, None)
+                return await self._service.compute(task, argument)
         except TimeoutError:
             compute = self._service.pools["compute"]
-            return "busy" if compute.busy == compute.size and compute.tasks else "nothing was solved in time"
-        return "ok" if math.isclose(gamma, 1 / 3, abs_tol=1e-9) else "it solves wrongly"
+            if compute.busy == compute.size and compute.tasks:
+                return None
+            raise
 
     async def _queue(self) -> str:
         return self._service.stalled or "ok"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api.routes.answers import find_answer
-from api.routes.requests import Service, create_router, get_and_post, question_of
-from api.routes.responses import JOB_RESPONSES, json_response, pending_response, require_json
+from api.routes.answers import respond
+from api.routes.requests import Service, create_router, get_and_post
+from api.routes.responses import JOB_RESPONSES, require_json
 from api.schemas.plurality import PluralityAnswer, PluralityRequest, PluralityWaysAnswer, PluralityWaysRequest
-from api.service.design_service import Pending
 from api.service.work_limits import check_voters
-from api.tasks.answers import AnswerTask
 from darrm_opt.answers.plurality import plurality_seconds, ways_seconds
 from darrm_opt.plurality.record import problem_record
 
@@ -38,8 +36,7 @@ async def plurality(params: PluralityRequest, request: Request, service: Service
         "price": params.price,
         "time_limit": service.settings.max_work_seconds,
     }
-    found = await find_answer(request, service, AnswerTask("plurality", argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    return await respond(request, service, "plurality", argument, seconds, params)
 
 
 @get_and_post(
@@ -63,5 +60,4 @@ async def plurality_ways(params: PluralityWaysRequest, request: Request, service
         "ties": params.ties,
         "price": params.price,
     }
-    found = await find_answer(request, service, AnswerTask("plurality/ways", argument, seconds, question_of(params)))
-    return pending_response(found) if isinstance(found, Pending) else json_response(found)
+    return await respond(request, service, "plurality/ways", argument, seconds, params)

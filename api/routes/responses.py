@@ -69,7 +69,7 @@ RETRY_AFTER = {"Retry-After": {"description": "When to ask again [s].", "schema"
 _DESCRIPTIONS = {
     400: "The request is not HTTP.",
     401: "The server requires an API key, and none or an invalid one was sent.",
-    403: "A page of another site had a browser ask, and its origin is not listed.",
+    403: "The key's role does not allow it; or a page of another site had a browser ask, and its origin is not listed.",
     404: "No such answer is stored; or solving is off here, and no stored answer implies the one that was asked.",
     406: "The Accept header excludes every media type of the answer.",
     409: "The job failed or was cancelled; submit it again to retry.",

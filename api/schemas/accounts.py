@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.schemas.design import DesignRequest, ProblemAnswer, nats
+from api.errors.exceptions import FieldError
+from api.schemas.design import DesignRequest, ProblemAnswer, nats, objective_of
 from api.schemas.fields import (
     EXAMPLES,
     Affected,
@@ -23,8 +24,11 @@ from api.schemas.fields import (
     TargetEpsilon,
     VoterDelta,
     VoterEpsilon,
+    Voters,
     described,
 )
+from darrm_opt.design.objective import Objective
+from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
 
@@ -32,6 +36,92 @@ MAX_QUERIES = 10**9
 """Most releases of one account, as in the core."""
 
 Queries = Annotated[int, described("Number of releases Q [releases].", minimum=1, maximum=MAX_QUERIES)]
+
+
+class TotalRequest(RequestModel):
+    """Base of requests about the mechanisms within a total: voters, releases, and the privacy of all releases together."""
+
+    K: Voters
+    epsilon: VoterEpsilon
+    Delta: VoterDelta = 0.0
+    affected: Affected = None
+    queries: Queries = 1
+    fresh: Fresh = False
+    total_epsilon: Annotated[
+        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
+    ]
+    total_delta: Annotated[
+        FiniteFloat, described("δ of all releases together [probability].", minimum=0, exclusiveMaximum=1)
+    ] = 0.0
+    n: Annotated[
+        int | None,
+        described(
+            "Records in the dataset, where each voter is a model trained on a subsample of them [records].", minimum=2
+        ),
+    ] = None
+    subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
+    replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
+    sampling: Annotated[
+        Literal["independent", "disjoint"],
+        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
+    ] = "independent"
+
+    def draw(self) -> dict[str, Any]:
+        """Return how the voters' subsamples are drawn."""
+        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
+
+    def check_total(self) -> None:
+        """Refuse a number of releases, or of the total, that is out of its range.
+
+        Raises:
+            InvalidInput: naming the field.
+        """
+        check_queries(self.queries)
+        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
+            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
+        probability(self.total_delta, "total_delta")
+
+    def check_prior(self, prior: str) -> None:
+        """Refuse a prior that is not valid for this K.
+
+        Raises:
+            InvalidInput: it is the text of an objective without one.
+            FieldError: it is no objective, or one of other voters.
+        """
+        chosen = prior_of(prior)
+        try:
+            chosen.linear_goal(self.K)
+        except InvalidInput as err:
+            raise FieldError("prior", err) from err
+
+    def voters_spec(self, objective: str = "rectangular") -> DesignSpec:
+        """Return a design for these voters, at some target of no account.
+
+        Raises:
+            InvalidInput: a number is out of its range.
+            FieldError: the objective is not valid for this K.
+        """
+        return DesignRequest(
+            K=self.K,
+            epsilon=self.epsilon,
+            Delta=self.Delta,
+            affected=self.affected,
+            target_epsilon=1.0,
+            objective=objective,
+        ).spec()
+
+
+def prior_of(text: str) -> Objective:
+    """Return the objective of a text whose prior says how votes fall.
+
+    Raises:
+        InvalidInput: it has no prior.
+        FieldError: the text is not valid.
+    """
+    chosen = objective_of(text, "prior")
+    if not isinstance(chosen, Objective):
+        raise InvalidInput("prior", text, ACCEPTED["prior"])
+    return chosen
 
 
 class ComposeRequest(RequestModel):

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.errors.exceptions import FieldError
-from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
-from api.schemas.design import DesignRequest, objective_of
+from api.schemas.accounts import EachAnswer, TotalRequest, prior_of
+from api.schemas.design import objective_of
 from api.schemas.fields import (
     EXAMPLES,
-    Affected,
     AnswerModel,
-    Fresh,
     ObjectiveText,
-    RequestModel,
-    VoterDelta,
-    VoterEpsilon,
-    Voters,
     described,
 )
 from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
-from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH
 
 
-class CompareRequest(RequestModel):
+class CompareRequest(TotalRequest):
     """Mechanisms that release a majority: same voters, same total privacy, same number of queries."""
 
     model_config = ConfigDict(
@@ -39,15 +32,6 @@ class CompareRequest(RequestModel):
         }
     )
 
-    K: Voters
-    epsilon: VoterEpsilon
-    Delta: VoterDelta = 0.0
-    affected: Affected = None
-    queries: Queries = 1
-    fresh: Fresh = False
-    total_epsilon: Annotated[
-        FiniteFloat, described("ε of all releases together [nats].", exclusiveMinimum=0, maximum=500)
-    ]
     total_delta: Annotated[
         FiniteFloat,
         described(
@@ -67,23 +51,6 @@ class CompareRequest(RequestModel):
         ),
     ] = None
 
-    n: Annotated[
-        int | None,
-        described(
-            "Records in the dataset, where each voter is a model trained on a subsample of them [records].", minimum=2
-        ),
-    ] = None
-    subsample_size: Annotated[int | None, described("Records drawn for one model, with n [records].", minimum=1)] = None
-    replacement: Annotated[bool, Field(description="Whether a record can be drawn twice within a subsample.")] = True
-    sampling: Annotated[
-        Literal["independent", "disjoint"],
-        Field(description="Without replacement, how the subsamples are drawn: each afresh, or all of them at once."),
-    ] = "independent"
-
-    def draw(self) -> dict[str, Any]:
-        """Return how the voters' subsamples are drawn."""
-        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
-
     def check(self) -> None:
         """Refuse numbers of the budget, a prior, or a draw, that are out of range.
 
@@ -91,12 +58,9 @@ class CompareRequest(RequestModel):
             InvalidInput: naming the field.
             FieldError: the prior is not valid.
         """
-        check_queries(self.queries)
-        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
-        probability(self.total_delta, "total_delta")
-        if self.prior is not None and not isinstance(objective_of(self.prior, "prior"), Objective):
-            raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
+        self.check_total()
+        if self.prior is not None:
+            prior_of(self.prior)
         if self.prior is None and not isinstance(objective_of(self.objective), Objective):
             raise InvalidInput("prior", None, ACCEPTED["prior"], f"{self.objective} has no prior of its own.")
 
@@ -107,20 +71,9 @@ class CompareRequest(RequestModel):
             InvalidInput: a number is out of its range.
             FieldError: an objective is not valid for this K.
         """
-        design = DesignRequest(
-            K=self.K,
-            epsilon=self.epsilon,
-            Delta=self.Delta,
-            affected=self.affected,
-            target_epsilon=1.0,
-            objective=self.objective,
-        )
-        spec = design.spec()
+        spec = self.voters_spec(self.objective)
         if self.prior is not None:
-            try:
-                objective_of(self.prior, "prior").linear_goal(self.K)
-            except InvalidInput as err:
-                raise FieldError("prior", err) from err
+            self.check_prior(self.prior)
         from darrm_opt.bagging.bags import checked_bags
 
         drawn = checked_bags(spec.problem, **self.draw())

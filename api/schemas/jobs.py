@@ -143,8 +143,8 @@ def job_answer(job: Job) -> JobAnswer:
         progress=_progress_answer(job.progress),
         estimated_seconds=job.seconds if math.isfinite(job.seconds) and job.seconds > 0 else 0.0,
         reason=job.reason,
-        created=_timestamp(job.created),
-        updated=_timestamp(job.updated),
+        created=utc_text(job.created),
+        updated=utc_text(job.updated),
         location=here,
         result=f"{here}/result",
         events=f"{here}/events",
@@ -180,7 +180,8 @@ def _progress_answer(text: str) -> ProgressAnswer | StepsAnswer | None:
         return None
 
 
-def _timestamp(seconds: float) -> str:
+def utc_text(seconds: float) -> str:
+    """Return a time [s since 1970-01-01 UTC] as text (ISO 8601)."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, OSError, ValueError):  # of a damaged row

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.errors.accepted import ACCEPTED
-from api.errors.exceptions import FieldError
-from api.schemas.accounts import EachAnswer, Queries, check_queries, probability
+from api.schemas.accounts import EachAnswer, TotalRequest
 from api.schemas.comparison import DrawAnswer, VotersAnswer
-from api.schemas.design import DesignRequest, ProblemAnswer, objective_of
+from api.schemas.design import ProblemAnswer
 from api.schemas.fields import (
     EXAMPLES,
-    Affected,
     AnswerModel,
-    Fresh,
-    RequestModel,
-    VoterDelta,
-    VoterEpsilon,
-    Voters,
     described,
 )
-from darrm_opt.design.objective import Objective
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from darrm_opt.planning.options import MECHANISMS
-from darrm_opt.problem import FRESH, MAX_TARGET_EPSILON
+from darrm_opt.problem import FRESH
 
 
-class PlanRequest(RequestModel):
+class PlanRequest(TotalRequest):
     """Voters, queries and a budget: what should be released?"""
 
     model_config = ConfigDict(
@@ -41,17 +33,6 @@ class PlanRequest(RequestModel):
         }
     )
 
-    K: Voters
-    epsilon: VoterEpsilon
-    Delta: VoterDelta = 0.0
-    affected: Affected = None
-    queries: Queries = 1
-    total_epsilon: Annotated[
-        FiniteFloat, described("ε of all answers together [nats].", exclusiveMinimum=0, maximum=500)
-    ]
-    total_delta: Annotated[
-        FiniteFloat, described("δ of all answers together [probability].", minimum=0, exclusiveMaximum=1)
-    ] = 0.0
     prior: Annotated[
         str,
         Field(
@@ -61,35 +42,15 @@ class PlanRequest(RequestModel):
             examples=["shared(2,5)"],
         ),
     ] = "rectangular"
-    fresh: Fresh = False
     least_accuracy: Annotated[
         FiniteFloat, described("Below this an answer is of no use [probability].", minimum=0.5, exclusiveMaximum=1)
     ] = 0.6
-
-    n: Annotated[
-        int | None,
-        described("Records, where each voter is a model trained on a random subsample of them [records].", minimum=2),
-    ] = None
-    subsample_size: Annotated[int | None, described("Records drawn for one model, with `n` [records].", minimum=1)] = (
-        None
-    )
-    replacement: Annotated[
-        bool, Field(description="With `n`: whether a record can be drawn twice within a subsample.")
-    ] = True
-    sampling: Annotated[
-        Literal["independent", "disjoint"],
-        Field(description="With `n`, without replacement: how the subsamples are drawn."),
-    ] = "independent"
     time_limit: Annotated[
         FiniteFloat | None,
         described(
             "About how long to search [s]: then the plan is what was found, all of it proved.", exclusiveMinimum=0
         ),
     ] = None
-
-    def draw(self) -> dict[str, Any]:
-        """Return how subsamples are drawn, as keyword arguments of `darrm_opt.planning.plan`."""
-        return {name: getattr(self, name) for name in ("n", "subsample_size", "replacement", "sampling")}
 
     def spec(self) -> DesignSpec:
         """Return a design for these voters, with the total as its target.
@@ -98,24 +59,13 @@ class PlanRequest(RequestModel):
             InvalidInput: a number is out of its range.
             FieldError: the prior is not valid for this K.
         """
-        check_queries(self.queries)
-        if not 0 < self.total_epsilon <= MAX_TARGET_EPSILON:
-            raise InvalidInput("total_epsilon", self.total_epsilon, ACCEPTED["total_epsilon"])
-        probability(self.total_delta, "total_delta")
+        self.check_total()
         if not 0.5 <= self.least_accuracy < 1:
             raise InvalidInput("least_accuracy", self.least_accuracy, ACCEPTED["least_accuracy"])
         if self.time_limit is not None and not self.time_limit > 0:
             raise InvalidInput("time_limit", self.time_limit, ACCEPTED["time_limit"])
-        chosen = objective_of(self.prior, "prior")
-        if not isinstance(chosen, Objective):
-            raise InvalidInput("prior", self.prior, ACCEPTED["prior"])
-        try:
-            chosen.linear_goal(self.K)
-        except InvalidInput as err:
-            raise FieldError("prior", err) from err
-        return DesignRequest(
-            K=self.K, epsilon=self.epsilon, Delta=self.Delta, affected=self.affected, target_epsilon=1.0
-        ).spec()
+        self.check_prior(self.prior)
+        return self.voters_spec()
 
 
 class OptionAnswer(AnswerModel):

@@ -49,7 +49,7 @@ class ConnectionLimits(NamedTuple):
 
 
 SAMPLED_CONNECTIONS = 64
-"""Connections among which an idle one is sought, in no order: a look at thousands for each new one would stall the loop."""
+"""Idle connections among which the one to close is sought: a look at thousands for each new one would stall the loop."""
 
 RESERVED_CONNECTIONS = 64
 """Connections beyond the limit on which health is still answered."""
@@ -87,6 +87,31 @@ class RefusalLog:
 _REFUSALS = RefusalLog()
 
 
+class IdleConnections:
+    """Connections of a worker that have no request, the one that has been idle longest first."""
+
+    def __init__(self) -> None:
+        self._idle: dict[GuardedProtocol, None] = {}
+
+    def add(self, connection: GuardedProtocol) -> None:
+        """Add a connection, behind the others."""
+        self._idle[connection] = None
+
+    def discard(self, connection: GuardedProtocol) -> None:
+        """Take a connection out, if it is in."""
+        self._idle.pop(connection, None)
+
+    def greediest(self) -> GuardedProtocol | None:
+        """Return the longest idle connection of the address that has the most, first one that never asked; None if none is idle."""
+        by_address: dict[str, list[GuardedProtocol]] = {}
+        for connection in islice(self._idle, SAMPLED_CONNECTIONS):
+            by_address.setdefault(connection.client[0] if connection.client else "", []).append(connection)
+        if not by_address:
+            return None
+        greediest = max(by_address.values(), key=len)
+        return min(greediest, key=lambda connection: connection.was_used)
+
+
 class _RejectedError(Exception):
     """Exception that stops the parser."""
 
@@ -105,7 +130,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._rejection: Rejection | None = None
         self._health_only = False
         self._refusals = _REFUSALS
-        self.idle_since, self.was_used = self.loop.time(), False
+        self._idle: IdleConnections = config.idle
+        self.was_used = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one."""
@@ -115,31 +141,24 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._reject(_TOO_MANY)
                 return
             self._health_only = True
+        self._idle.add(self)
         seconds = min(self._limits.head_seconds, RESERVED_SECONDS) if self._health_only else self._limits.head_seconds
         self._request_timer = self.loop.call_later(seconds, self._nothing_came)
 
     def _make_room(self) -> bool:
-        """Close an idle connection of the address that has the most, first one that never asked; return whether there is one."""
-        idle: dict[str, list[GuardedProtocol]] = {}
-        for connection in islice(self.connections, SAMPLED_CONNECTIONS):
-            if isinstance(connection, GuardedProtocol) and connection is not self and connection.is_idle:
-                idle.setdefault(connection.client[0] if connection.client else "", []).append(connection)
-        if not idle:
+        """Close an idle connection; return whether there is one."""
+        greediest = self._idle.greediest()
+        if greediest is None:
             return False
-        greediest = max(idle.values(), key=len)
-        oldest = min(greediest, key=lambda connection: (connection.was_used, connection.idle_since))
-        self.connections.discard(oldest)
-        oldest.transport.close()
+        self._idle.discard(greediest)
+        self.connections.discard(greediest)
+        greediest.transport.close()
         return True
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is being received or answered."""
-        return not self._in_message and (not self._open or self._open[-1].response_complete)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
         self._cancel_request_timer()
+        self._idle.discard(self)
         self.resume_writing()
         for cycle in self._open:
             _disconnect(cycle)
@@ -163,7 +182,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._in_head = self._in_message = True
+        self._in_head = self._in_message = self.was_used = True
+        self._idle.discard(self)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -188,9 +208,18 @@ class GuardedProtocol(HttpToolsProtocol):
         """End a request."""
         self._in_message = False
         self._head = 0
-        self.idle_since, self.was_used = self.loop.time(), True
         self._cancel_request_timer()
         super().on_message_complete()
+        if not self.transport.is_closing() and self.cycle.response_complete:  # answered before its body had come
+            self._idle.add(self)
+
+    def on_response_complete(self) -> None:
+        """End a response; the connection is idle now, unless another request has begun."""
+        super().on_response_complete()
+        if not (
+            self.transport.is_closing() or self._in_message or any(not each.response_complete for each in self._open)
+        ):
+            self._idle.add(self)
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that cannot be parsed, or was rejected during parsing."""

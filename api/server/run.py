@@ -67,8 +67,10 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
         InvalidInput: a setting is not valid, or other machines could connect, and there are neither keys nor an opt-out.
         KeysFileError: the keys file cannot be read.
         CacheError: the cache cannot be used.
+        OSError: the audit log cannot be opened.
     """
     from api.access.keys import list_keys
+    from api.observability.audit import check_audit_log
     from api.settings import misspelt_settings, read_settings
     from solver_cache import open_store
 
@@ -94,7 +96,15 @@ def prepare(listening: socket.socket, **overrides: Any) -> Settings:
             f"1 with DARRM_CACHE_URL={settings.cache_url}",
             "Workers share answers and jobs through a database.",
         )
-    open_store(settings.cache_url).close()
+    check_audit_log(settings.audit_log)
+    store = open_store(settings.cache_url)
+    try:
+        if settings.webhook_secret is not None:
+            from api.service.webhooks import stored_webhooks
+
+            stored_webhooks(store.jobs, settings)
+    finally:
+        store.close()
     return settings
 
 

@@ -27,7 +27,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from api.observability import logs
-from api.server.protocol import ConnectionLimits, GuardedProtocol
+from api.server.protocol import ConnectionLimits, GuardedProtocol, IdleConnections
 from api.server.shutdown import KILL_SECONDS
 from api.settings import Settings
 from darrm_opt import __version__
@@ -124,6 +124,7 @@ class WorkerConfig(uvicorn.Config):
         self.limits = ConnectionLimits(
             settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
         )
+        self.idle = IdleConnections()
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
 

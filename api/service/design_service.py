@@ -8,24 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from api.access.clients import current_client, current_owner
+from api.access.clients import current_client, current_owner, may_solve
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
-from api.observability import metrics
+from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
 from api.service.fair_queue import FairQueue
 from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission, JobRequest
-from api.service.job_events import JobEvents, JobUpdate
+from api.service.job_events import JobEvents, JobUpdate, RunInThread
 from api.service.job_worker import JobHandler, JobWorker, ProgressCallback
 from api.service.repository import load_nearest
 from api.service.work_limits import check_design, check_voters, check_work
 from api.settings import Settings
-from api.tasks.answers import AnswerTask
+from api.tasks.answers import AnswerTask, load_libraries
 from api.tasks.design import DesignTask
 from darrm_opt.answers.running_time import estimate_cost
 from darrm_opt.design.solver import check_choices
@@ -36,6 +36,9 @@ from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.process_pool.pool import PoolState, ProcessPool, TaskTimeout
 from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
+
+if TYPE_CHECKING:
+    from api.service.webhooks import Webhooks
 
 Result = TypeVar("Result")
 
@@ -93,6 +96,12 @@ class DesignService:
     Args:
         store: of answers and jobs; the service closes it.
         settings: limits, and how many solves may run at once.
+
+    Attributes:
+        webhooks: who is told when jobs end; None where the operator has set no secret for that.
+
+    Raises:
+        InvalidInput: webhooks are wanted, and there is no database to keep them in.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -102,7 +111,7 @@ class DesignService:
         self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self._solvers = ProcessPool(size, memory=memory, name="solver")
-        self._computers = ProcessPool(short, memory=memory, name="compute")
+        self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
         self._quick = ProcessPool(short, memory=memory, name="quick")
         self._short_lane = FairQueue(short)
         self._flights = SingleFlight()
@@ -124,6 +133,7 @@ class DesignService:
         self._workers = [worker(handlers, size=size)]
         if settings.short_seconds > 0:
             self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
+        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread)
         self._closing = False
 
     @classmethod
@@ -143,6 +153,8 @@ class DesignService:
         try:
             background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
             background.append(asyncio.create_task(service._drain_on(shutdown)))
+            if service.webhooks is not None:
+                background.append(asyncio.create_task(service.webhooks.deliver()))
             if settings.solve == "on" and settings.prestart:
                 await asyncio.gather(service._solvers.prestart(), service._computers.prestart())
             for worker in service._workers:
@@ -238,6 +250,7 @@ class DesignService:
             WorkLimitExceeded: it is expected to take longer than this server works for one request; with the estimate.
             Exception: as `design`, and whatever the task raises.
         """
+        audit.mention_question(task.key)
         check_work(task.seconds, self._settings)
         seconds = task.seconds
         if seconds <= self._settings.short_seconds:
@@ -260,7 +273,9 @@ class DesignService:
             InvalidInput: a field is out of its range, or K beyond what this server designs.
         """
         check_voters(request.K, self._settings)
-        return request.task()
+        task = request.task()
+        audit.mention_question(task.key)
+        return task
 
     async def design(
         self, request: DesignRequest | DesignTask, wait_seconds: float | None = None
@@ -287,7 +302,8 @@ class DesignService:
         """
         task = request if isinstance(request, DesignTask) else self.design_task(request)
         try:
-            found = await self._flights.do(task.key, lambda: self._load_or_submit(task))
+            flight = f"{task.key} {may_solve()}"  # what a reader is refused, another who asks meanwhile is not
+            found = await self._flights.do(flight, lambda: self._load_or_submit(task))
         except NotCached:
             near = await self._nearest(task.spec)
             if near is None:
@@ -336,7 +352,7 @@ class DesignService:
         A job that has no certified γ yet goes on, and so does one that others submitted too; one that waits in the queue stays
         there. One that the client did not submit is none of its own: None.
         """
-        job = await self.run_in_reader(self._jobs.get, id)
+        job = await self.get_job(id)
         if job is None or job.state != "running" or job.kind != GAMMA_JOB:
             return job
         result = await self._gamma_jobs.settle(self._events.latest(job))
@@ -351,6 +367,7 @@ class DesignService:
 
     async def get_job(self, id: str) -> Job | None:  # noqa: A002 — the noun's field
         """Return a job in its present state, or None if there is none."""
+        audit.mention_job(id)
         return await self.run_in_reader(self._jobs.get, id)
 
     async def list_jobs(
@@ -364,6 +381,7 @@ class DesignService:
 
         A job that others submitted too goes on for them. One that the client did not submit is none of its own: None.
         """
+        audit.mention_job(id)
         job = await self.run_in_thread(self._jobs.cancel, id, current_owner())
         if job is not None and job.state == "cancelled":
             for worker in self._workers:
@@ -408,6 +426,8 @@ class DesignService:
     def _check_solving(self) -> None:
         if self._settings.solve == "off":
             raise NotCached("This answer is not stored, and solving is off on this server.")
+        if not may_solve():
+            raise NotCached("This answer is not stored, and a key with the role reader does not have it solved.")
 
     def _check_admissible(self, task: DesignTask) -> None:
         self._check_solving()
@@ -421,7 +441,8 @@ class DesignService:
     async def _queue(self, id: str, kind: str, text: str, seconds: float, *, afresh: bool = False) -> Job:  # noqa: A002
         if self._closing:
             raise ShuttingDown("The server is shutting down; ask again when it is back.")
-        asked = JobRequest(id, kind, text, seconds, afresh)
+        audit.mention_job(id)
+        asked = JobRequest(id, kind, text, seconds, afresh, traces.current_traceparent())
         job = await self.run_in_thread(self._admission.submit, asked, current_client())
         for worker in self._workers:
             worker.wake()
@@ -463,6 +484,15 @@ class DesignService:
                 case _:
                     break
         return Pending(update.job)
+
+
+def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread) -> Webhooks | None:
+    """Return the webhooks of the jobs; None where there is no secret to sign them with."""
+    if settings.webhook_secret is None:
+        return None
+    from api.service.webhooks import Webhooks, stored_webhooks
+
+    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread)
 
 
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:

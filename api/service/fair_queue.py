@@ -53,16 +53,21 @@ class FairQueue:
             raise
 
     def _release(self) -> None:
-        if not self._waiting:
-            self._free += 1
-            return
-        client, turns = self._waiting.popitem(last=False)
-        turns.popleft().set_result(None)
-        if turns:
-            self._waiting[client] = turns  # behind the others
+        """Give the place to the first who waits; some gave up just now, and have not run since."""
+        while self._waiting:
+            client, turns = self._waiting.popitem(last=False)
+            while turns:
+                turn = turns.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    if turns:
+                        self._waiting[client] = turns  # behind the others
+                    return
+        self._free += 1
 
     def _forget(self, client: str, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting[client]
-        turns.remove(turn)
-        if not turns:
-            del self._waiting[client]
+        turns = self._waiting.get(client)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[client]

@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from api.observability import metrics
+from api.observability import metrics, traces
 from api.service.job_events import RunInThread
 from api.service.job_worker import ProgressCallback
 from api.service.repository import save_record
@@ -72,10 +72,14 @@ class GammaJobHandler:
             )
             record, trouble = found["record"], found["doubt"]
             solved(record["method"], record["status"])
+            traces.annotate_job(
+                {f"darrm.{name}": record["statistics"][name] for name in ("rounds", "rows", "iterations")}
+            )
+            traces.annotate_job({"darrm.solve_seconds": record["statistics"]["seconds"]["total"]})
         kept = False
         if trouble:
             _LOG.error("job %s: the answer fails its own check: %s", job.id, trouble)
-        elif Status(record["status"]).settled:
+        elif Status(record["status"]).is_final:
             record, kept, trouble = await self._write(save_record, task.spec, record, self._store)
         answer = _with_id(record, task.spec, cached=False)
         if kept:
@@ -104,7 +108,7 @@ class GammaJobHandler:
             if content["kept"]:
                 return await self.load(task.spec)
             record, limit = content["record"], float(content["time_limit"])
-            if asked is not None and not Status(record["status"]).settled:
+            if asked is not None and not Status(record["status"]).is_final:
                 enough = asked.gap is not None and record["gap"] <= asked.gap
                 if not enough and limit < self.time_limit(asked):
                     return None

@@ -45,6 +45,7 @@ class JobRequest(NamedTuple):
         text: the request, as JSON.
         seconds: how long it is expected to take [s].
         afresh: whether to queue it again even if it is done.
+        trace: W3C ``traceparent`` of the request; empty where it is not traced.
     """
 
     id: str
@@ -52,6 +53,7 @@ class JobRequest(NamedTuple):
     text: str
     seconds: float
     afresh: bool = False
+    trace: str = ""
 
 
 class JobAdmission:
@@ -93,6 +95,7 @@ class JobAdmission:
             afresh=asked.afresh,
             client="" if client is None else client.name,
             seconds=asked.seconds,
+            trace=asked.trace,
         )
 
     async def prune(self, run_in_thread: RunInThread, url: str) -> None:

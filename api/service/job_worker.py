@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from api.observability import traces
 from api.service.job_events import JobEvents, JobUpdate, RunInThread
 from darrm_opt.design_spec import canonical_json
 from darrm_opt.errors import DarrmError
@@ -154,7 +155,8 @@ class JobWorker:
             if job.attempts > MAX_ATTEMPTS:
                 await self._fail(job, f"It was begun {job.attempts - 1} times, and each time the server died.", None)
             else:
-                await self._handle(job, stopped)
+                with traces.job_span(job) as ended:
+                    ended(await self._handle(job, stopped))
         except Exception:  # noqa: BLE001 — a bug must not end the worker
             _LOG.exception("job %s: its end could not be recorded", job.id)
         finally:
@@ -162,8 +164,8 @@ class JobWorker:
             self._events.local.pop(job.id, None)
             self._woken.set()
 
-    async def _handle(self, job: Job, stopped: asyncio.Event) -> None:
-        """Have the job's handler do it, renewing the lease meanwhile; then record how it ended."""
+    async def _handle(self, job: Job, stopped: asyncio.Event) -> str:
+        """Have the job's handler do it, renewing the lease meanwhile; record how it ended, and return that in a word."""
         latest = job.progress
 
         def progress(content: Any) -> None:
@@ -183,11 +185,12 @@ class JobWorker:
             work.cancel()
             await asyncio.wait({work})
             await self._abandon(job)
-            return
+            return "abandoned"
         try:
             result, answer = work.result()
         except PoolClosed:
             await self._abandon(job)
+            return "abandoned"
         except DarrmError as err:
             await self._fail(job, str(err), err)
         except Exception as err:  # noqa: BLE001 — nor may one in a handler, which fails its job
@@ -196,6 +199,8 @@ class JobWorker:
         else:
             done = replace(job, state="done", progress=latest, result=result)
             await self._record_end(JobUpdate(done, answer), self._jobs.finish, result)
+            return "done"
+        return "failed"
 
     async def _renew_lease(self, job: Job, progress: str) -> bool:
         """Tell whether the lease is still ours; while the store cannot be used, it is taken to be."""

@@ -13,7 +13,7 @@ from solver_cache.errors import CacheError
 from solver_cache.model import Row
 from solver_cache.solve import keep_row, recall
 from solver_cache.store import Store
-from solver_cache.validate import validate
+from solver_cache.validate import validate_row
 
 _LOG = logging.getLogger("api")
 
@@ -27,7 +27,7 @@ def load_record(key: str, store: Store) -> dict[str, Any] | None:
     row = store.get(key)
     if row is None:
         return None
-    found = validate(row)
+    found = validate_row(row)
     if found.solution is None:
         _LOG.warning("%s: row %s is %s and is not given: %s", store.url, key, found.decision, found.reason)
         return None
@@ -51,7 +51,7 @@ def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tu
     except CacheError as err:
         _LOG.warning("the answer to %s is not kept: %s", request.key, err)
         return record, False, str(err)
-    theirs = validate(seen, request).solution
+    theirs = validate_row(seen, request).solution
     if theirs is None:
         text = canonical_json(record)
         kept = keep_row(Row(request.key, CORE, text, digest(text)), request, store, seen)
@@ -64,7 +64,7 @@ def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tu
 def save_records(answers: Sequence[tuple[DesignSpec, dict[str, Any]]], store: Store) -> None:
     """Store the new answers that solving again would not improve, as `save_record` does; failures are only logged."""
     for request, record in answers:
-        if Status(record["status"]).settled:
+        if Status(record["status"]).is_final:
             save_record(request, record, store)
 
 

@@ -24,7 +24,7 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import problem_from_record, problem_record, solution_from_record, solution_record
 from solver_cache.model import row_of
 from solver_cache.process_pool.task_loop import Report
-from solver_cache.validate import validate
+from solver_cache.validate import validate_row
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def recheck(solution: Solution, request: DesignSpec) -> tuple[Solution | None, s
     Returns:
         the solution under the new certificate, None if it does not answer the request; and the reason then.
     """
-    found = validate(row_of(replace(solution, status=Status.OPTIMAL)), request)
+    found = validate_row(row_of(replace(solution, status=Status.OPTIMAL)), request)
     return None if found.solution is None else replace(found.solution, status=solution.status), found.reason
 
 

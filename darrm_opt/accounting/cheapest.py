@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.problem import Privacy
+from darrm_opt.rounding import check_arithmetic
 
 Accounts = Mapping[str, Callable[[], Privacy]]
 """Accounts by name; each computes its total (ε, δ) when it is called."""
@@ -22,6 +23,7 @@ NotApplicable = DeltaTooSmall | TooMuchWork | BackendUnavailable
 
 def evaluate(accounts: Accounts) -> tuple[dict[str, Privacy], dict[str, NotApplicable]]:
     """Return the total of each account that applies, and the error of each that does not."""
+    check_arithmetic()
     totals: dict[str, Privacy] = {}
     errors: dict[str, NotApplicable] = {}
     for name, account in accounts.items():

@@ -111,7 +111,7 @@ class ReleaseProfile:
         above, below = np.concatenate((p, p_rest)), np.concatenate((q, q_rest))
         # A vertex matters up to where it falls below the flat end, the pair with q = 0.
         flat = float(np.max(above[below == 0.0], initial=0.0))
-        matters = (below > 0) & (above > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE)
+        matters = above > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
         losses = np.log((above[matters] - flat) / below[matters])
         return up(max(0.0, float(np.max(losses, initial=0.0))), 16)
 

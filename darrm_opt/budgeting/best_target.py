@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,10 +48,13 @@ MAX_FINALISTS = 2
 ESTIMATE_PRECISION, PRECISION = 1e-2, 1e-3
 """Relative precision to which the budget is used up, along the curve and at its end."""
 
-SHARES = (0.0, 1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
 """First points of the curve: δ as a share of the largest δ."""
 
-MAX_REFINEMENTS = 4
+END_PRECISION = 0.1
+"""Relative precision of that largest δ: it only says where to look."""
+
+MAX_REFINEMENTS = 6
 """Points added between the best of these and its neighbours."""
 
 
@@ -65,6 +69,7 @@ class BestTarget:
         total: total privacy of Q releases of it: ε by the account, and the δ that was allowed.
         account: which account proves that: "bits", "profile", "optimal", "simple" (the sums) for an equal share, or "models" if
             the models together are within the total.
+        fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
     target: Privacy
@@ -72,6 +77,7 @@ class BestTarget:
     queries: int
     total: Privacy
     account: str
+    fresh: bool
 
 
 def best_target(
@@ -123,7 +129,9 @@ def best_target(
     models = models_account(voters, queries, total.delta, fresh=fresh)
     if models.epsilon <= total.epsilon:
         solution, _ = solve_warm(voters, as_objective(objective), rows=None)
-        return BestTarget(solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models")
+        return BestTarget(
+            solution.problem.target, solution, queries, Privacy(models.epsilon, total.delta), "models", fresh
+        )
     # From here on the voters are those that compose; if they are not private, freshness makes no difference.
     voters = effective_voters(voters, queries, fresh=fresh)
     search = _TargetSearch(voters, queries, total, as_objective(objective), stop)
@@ -132,7 +140,7 @@ def best_target(
     target = solution.problem.target
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
         cost, account = math.nextafter(queries * target.epsilon, math.inf), "simple"
-    return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account)
+    return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account, fresh)
 
 
 def least_cost(
@@ -164,7 +172,9 @@ def estimated_cost(
         Total ε, ``inf`` where there is none; None where an estimate would take long itself.
     """
     shown = np.stack(constraint.pair(noise.signed, multisets), axis=1)
-    region = inner_region(upper_hull(np.clip(shown, 0.0, 1.0)))
+    hull = upper_hull(np.clip(shown, 0.0, 1.0))
+    # of two that are each other's mirror image one: the other is its complement once the neighbours are swapped
+    region = inner_region(hull[hull.sum(axis=1) >= 1.0 - 1e-12])
     points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / (region.moves.shape[0] * queries)))
     if points < ESTIMATE_POINTS // 4:
         return None
@@ -186,10 +196,19 @@ def check_total(total: Privacy) -> None:
         raise InvalidInput("total_epsilon", total.epsilon, f"a number of nats above 0, at most {MAX_TARGET_EPSILON:g}")
 
 
+class _CurvePoint(NamedTuple):
+    """About where ε ends at one δ, and the utility of γ_opt there; 0 where that was not worth finding out."""
+
+    epsilon: float
+    utility: float
+
+
 class _TargetSearch:
     """A search along the curve of targets that fit.
 
-    Costs along the curve are estimates, which only guide the search; the result is proved.
+    Costs along the curve are estimates, which only guide the search; the result is proved. Utility grows with ε: at a δ where
+    some ε costs too much and is no more useful than the best target so far, nothing smaller is, and the search goes on
+    elsewhere.
     """
 
     def __init__(
@@ -202,7 +221,7 @@ class _TargetSearch:
     ) -> None:
         self._stop = stop
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
-        self._curve: dict[float, Calibration[Solution]] = {}  # δ → ε, as far as it is known
+        self._curve: dict[float, _CurvePoint] = {}  # by δ, as far as it is known
         self._rows: Counts | None = None
 
     def best(self) -> Solution:
@@ -211,7 +230,7 @@ class _TargetSearch:
         if cost <= self._total.epsilon:
             return whole  # one release, or the plain majority
         guess = min(0.5, self._total.epsilon / (4 * self._queries) + self._total.delta / self._queries)
-        end = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, ESTIMATE_PRECISION)
+        end = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, END_PRECISION)
         most = 0.0 if end is None else end.value
         for share in SHARES:
             if not self._stop():
@@ -219,39 +238,73 @@ class _TargetSearch:
         for _ in range(MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
-        found = [self._equal_share()]
-        for delta in (
-            ()
-            if self._stop()
-            else sorted(self._curve, key=lambda delta: -self._curve[delta].result.utility)[:MAX_FINALISTS]
-        ):
-            final = self._largest_epsilon(delta, self._proved_cost, self._curve[delta].value, PRECISION)
-            found += [] if final is None else [final.result]
-        return max(found, key=lambda solution: solution.utility)
+        best = self._equal_share()
+        for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility)[:MAX_FINALISTS]:
+            if not self._stop():
+                final, _ = self._largest_epsilon(
+                    delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility
+                )
+                best = max(best, best if final is None else final.result, key=lambda solution: solution.utility)
+        return best
 
     def _explore(self, delta: float) -> None:
         if delta not in self._curve:
-            found = self._largest_epsilon(delta, self._estimated_cost, self._guess(delta), ESTIMATE_PRECISION)
+            best = max((point.utility for point in self._curve.values()), default=0.0)
+            found, over = self._largest_epsilon(
+                delta, self._estimated_cost, self._guess(delta), ESTIMATE_PRECISION, best
+            )
             if found is not None:
-                self._curve[delta] = found
+                self._curve[delta] = _CurvePoint(found.value, found.result.utility)
+            elif over is not None and not self._stop():
+                self._curve[delta] = _CurvePoint(over, 0.0)
 
     def _largest_epsilon(
-        self, delta: float, account: Callable[[float, float], tuple[Solution, float]], guess: float, precision: float
-    ) -> Calibration[Solution] | None:
-        """Return the largest ε at a δ, by an account."""
-        return self._calibrate(lambda epsilon: account(epsilon, delta), self._total.epsilon, guess, precision)
+        self,
+        delta: float,
+        account: Callable[[float, float], tuple[Solution, float]],
+        guess: float,
+        precision: float,
+        best: float,
+    ) -> tuple[Calibration[Solution] | None, float | None]:
+        """Return the largest ε at a δ, by an account, and an ε that costs too much, if one was seen.
+
+        Args:
+            delta: of the target.
+            account: γ_opt at an (ε, δ), and its cost.
+            guess: about what is returned.
+            precision: as in `calibrate`.
+            best: utility of the best target so far: where no larger one can be had at this δ, the search ends early.
+        """
+        over, bound = None, math.inf  # an ε that costs too much; no smaller one is more useful than this
+
+        def make(epsilon: float) -> tuple[Solution, float]:
+            nonlocal over, bound
+            solution, cost = account(epsilon, delta)
+            if cost > self._total.epsilon and solution.utility < bound:
+                over, bound = epsilon, solution.utility
+            return solution, cost
+
+        found = self._calibrate(make, self._total.epsilon, guess, precision, lambda: bound <= best)
+        return found, over
 
     def _calibrate(
-        self, make: Callable[[float], tuple[Solution, float]], most: float, guess: float, precision: float
+        self,
+        make: Callable[[float], tuple[Solution, float]],
+        most: float,
+        guess: float,
+        precision: float,
+        stop: Callable[[], bool] = never_stop,
     ) -> Calibration[Solution] | None:
-        return calibrate(make, self._total.epsilon, most, guess=guess, precision=precision, stop=self._stop)
+        return calibrate(
+            make, self._total.epsilon, most, guess=guess, precision=precision, stop=lambda: self._stop() or stop()
+        )
 
     def _next_delta(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""
         known = sorted(self._curve)
         if len(known) < 2:
             return 0.0
-        best = max(range(len(known)), key=lambda i: self._curve[known[i]].result.utility)
+        best = max(range(len(known)), key=lambda i: self._curve[known[i]].utility)
         beside = max(
             (i for i in (best - 1, best + 1) if 0 <= i < len(known)), key=lambda i: abs(known[i] - known[best])
         )
@@ -262,7 +315,7 @@ class _TargetSearch:
         known = sorted(self._curve)
         if not known:
             return self._total.epsilon / self._queries
-        at = [self._curve[each].value for each in known]
+        at = [self._curve[each].epsilon for each in known]
         straight = float(np.interp(delta, known, at))
         return max(straight, 1e-3 * self._total.epsilon / self._queries)
 

@@ -22,6 +22,9 @@ T = TypeVar("T")
 MAX_STEPS = 60
 """Evaluations of a cost in one search; bisection alone would need fewer for every precision in use."""
 
+MAX_CHORD_COST = 2.0
+"""A chord is drawn only to a cost within this multiple of the budget."""
+
 MIN_SHARE = 2.0**-40
 """A parameter below this share of its largest value counts as 0: nothing fits."""
 
@@ -104,8 +107,8 @@ def calibrate(
 def _next_value(fits: Calibration[T], over: tuple[float, float], aim: float, *, halve: bool) -> float:
     """Return where the chord meets ``aim``, kept away from the ends; or the midpoint."""
     low, high = fits.value, over[0]
-    share = 0.5
-    if not halve and over[1] < math.inf and over[1] > fits.cost:
+    share = 0.5  # also where the cost jumps: a chord would hardly leave ``low``
+    if not halve and fits.cost < over[1] <= MAX_CHORD_COST * aim:
         share = min(0.95, max(0.05, (aim - fits.cost) / (over[1] - fits.cost)))
     return low + share * (high - low)
 

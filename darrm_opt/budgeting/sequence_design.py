@@ -135,12 +135,14 @@ class SequenceDesign:
         utility: share of the noiseless utility kept.
         queries: Q.
         total: total privacy of Q releases: ε by the account, and the δ that was allowed.
+        fresh: what the total assumes of the voters (`freshness.FRESH`).
     """
 
     noise: NoiseFunction
     utility: float
     queries: int
     total: Privacy
+    fresh: bool
 
 
 def design_sequence(
@@ -198,16 +200,16 @@ def design_sequence(
     ):
         plain = NoiseFunction(np.ones(problem.K + 1))
         utility = SequenceProgram(problem, aim).utility(plain)
-        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta))
+        return SequenceDesign(plain, utility, queries, Privacy(models.epsilon, total.delta), fresh)
     problem = effective_voters(problem, queries, fresh=fresh)
     if distribution is None:
         search = _SequenceSearch(
-            problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), stop=stop
+            problem, queries, total, aim, partial(exact_epsilon, points=POINTS, fresh=fresh), fresh=fresh, stop=stop
         )
     else:
         cost = partial(mixture_epsilon, distribution=distribution, fresh=fresh)
         around, worst = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
-        search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, stop)
+        search = _SequenceSearch(worst, queries, total, aim, cost, around, MIXTURE_PRECISION, fresh=fresh, stop=stop)
     return search.at_least(search.best(), seeds)
 
 
@@ -244,9 +246,11 @@ class _SequenceSearch:
         account: Callable[[NoiseFunction, Problem, int, float], float],
         around: Privacy | None = None,
         precision: float = PRECISION,
-        stop: Callable[[], bool] = never_stop,
+        *,
+        fresh: bool,
+        stop: Callable[[], bool],
     ) -> None:
-        self._stop = stop
+        self._stop, self._fresh = stop, fresh
         self._problem, self._queries, self._total, self._account = problem, queries, total, account
         self._precision = precision
         self._around = around or total  # what regions are made for; the account alone decides what fits
@@ -300,4 +304,5 @@ class _SequenceSearch:
             cost = self._account(noise, self._problem, self._queries, self._total.delta)
         except DeltaTooSmall:
             cost = math.inf
-        return SequenceDesign(noise, self._program.utility(noise), self._queries, Privacy(cost, self._total.delta))
+        utility, total = self._program.utility(noise), Privacy(cost, self._total.delta)
+        return SequenceDesign(noise, utility, self._queries, total, self._fresh)

@@ -20,6 +20,7 @@ from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.errors import InvalidInput, NotPrivate, NotProven
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import Problem, a_problem
+from darrm_opt.rounding import check_arithmetic
 
 Arithmetic = Literal["float", "ball"]
 
@@ -74,6 +75,7 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
         InvalidInput: wrong length, asymmetric, or out of [0, 1].
         NotPrivate: a corner multiset violates the constraint; the error carries it.
         NotProven: the slack is smaller than the rounding error, so neither is proved.
+        UnsafeArithmetic: the bounds on rounding do not hold in this thread: its floating-point mode was changed.
 
     Source: Lemma 3.4 of the paper; Section "Certificate" of the documentation.
     """
@@ -93,7 +95,12 @@ def verify(problem: Problem, gamma: ArrayLike | NoiseFunction, *, arithmetic: Ar
 
 
 def certificate_of(found: WorstCase, constraint: PrivacyConstraint) -> Certificate:
-    """Return the certificate of a search whose bound is within the limit."""
+    """Return the certificate of a search whose bound is within the limit.
+
+    Raises:
+        UnsafeArithmetic: the bounds on rounding do not hold in this thread.
+    """
+    check_arithmetic()
     return Certificate(
         found.method,
         found.bound,

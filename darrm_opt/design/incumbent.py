@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class Incumbent:
         return replace(self, worst=replace(self.worst, value=value, bound=max(self.worst.bound, value)))
 
 
+@lru_cache(maxsize=32)
 def no_release(K: int) -> NoiseFunction:
     """Return γ = 0, which is private whatever is asked: what stands in for an incumbent before there is one."""
     return NoiseFunction(np.zeros(K + 1))

@@ -96,7 +96,7 @@ class CanonicalGoal:
     def value(self, noise: NoiseFunction) -> float:
         """Return the canonical value of γ."""
         upper = noise.values[noise.K // 2 + 1 :]
-        return (1 - KAPPA) * self.goal.utility(upper) + KAPPA * float(upper.mean())
+        return (1 - KAPPA) * self.goal.utility(upper) + KAPPA * float(upper.sum()) / upper.size
 
     def utility(self, noise: NoiseFunction) -> float:
         """Return the utility of γ: the value without the mean."""

@@ -15,7 +15,7 @@ from darrm_opt.design.linear_goal import LinearGoal
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR
-from darrm_opt.design.row_cache import cached_rows
+from darrm_opt.design.row_cache import cached_rows, multiset_keys
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.status import Status
 from darrm_opt.noise import Array, NoiseFunction
@@ -85,17 +85,18 @@ class MasterProgram:
 
     def add(self, multisets: Counts) -> Array:
         """Add a row for each multiset; return them, shape (multisets, entries)."""
-        rows = cached_rows(self._constraint, multisets)
-        keys = [row.tobytes() for row in multisets]
-        new = [i for i, key in enumerate(keys) if key not in self._place]
-        back = [self._place[key] for key in keys if key in self._place]
-        if back:
+        keys = multiset_keys(multisets)
+        rows = added = cached_rows(self._constraint, multisets, keys)
+        if not self._place.keys().isdisjoint(keys):
+            back = [self._place[key] for key in keys if key in self._place]
+            new = [i for i, key in enumerate(keys) if key not in self._place]
             self._activate(self._others + np.setdiff1d(back, self._active - self._others))
-            multisets = multisets[new]
-        for place, i in enumerate(new, self.rows - self._others):
-            self._place[keys[i]] = place
+            keys, multisets, added = tuple(keys[i] for i in new), multisets[new], rows[new]
+        self._place.update(
+            zip(keys, range(self.rows - self._others, self.rows - self._others + len(keys)), strict=True)
+        )
         self._multisets.append(multisets)
-        self._add(rows[new] if back else rows, self._constraint.limit)
+        self._add(added, self._constraint.limit)
         return rows
 
     def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
@@ -126,7 +127,7 @@ class MasterProgram:
 
     def unknown(self, multisets: Counts) -> Counts:
         """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
-        places = [self._place.get(row.tobytes()) for row in multisets]
+        places = [self._place.get(key) for key in multiset_keys(multisets)]
         if len(self._active) == self.rows:
             return multisets[[place is None for place in places]]
         active = set((self._active - self._others).tolist())
@@ -310,7 +311,7 @@ class MasterProgram:
 
     def _noise(self, values: Array) -> NoiseFunction:
         upper = values[: self._constraint.entries]
-        upper = np.minimum(np.maximum(np.where(np.isnan(upper), 0.0, upper), 0.0), 1.0)
+        upper = np.fmin(np.fmax(upper, 0.0), 1.0)  # NaN becomes 0
         if self._monotone:
             upper = np.minimum(np.cumsum(upper), 1.0)
         return NoiseFunction.from_upper_half(upper, self._constraint.K)
@@ -319,6 +320,8 @@ class MasterProgram:
 def _scales(rows: Array) -> Array:
     """Return powers of two that bring the largest entry of a `MAX_SMALL_ENTRY` to [1/2, 1); 1 for other rows."""
     largest = np.abs(rows).max(axis=1)
+    if largest.min() >= MAX_SMALL_ENTRY:
+        return np.ones(len(rows))
     exponent = np.maximum(np.frexp(largest)[1], -MAX_EXPONENT)
     scales: Array = np.where((largest > 0) & (largest < MAX_SMALL_ENTRY), np.ldexp(1.0, -exponent), 1.0)
     return scales

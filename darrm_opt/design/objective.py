@@ -165,6 +165,10 @@ class Objective:
         return weighted(self.weights(K))
 
     def __str__(self) -> str:
+        return self._written
+
+    @functools.cached_property
+    def _written(self) -> str:
         kind = _family_of(self.name)
         if kind.defaults:
             given = zip(kind.parameters, self.parameters, kind.defaults, strict=True)

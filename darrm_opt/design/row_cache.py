@@ -19,20 +19,38 @@ from darrm_opt.noise import Array
 MAX_LINES = 16
 """Voters whose rows are kept; each problem needs those of its strictest and of its loosest reading."""
 
+MAX_FAMILIES = 64
+"""Read-only arrays of multisets whose keys are kept: solves start from the same ones again and again."""
+
 MAX_ENTRIES = 250_000
 """Most doubles kept of each part for one kind of voters (2 MB); further rows are made each time."""
 
 
-def cached_rows(constraint: PrivacyConstraint, counts: Counts) -> Array:
+def multiset_keys(counts: Counts) -> tuple[bytes, ...]:
+    """Return each multiset as bytes, which can be looked up."""
+    content = np.ascontiguousarray(counts).tobytes()
+    return (_cut if counts.flags.writeable else _family_keys)(content, counts.shape[1] * counts.itemsize)
+
+
+def _cut(content: bytes, width: int) -> tuple[bytes, ...]:
+    return tuple([content[at : at + width] for at in range(0, len(content), width)])
+
+
+_family_keys = functools.lru_cache(maxsize=MAX_FAMILIES)(_cut)
+
+
+def cached_rows(constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...] | None = None) -> Array:
     """Return `PrivacyConstraint.rows`, bit for bit, from parts that are made once.
 
     Args:
         constraint: of the problem.
         counts: voters at each corner [voters], shape (vectors, corners).
+        keys: `multiset_keys`, where the caller has them.
     """
     if not 0 < len(counts) * constraint.entries <= MAX_ENTRIES:
         return constraint.rows(counts)
-    return _line(constraint.K, constraint.corners).rows(constraint, counts)
+    keys = multiset_keys(counts) if keys is None else keys
+    return _line(constraint.K, constraint.corners).rows(constraint, counts, keys)
 
 
 @functools.lru_cache(maxsize=MAX_LINES)
@@ -51,11 +69,8 @@ class _Line:
         self._place: dict[bytes, int] = {}
         self._parts = np.empty((0, entries)), np.empty((0, entries))
 
-    def rows(self, constraint: PrivacyConstraint, counts: Counts) -> Array:
+    def rows(self, constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...]) -> Array:
         """Return the rows of some multisets."""
-        content = np.ascontiguousarray(counts).tobytes()
-        width = len(content) // max(1, len(counts))
-        keys = [content[at : at + width] for at in range(0, len(content), width)]
         with self._lock:
             missing = [i for i, key in enumerate(keys) if key not in self._place]
             if missing:
@@ -68,6 +83,6 @@ class _Line:
                 self._parts = on_data, on_neighbour
                 for place, i in enumerate(missing, kept):
                     self._place.setdefault(keys[i], place)
-            places = [self._place[key] for key in keys]
+            places = np.array([self._place[key] for key in keys])
             rows: Array = constraint.q * self._parts[0][places] + self._parts[1][places]
             return rows

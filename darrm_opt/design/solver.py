@@ -67,7 +67,7 @@ OPTIMAL_GAP = 1e-6
 GOOD_BOUND = 1e-10
 """Gap at which no lower bound is looked for; a solve that ends where no cut is left comes to some 1e-11."""
 
-ROWS_BETWEEN_CHECKS = 50
+ROWS_BETWEEN_CHECKS = 128
 """Rows made before the clock is looked at."""
 
 

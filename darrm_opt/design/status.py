@@ -29,7 +29,7 @@ class Status(enum.Enum):
         return _ADVICE[self]
 
     @property
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether solving again, with more time or another backend, would change nothing: such answers are kept."""
         return self in {Status.OPTIMAL, Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT}
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Double, Engine, Insert, Table, create_engine, event, func, literal
+from sqlalchemy import (
+    ARRAY,
+    URL,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    Insert,
+    Table,
+    Text,
+    Update,
+    any_,
+    create_engine,
+    event,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -67,8 +87,7 @@ def _begun(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
 
-def _text(stored: bytes) -> str:
-    return stored.decode(errors="replace")  # damaged text is for `examine` to find, by its hash
+_text = partial(str, encoding="utf-8", errors="replace")  # damaged text is for `check` to find, by its hash
 
 
 def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
@@ -76,6 +95,24 @@ def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
     if dialect == "postgresql":
         return postgresql.insert(table).values(**values).on_conflict_do_nothing()
     return sqlite.insert(table).values(**values).on_conflict_do_nothing()
+
+
+def execute_many(connection: Connection, statement: Insert | Update, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Execute a statement for each row of parameters, which the driver takes as they are.
+
+    SQLAlchemy prepares the parameters of a row in more time than SQLite takes to write it.
+    """
+    compiled = statement.compile(dialect=connection.dialect, column_keys=list(rows[0]))
+    names, shared = compiled.positiontup, compiled.params
+    whole = [{**shared, **row} for row in rows]
+    connection.exec_driver_sql(str(compiled), whole if names is None else [*map(itemgetter(*names), whole)])
+
+
+def is_among(dialect: str, column: Column[str], texts: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of some texts, as one parameter: `in_` makes, and binds, one of each."""
+    if dialect == "postgresql":
+        return column == any_(literal(list(texts), ARRAY(Text)))
+    return column.in_(select(func.json_each(json.dumps(list(texts))).table_valued("value").c.value))
 
 
 def server_time(dialect: str) -> ColumnElement[float]:
@@ -90,7 +127,7 @@ def storage_bytes(connection: Connection) -> int:
     query = {
         "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
         "postgresql": "SELECT sum(pg_total_relation_size(name)) FROM (VALUES ('darrm_solutions'), ('darrm_jobs'), "
-        "('darrm_job_clients'), ('darrm_design_tags')) tables (name)",
+        "('darrm_job_clients'), ('darrm_webhooks'), ('darrm_design_tags')) tables (name)",
     }[connection.dialect.name]
     return int(connection.exec_driver_sql(query).scalar_one())
 

@@ -26,8 +26,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.connection import Database
-from solver_cache.database.dialect import insert_new, server_time
-from solver_cache.database.schema import JOB_CLIENTS, JOBS
+from solver_cache.database.dialect import execute_many, insert_new, is_among, server_time
+from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
 from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
@@ -58,6 +58,7 @@ QUEUED: dict[str, Any] = {
     "result": "",
     "client": "",
     "seconds": 0.0,
+    "trace": "",
 }
 """Columns of a job that was just submitted, without its id, kind, request and times."""
 
@@ -73,6 +74,11 @@ class DatabaseJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        """The database that they are in."""
+        return self._database
+
     def submit(
         self,
         id: str,  # noqa: A002 — the field's name
@@ -82,32 +88,33 @@ class DatabaseJobs:
         afresh: bool = False,
         client: str = "",
         seconds: float = 0.0,
+        trace: str = "",
     ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
         with self._database.reading() as connection:  # the usual case, without a writer's lock
             there = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
             known = not client or connection.execute(_member(id, client)).first() is not None
-        if there is not None and known and _job(there).state not in again:
-            return _job(there)
+        if there is not None and known and job_of(there).state not in again:
+            return job_of(there)
         with self._database.writing() as connection:
             now = self._now
             values = {**QUEUED, "kind": kind, "request": request, "created": now, "updated": now}
-            values |= {"client": client, "seconds": seconds}
+            values |= {"client": client, "seconds": seconds, "trace": trace}
             connection.execute(insert_new(self._database.dialect, JOBS, id=id, **values))
             here = select(JOBS).where(JOBS.c.id == id)
-            if _job(connection.execute(here.with_for_update()).one()).state in again:
+            if job_of(connection.execute(here.with_for_update()).one()).state in again:
                 connection.execute(update(JOBS).where(JOBS.c.id == id).values(**values))
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id))
             if client:
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
-            return _job(connection.execute(here).one())
+            return job_of(connection.execute(here).one())
 
     def get(self, id: str) -> Job | None:  # noqa: A002
         """Return a job, or None where there is none."""
         with self._database.reading() as connection:
             found = connection.execute(select(JOBS).where(JOBS.c.id == id)).one_or_none()
-        return None if found is None else _job(found)
+        return None if found is None else job_of(found)
 
     def list(
         self, state: State | None = None, limit: int = PAGE_SIZE, after: str | None = None, client: str | None = None
@@ -125,7 +132,7 @@ class DatabaseJobs:
                 if last is None:
                     raise unknown_after(after)
                 page = page.where(tuple_(JOBS.c.created, JOBS.c.id) < tuple_(*last))
-            return [_job(found) for found in connection.execute(page)]
+            return [job_of(found) for found in connection.execute(page)]
 
     def counts(self, client: str | None = None) -> dict[State, int]:
         """Return the number of jobs in each state, as `Jobs.counts` says."""
@@ -173,7 +180,7 @@ class DatabaseJobs:
                     updated=now,
                 )
             )
-            return _job(connection.execute(taken.returning(*JOBS.c)).one())
+            return job_of(connection.execute(taken.returning(*JOBS.c)).one())
 
     def _lock_free(
         self,
@@ -266,7 +273,7 @@ class DatabaseJobs:
                     return None
                 others = select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client != client)
                 if connection.execute(others).first() is not None:
-                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
             running = update(JOBS).where(JOBS.c.id == id, JOBS.c.state == "running")
             self._changed(connection, running, state="done", result=result, **RELEASED)
         return self.get(id)
@@ -283,7 +290,7 @@ class DatabaseJobs:
             if client is not None and connection.execute(select(JOBS.c.id).where(open_still)).first() is not None:
                 connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id == id, JOB_CLIENTS.c.client == client))
                 if connection.execute(select(JOB_CLIENTS.c.id).where(JOB_CLIENTS.c.id == id)).first() is not None:
-                    return _job(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
+                    return job_of(connection.execute(select(JOBS).where(JOBS.c.id == id)).one())
                 connection.execute(insert_new(self._database.dialect, JOB_CLIENTS, id=id, client=client))
             self._changed(connection, update(JOBS).where(open_still), state="cancelled", **RELEASED)
         return self.get(id)
@@ -301,6 +308,7 @@ class DatabaseJobs:
                     gone = connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
                     for names in pages(found):
                         connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id.in_(names)))
+                        connection.execute(delete(WEBHOOKS).where(WEBHOOKS.c.job.in_(names)))
                     forgotten += gone
         return forgotten
 
@@ -367,11 +375,12 @@ _TYPES: tuple[Any, ...] = (
     (int, float),
     str,
     (int, float),
+    str,
 )
 """Types of a job's columns; SQLite holds anything anywhere."""
 
 
-def _job(found: Any) -> Job:
+def job_of(found: Any) -> Job:
     """Return the job of a row, whose columns are the noun's fields; of a damaged one, the job as failed."""
     values = tuple(found)
     if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
@@ -394,14 +403,19 @@ def _submit_and_claim(
         first = {**QUEUED, **claim, "kind": kind, "attempts": 1, "created": now}
         if absent:
             new = insert_new(connection.dialect.name, JOBS, id=bindparam("name"), request=bindparam("asked"), **first)
-            connection.execute(new, [{"name": name, "asked": requests[name]} for name in absent])
+            execute_many(connection, new, [{"name": name, "asked": requests[name]} for name in absent])
         if over:
             again = update(JOBS).where(JOBS.c.id == bindparam("name")).values(request=bindparam("asked"), **first)
-            connection.execute(again, [{"name": name, "asked": requests[name]} for name in over])
+            execute_many(connection, again, [{"name": name, "asked": requests[name]} for name in over])
         if free:
-            more = update(JOBS).where(JOBS.c.id.in_(free)).values(attempts=JOBS.c.attempts + 1, **claim)
+            more = (
+                update(JOBS)
+                .where(is_among(connection.dialect.name, JOBS.c.id, free))
+                .values(attempts=JOBS.c.attempts + 1, **claim)
+            )
             connection.execute(more)
-        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(JOBS.c.id.in_(names)))
+        held = is_among(connection.dialect.name, JOBS.c.id, names)
+        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(held))
         became |= {str(name): _claim_result(state, holder == owner) for name, state, holder in found}
     return became
 
@@ -410,8 +424,11 @@ def _lock_held(connection: Connection, ids: Collection[str], owner: str) -> list
     """Return those jobs that ``owner`` holds, locked until the caller's transaction ends."""
     found: list[str] = []
     for names in pages(ids):
-        mine = select(JOBS.c.id).where(JOBS.c.id.in_(names), JOBS.c.owner == owner, JOBS.c.state == "running")
-        found += connection.execute(mine.order_by(JOBS.c.id).with_for_update()).scalars()
+        some = is_among(connection.dialect.name, JOBS.c.id, names)
+        there = select(JOBS.c.id, JOBS.c.owner, JOBS.c.state).where(some).order_by(JOBS.c.id)
+        # compared here: SQLite would rather go through all jobs that run
+        locked = connection.execute(there.with_for_update())
+        found += [name for name, holder, state in locked if (holder, state) == (owner, "running")]
     return found
 
 
@@ -419,7 +436,8 @@ def _change(connection: Connection, ids: Collection[str], **values: Any) -> None
     """Change jobs that the caller has locked."""
     for names in pages(ids):
         now = server_time(connection.dialect.name)
-        connection.execute(update(JOBS).where(JOBS.c.id.in_(names)).values(updated=now, **values))
+        some = is_among(connection.dialect.name, JOBS.c.id, names)
+        connection.execute(update(JOBS).where(some).values(updated=now, **values))
 
 
 def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -> set[str]:
@@ -432,7 +450,7 @@ def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -
             .where(JOBS.c.id == bindparam("name"))
             .values(result=bindparam("result_text"), **_DONE, updated=now)
         )
-        connection.execute(done, [{"name": name, "result_text": results[name]} for name in mine])
+        execute_many(connection, done, [{"name": name, "result_text": results[name]} for name in mine])
     return set(mine)
 
 
@@ -443,7 +461,8 @@ def _lock_submitted(
     again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
     now = server_time(connection.dialect.name)
     void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE_SECONDS)
-    there = select(JOBS.c.id, JOBS.c.state, void).where(JOBS.c.id.in_(names)).order_by(JOBS.c.id)
+    some = is_among(connection.dialect.name, JOBS.c.id, names)
+    there = select(JOBS.c.id, JOBS.c.state, void).where(some).order_by(JOBS.c.id)
     over, free, known = list[str](), list[str](), set[str]()
     for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)):
         known.add(name)

@@ -6,7 +6,7 @@ themselves: a migration that is cut short leaves everything as it was. Plain SQL
 
 Why not Alembic: there is one line of versions, each opener migrates by itself, under a lock, and a library may not ask
 its user to run a tool first. Alembic would bring its environment, its template engine and branches that never occur, to
-run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for four.
+run the same few statements; what it is best at, finding out what changed in many tables, is not wanted for a handful.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ JOBS = Table(
     Column("updated", Double, nullable=False),
     Column("client", Text, nullable=False),
     Column("seconds", Double, nullable=False),
+    Column("trace", Text, nullable=False),
 )
 """Work that can be waited for: a `solver_cache.jobs.Job` each."""
 
@@ -68,6 +69,22 @@ JOB_CLIENTS = Table(
     Column("client", Text, primary_key=True),
 )
 """Clients of each job: whoever submitted it and has not taken that back."""
+
+WEBHOOKS = Table(
+    "darrm_webhooks",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("job", Text, nullable=False),
+    Column("client", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+)
+"""Who is told when a job ends: a `solver_cache.webhooks.Webhook` each."""
 
 
 TAGS = Table(
@@ -140,6 +157,21 @@ def _fourth(connection: Connection) -> None:
 
 
 def _fifth(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE darrm_jobs ADD COLUMN trace TEXT NOT NULL DEFAULT ''"))
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_webhooks (id TEXT NOT NULL PRIMARY KEY, job TEXT NOT NULL, client TEXT NOT NULL, "
+            "url TEXT NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL, due DOUBLE PRECISION NOT NULL, "
+            "reason TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, updated DOUBLE PRECISION NOT NULL)"
+        )
+    )
+    # What is looked up: the next one to deliver, those of a job, and how many of a client's are pending.
+    connection.execute(text("CREATE INDEX darrm_webhooks_due ON darrm_webhooks (state, attempts, due, job)"))
+    connection.execute(text("CREATE INDEX darrm_webhooks_jobs ON darrm_webhooks (job, created)"))
+    connection.execute(text("CREATE INDEX darrm_webhooks_clients ON darrm_webhooks (client, state)"))
+
+
+def _sixth(connection: Connection) -> None:
     connection.execute(
         text(
             "CREATE TABLE darrm_design_tags (key TEXT NOT NULL, tag TEXT NOT NULL, created TEXT NOT NULL, "
@@ -177,7 +209,7 @@ def fill(connection: Connection) -> int:
         last = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth, _sixth)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

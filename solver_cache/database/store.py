@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.database.connection import Database
 from solver_cache.database.designs import DatabaseDesigns
-from solver_cache.database.dialect import insert_new, integrity_errors, storage_bytes
+from solver_cache.database.dialect import execute_many, insert_new, integrity_errors, is_among, storage_bytes
 from solver_cache.database.jobs import DatabaseJobs, finish_all, pages
 from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
@@ -62,13 +62,14 @@ class DatabaseStore:
         found = set[str]()
         with self._database.reading() as connection:
             for some in pages(keys):
-                query = select(SOLUTIONS.c.key).where(SOLUTIONS.c.key.in_(some), SOLUTIONS.c.core == CORE)
+                wanted = is_among(self._database.dialect, SOLUTIONS.c.key, some)
+                query = select(SOLUTIONS.c.key).where(wanted, SOLUTIONS.c.core == CORE)
                 found.update(str(key) for key in connection.execute(query).scalars())
         return found
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
-        values = _values(row)
+        values = _values(row, _now())
         new = insert_new(self._database.dialect, SOLUTIONS, **values)
         with self._database.writing() as connection:
             connection.execute(new)
@@ -83,19 +84,21 @@ class DatabaseStore:
         """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
             done = finish_all(connection, owner, {each.job: each.result for each in answers})
-            settled = {each.job: each.row for each in answers if each.job in done}
-            standing = self._put_all(connection, [row for row in settled.values() if row is not None])
-        return {job: None if row is None else standing.get(row.key, row) for job, row in settled.items()}
+            rows = {each.job: each.row for each in answers if each.job in done}
+            standing = self._put_all(connection, [row for row in rows.values() if row is not None])
+        return {job: None if row is None else standing.get(row.key, row) for job, row in rows.items()}
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those of others that stand in their places."""
         if not rows:
             return {}
         ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
-        connection.execute(insert_new(self._database.dialect, SOLUTIONS), [_values(row) for row in ordered])
+        now = _now()
+        execute_many(connection, insert_new(self._database.dialect, SOLUTIONS), [_values(row, now) for row in ordered])
         mine, found = {row.key: (row.core, row.digest) for row in rows}, dict[str, tuple[Any, Any]]()
         for keys in pages(mine):
-            there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(SOLUTIONS.c.key.in_(keys))
+            wanted = is_among(self._database.dialect, SOLUTIONS.c.key, keys)
+            there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(wanted)
             found |= {key: (core, hashed) for key, core, hashed in connection.execute(there)}
         if (
             found.keys() != mine.keys()
@@ -202,10 +205,10 @@ def candidates_query(spec: DesignSpec) -> Select[Any]:
     )
 
 
-def _values(row: Row) -> dict[str, Any]:
+def _values(row: Row, created: str) -> dict[str, Any]:
     """Return the columns of a row."""
-    kept = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": _now()}
-    return kept | columns_of(row.record)
+    kept = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": created}
+    return kept | (columns_of(row.record) if row.columns is None else vars(row.columns))
 
 
 def _row(values: Any) -> Row | None:

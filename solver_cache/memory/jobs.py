@@ -44,13 +44,15 @@ class MemoryJobs:
         afresh: bool = False,
         client: str = "",
         seconds: float = 0.0,
+        trace: str = "",
     ) -> Job:
         """Queue a job as `Jobs.submit` says."""
         with self._lock:
             there = self._jobs.get(id)
             if there is None or there.state in {"failed", "cancelled", *(["done"] if afresh else [])}:
                 now = self._clock()
-                self._jobs[id] = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now, client, seconds)
+                new = Job(id, kind, request, "queued", 0, "", 0.0, "", "", "", now, now, client, seconds, trace)
+                self._jobs[id] = new
                 self._clients[id] = set()
             if client:
                 self._clients[id].add(client)

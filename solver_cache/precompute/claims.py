@@ -18,7 +18,7 @@ from darrm_opt.record import problem_record
 from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.model import Completion, Row
 from solver_cache.store import Store
-from solver_cache.validate import validate
+from solver_cache.validate import validate_row
 
 KIND = "precompute"
 
@@ -70,12 +70,12 @@ class Claims:
             answers: each with the rows that others start from, where it was a lead, else empty: kept with the job. An
                 answer that is kept already and good stays.
         """
-        settled = [Completion(job_id(row.key), self._result(start), row) for row, start in answers]
-        done = self._with_retries(lambda: self._store.complete(self._owner, settled))
+        completions = [Completion(job_id(row.key), self._result(start), row) for row, start in answers]
+        done = self._with_retries(lambda: self._store.complete(self._owner, completions))
         self._held -= {row.key for row, _ in answers}
         for row, _ in answers:
             standing = done.get(job_id(row.key), row)
-            if standing is not None and standing != row and validate(standing).decision != "hit":
+            if standing is not None and standing != row and validate_row(standing).decision != "hit":
                 self._replace(row, standing)
         return {row.key for row, _ in answers if job_id(row.key) in done}
 

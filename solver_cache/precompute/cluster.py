@@ -15,8 +15,8 @@ from typing import Any
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from solver_cache.precompute.executor import ExecutorEvent, ExecutorLost, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Event, Task, perform
+from solver_cache.precompute.executor import ExecutorEvent, ExecutorLost, TaskEnded, TaskLost
+from solver_cache.precompute.worker import Event, Task, Work, perform
 
 RETRY_SECONDS = 60.0
 """Longest wait for a Dask scheduler that does not answer [s]."""

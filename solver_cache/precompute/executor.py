@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from darrm_opt.errors import DarrmError
 from solver_cache.precompute.worker import Event, Task
-
-Work = Callable[[Task], Iterator[Event]]
-"""Work function: `solver_cache.precompute.worker.perform`, or a test's wrapper; at the top level of a module."""
 
 
 @dataclass(frozen=True)

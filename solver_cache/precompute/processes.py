@@ -6,13 +6,11 @@ import asyncio
 import os
 import queue
 import threading
-from typing import Any
 
-from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost, Work
-from solver_cache.precompute.worker import Event, Task, grouped, perform
+from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost
+from solver_cache.precompute.worker import Event, Task, Work, perform, report_events
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
-from solver_cache.process_pool.task_loop import Report
 
 
 def processors() -> int:
@@ -21,7 +19,7 @@ def processors() -> int:
 
 
 class Processes:
-    """An `Executor` of processes, started when they are first needed and replaced when they die.
+    """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die.
 
     The pool's event loop runs in a thread; its events reach `poll` through a queue.
 
@@ -40,6 +38,7 @@ class Processes:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="precompute-pool", daemon=True)
         self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._pool.prestart(), self._loop)  # nobody waits: tasks find what there is
 
     @property
     def workers(self) -> int:
@@ -48,8 +47,8 @@ class Processes:
 
     @property
     def capacity(self) -> int:
-        """Free processes, and one task in reserve: the next one is claimed while all are busy."""
-        return self._max_workers + 1 - self._tasks
+        """Free processes, and a task in reserve for each: it is claimed while all are busy."""
+        return 2 * self._max_workers - self._tasks
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -92,7 +91,7 @@ class Processes:
                 self._events.put(ExecutorEvent(task.number, event))
 
         try:
-            await self._pool.run(_perform, (self._work, task), progress=pass_on, retries=0)
+            await self._pool.run(report_events, (self._work, task), progress=pass_on, retries=0)
         except PoolClosed:
             return
         except ProcessLost as err:
@@ -106,10 +105,3 @@ class Processes:
         await self._pool.close()
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
         await self._loop.shutdown_default_executor()
-
-
-def _perform(argument: tuple[Work, Any], report: Report) -> None:
-    """Do a task, in a process of the pool, and report its events, those that come quickly together."""
-    work, task = argument
-    for events in grouped(work(task), careful=task.careful):
-        report(events)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import os
 import socket
 import time
@@ -50,7 +51,13 @@ POLL_SECONDS = 0.25
 REPORT_SECONDS = 0.1
 """Interval between progress reports [s]."""
 
-MAX_UNSAVED = 256
+TASKS_PER_WORKER = 2
+"""Tasks that each worker would get if the rest of the work were cut evenly: they shrink towards the end, so that all end together."""
+
+MIN_TASK_SECONDS = 0.05
+"""Least expected work of a task that was cut from a batch [s]."""
+
+MAX_UNSAVED = 1000
 """Answers that are kept at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
@@ -156,6 +163,7 @@ class Scheduler:
         self._claims = Claims(store, self._owner, options.lease, options.retry_seconds)
         self._numbers = itertools.count()
         self._ready: deque[Batch] = deque(plan.batches)
+        self._unsent = plan.seconds  # expected work that was not handed out yet
         self._delayed: list[tuple[float, int, Batch]] = []  # by when; the number keeps their order
         self._in_flight: dict[int, _InFlight] = {}
         self._attempts: Counter[str] = Counter()
@@ -206,7 +214,21 @@ class Scheduler:
             batch = self._ready.popleft()
             specs = batch.specs if self._options.store_url else self._claim(batch)
             if specs:
-                self._submit(specs, batch.lead, careful=batch.careful)
+                self._submit(self._cut(batch, specs), batch.lead, careful=batch.careful)
+
+    def _cut(self, batch: Batch, specs: tuple[DesignSpec, ...]) -> tuple[DesignSpec, ...]:
+        """Return what of a batch is handed out now; the rest of it, claimed already, is ready next."""
+        share = max(MIN_TASK_SECONDS, self._unsent / (TASKS_PER_WORKER * self._executor.workers))
+        many = (
+            len(specs)
+            if batch.seconds <= share or batch.lead is not None
+            else math.ceil(len(specs) * share / batch.seconds)
+        )
+        rest = batch.seconds * (1 - many / len(specs))
+        self._unsent -= batch.seconds - rest
+        if many < len(specs):
+            self._ready.appendleft(Batch(specs[many:], None, rest, careful=batch.careful))
+        return specs[:many]
 
     def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, *, careful: bool) -> None:
         number, direct = next(self._numbers), bool(self._options.store_url)

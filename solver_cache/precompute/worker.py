@@ -14,9 +14,9 @@ import binascii
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,9 @@ class AttemptFailed:
 
 Event = Answer | SolveFinished | AnswerStored | ClaimedElsewhere | AttemptFailed
 
+Work = Callable[[Task], Iterator[Event]]
+"""Work function: `perform`, or a test's wrapper; at the top level of a module."""
+
 SAVE_SECONDS = 0.25
 """Interval between saves [s]: the most solved work that a killed worker loses."""
 
@@ -145,6 +148,13 @@ def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
         last = now
     if group:
         yield group
+
+
+def report_events(argument: tuple[Work, Task], report: Callable[[list[Event]], None]) -> None:
+    """Do a task, in a process of the pool, and report its events, those that come quickly together."""
+    work, task = argument
+    for events in grouped(work(task), careful=task.careful):
+        report(events)
 
 
 def perform(task: Task) -> Iterator[Event]:
@@ -226,10 +236,10 @@ class _Solver:
             return AttemptFailed(spec.key, str(err), transient=False)
         except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
             return AttemptFailed(spec.key, f"{type(err).__name__}: {err}", transient=True)
-        if not solution.status.settled:
+        if not solution.status.is_final:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return AttemptFailed(spec.key, reason, transient=False)
-        row = row_of(replace(solution, statistics=replace(solution.statistics, seconds={})))
+        row = row_of(solution, spec, timed=False)
         return Answer(row.key, row, solution.gap, solution.status is not Status.OPTIMAL, start)
 
     def _solve_from_lead(self, spec: DesignSpec) -> tuple[Solution, str]:
@@ -258,7 +268,7 @@ class _Solver:
             solution, rows = self._warm(lead, None)
         except DarrmError:
             return None
-        return rows if solution.status.settled else None
+        return rows if solution.status.is_final else None
 
 
 def pack_rows(rows: Counts) -> str:

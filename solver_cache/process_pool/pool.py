@@ -1,7 +1,8 @@
 """Process pool: an asyncio interface to tasks in processes of their own, so that the event loop never waits for a solve.
 
 Each process has a pipe and does one task at a time (`solver_cache.process_pool.task_loop`). It starts on first use, is reused for the
-next task, and is replaced after a crash or a kill, when it has grown, or when it is old. Its parent listens to it in a thread of
+next task, and is replaced after a crash or a kill, when it has grown, or when it is old; an old one goes on until its successor is
+ready, as a start takes a second, or many on a busy machine. Its parent listens to it in a thread of
 its own, so that not even half a message holds up the event loop. A program without an event loop runs one in a thread
 (`solver_cache.precompute.processes`).
 """
@@ -85,6 +86,7 @@ class ProcessPool:
         max_tasks: tasks after which a process is replaced.
         name: for the log and the process list.
         report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
+        warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most tasks need.
     """
 
     def __init__(
@@ -95,13 +97,16 @@ class ProcessPool:
         max_tasks: int = 500,
         name: str = "solver",
         report_seconds: float = REPORT_SECONDS,
+        warm_up: Task = no_op,
     ) -> None:
         self._size, self._max_tasks, self._name, self._report_seconds = size, max_tasks, name, report_seconds
+        self._warm_up = warm_up
         self._memory = math.inf if memory is None else memory * MEBIBYTE
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
         self._alive: set[PoolProcess] = set()
         self._detached: set[asyncio.Task[Any]] = set()  # what goes on although nobody waits for it
+        self._successors: dict[PoolProcess, PoolProcess | None] = {}  # of old processes; None while it starts
         self._counts: Counter[str] = Counter()
         self._busy = self._waiting = 0
         self._closed = False
@@ -119,7 +124,7 @@ class ProcessPool:
 
     async def prestart(self) -> None:
         """Start every process now, rather than on first use."""
-        await asyncio.gather(*(self.run(no_op, None) for _ in range(self._size)))
+        await asyncio.gather(*(self.run(self._warm_up, None) for _ in range(self._size)))
 
     async def run(
         self,
@@ -185,6 +190,7 @@ class ProcessPool:
         finally:
             if process is not None and self._is_reusable(process):
                 self._idle.append(process)
+                self._succeed(process)
                 self._release()
             else:
                 self._detach(self._recycle(acquiring))
@@ -218,6 +224,9 @@ class ProcessPool:
             if not process.lost:
                 return process
             await self._forget(process)
+        return await self._start()
+
+    async def _start(self) -> PoolProcess:
         if self._closed:
             raise PoolClosed(CLOSED)
         self._counts["started"] += 1
@@ -242,6 +251,9 @@ class ProcessPool:
                 process.end(PoolClosed("The process is replaced."))
             if process.lost or process.killed:
                 await self._forget(process)
+                if (successor := self._successors.get(process)) is not None:
+                    del self._successors[process]
+                    self._idle.append(successor)
             else:
                 self._idle.append(process)
         finally:
@@ -249,8 +261,39 @@ class ProcessPool:
 
     def _is_reusable(self, process: PoolProcess) -> bool:
         """Tell whether the process can wait for the next task as it is."""
-        young = process.tasks < self._max_tasks and process.memory <= self._memory / 2
-        return process.idle and young and not self._closed
+        return process.idle and process.memory <= self._memory / 2 and not self._closed
+
+    def _succeed(self, process: PoolProcess) -> None:
+        """Put the successor of an old process that rests into its place; start it, if that has not begun."""
+        if process.tasks < self._max_tasks:
+            return
+        if process not in self._successors:
+            self._successors[process] = None
+            self._detach(self._start_successor(process))
+        elif (successor := self._successors[process]) is not None:
+            del self._successors[process]
+            self._idle.remove(process)
+            self._idle.append(successor)
+            self._counts["retired"] += 1
+            process.end(PoolClosed("The process is replaced."))
+            self._detach(self._forget(process))
+
+    async def _start_successor(self, process: PoolProcess) -> None:
+        successor = None
+        try:
+            successor = await self._start()
+            await successor.run(self._warm_up, None, None)
+        except Exception as err:  # noqa: BLE001 — whatever it is, the old process goes on
+            _LOG.warning("a process could not be replaced: %s", err)
+        if successor is None or successor.lost or process.lost or process.killed:  # who is gone has been replaced
+            del self._successors[process]
+            if successor is not None:
+                successor.end(PoolClosed("The process is not needed."))
+                await self._forget(successor)
+            return
+        self._successors[process] = successor
+        if process in self._idle:
+            self._succeed(process)
 
     def _release(self) -> None:
         self._busy -= 1

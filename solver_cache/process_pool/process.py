@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import subprocess
@@ -32,6 +33,9 @@ run_tasks(connection, float(sys.argv[2]))
 """Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
 program's main script once more, which only scripts written for it survive."""
 
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""As many processes as processors: threads would only quarrel. Read when NumPy is first imported."""
+
 _PAGE = resource.getpagesize()
 
 
@@ -49,7 +53,11 @@ class PoolProcess:
         command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), name]
         try:
             self._process = subprocess.Popen(  # noqa: S603 — ourselves
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                command,
+                env=_ONE_THREAD | os.environ,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
             )
         finally:
             theirs.close()  # or its end would never be noticed

@@ -50,7 +50,6 @@ class _Cancellation:
 def run_tasks(connection: Connection, report_seconds: float) -> None:
     """Run the tasks that come through the pipe, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C goes to the whole group; the parent decides
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as many processes as processors: threads would only quarrel
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()

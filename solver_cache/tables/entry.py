@@ -2,7 +2,7 @@
 
 The record is the answer; everything beside it is a copy of parts of it, for whoever reads the file without this program.
 Copies that differ from the record, a hash that does not fit: somebody, or something, changed the file, and the row is
-refused. What is then left to be believed is proved: see `solver_cache.validate.validate`.
+refused. What is then left to be believed is proved: see `solver_cache.validate.validate_row`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from solver_cache.model import Row, row_of
 from solver_cache.store import Store
 from solver_cache.tables import csv, jsonl, parquet, sqlite
 from solver_cache.tables.entry import Entry, TableError
-from solver_cache.validate import InvalidRow, read_row, validate
+from solver_cache.validate import InvalidRow, read_row, validate_row
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
     """Keep the rows of a table that are proved; yield what becomes of each.
 
     Guarantees:
-        Only what `solver_cache.validate.validate` takes for an answer is kept: private as stored, proved by this process,
+        Only what `solver_cache.validate.validate_row` takes for an answer is kept: private as stored, proved by this process,
         for the question that its key stands for.
 
     Raises:
@@ -137,7 +137,7 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
         if entry.row is None:
             yield ImportResult(entry.number, "refused", reason=entry.trouble)
             continue
-        found = validate(entry.row)
+        found = validate_row(entry.row)
         if found.decision != "hit":
             yield ImportResult(entry.number, "refused", entry.row.key, found.reason)
             continue
@@ -146,7 +146,7 @@ def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult
             yield ImportResult(entry.number, "refused", entry.row.key, reason)
             continue
         before = store.get(entry.row.key)
-        known = before is not None and validate(before).decision == "hit"
+        known = before is not None and validate_row(before).decision == "hit"
         if not known:  # else whoever came first stands
             known = store.put(entry.row, replacing=before) != entry.row
         became: Literal["new", "known"] = "known" if known else "new"

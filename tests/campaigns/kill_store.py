@@ -31,7 +31,7 @@ from pathlib import Path
 from support.paths import DATA
 
 from darrm_opt import Problem
-from solver_cache import DesignSpec, Jobs, Store, cached_solve, open_store, validate
+from solver_cache import DesignSpec, Jobs, Store, cached_solve, open_store, validate_row
 
 for _name in ("solver_cache.database", "filelock", "psycopg", "darrm_opt.design.backends.highs"):
     importlib.import_module(_name)  # what a writer needs is there before it is forked
@@ -140,8 +140,8 @@ def looked_at(store: Store, said: Sequence[str], kills: int) -> Tally:
         elif word == "kept":
             tally.kept += 1
             row = store.get(rest)
-            if row is None or validate(row).decision != "hit":
-                tally.lost.append(f"answer {rest}: {'gone' if row is None else validate(row).reason}")
+            if row is None or validate_row(row).decision != "hit":
+                tally.lost.append(f"answer {rest}: {'gone' if row is None else validate_row(row).reason}")
         elif word == "done":
             tally.done += 1
             job, _, key = rest.partition(" ")
@@ -204,7 +204,7 @@ def campaign(kills: int, seed: int, kind: str) -> Tally:
             number += 1
         with closing(open_store(places.grown)) as store:  # once more, all of it
             tally.lost += [
-                f"{row.key}: {validate(row).reason}" for row in store.rows() if validate(row).decision != "hit"
+                f"{row.key}: {validate_row(row).reason}" for row in store.rows() if validate_row(row).decision != "hit"
             ]
             counts = store.jobs.counts()
             tally.lost += [f"{count} jobs are {state}" for state, count in counts.items() if count and state != "done"]

@@ -1,15 +1,16 @@
 """Small faults in a module's source: a mutant is the module with one thing changed.
 
 A comparison at its boundary or turned round, + for −, a number one larger, a minimum for a maximum, a condition
-negated, a statement dropped, a text replaced. Docstrings, imports, annotations and decorators are left alone.
+negated, a statement dropped, a text replaced. Docstrings, imports, annotations, decorators and `__all__` are left
+alone, and so is the number of units by which `rounding.up` and `down` round outward: one more is as sound.
 """
 
 from __future__ import annotations
 
 import ast
-import copy
 import dataclasses
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,14 @@ class Mutant:
     function: str
     line: int
     change: str
+    span: range = range(0)
+    """Lines of the statement (of a compound one, its head): a test that executes none of them cannot tell. Empty
+    outside functions, where all is executed on import."""
+
+    @property
+    def prose(self) -> bool:
+        """Whether it only replaces words that a person reads, such as the sentence of an error."""
+        return re.fullmatch(r"f?(['\"]).* .*\1 → 'another text'( \(\d+\))?", self.change) is not None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -115,24 +124,38 @@ class _Changer(ast.NodeTransformer):
     def __init__(self, module: str, wanted: int | None = None) -> None:
         self.found: list[Mutant] = []
         self._module, self._wanted, self._where = module, wanted, ["module"]
+        self._span, self._functions, self._count = range(0), 0, 0
 
     def visit(self, node: ast.AST) -> Any:
         if _left_alone(node):
             return node
-        original = copy.deepcopy(node)
-        for other in itertools.chain(expressions(original), constants(original), statements(original)):
-            where = ".".join(self._where[1:]) or "module"
-            line: int = node.lineno  # type: ignore[attr-defined]  # everything that has alternatives stands on a line
-            self.found.append(Mutant(self._module, where, line, f"{_text(original)} → {_text(other)}"))
-            if len(self.found) - 1 == self._wanted:
+        outer, self._span = self._span, (_span(node) if self._functions else None) or self._span
+        try:
+            return self._change(node)
+        finally:
+            self._span = outer
+
+    def _change(self, node: ast.AST) -> Any:
+        for other in itertools.chain(expressions(node), constants(node), statements(node)):
+            if self._wanted is None:
+                where = ".".join(self._where[1:]) or "module"
+                line: int = node.lineno  # type: ignore[attr-defined]  # all that has alternatives stands on a line
+                self.found.append(Mutant(self._module, where, line, f"{_text(node)} → {_text(other)}", self._span))
+            elif self._wanted == self._count:
+                self._count += 1
                 return ast.copy_location(other, node)
+            self._count += 1
         return super().visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._where.append(node.name)
+        outer, self._span = self._span, _span(node) or self._span
+        self._functions += 1
         node.body = [self.visit(one) for one in node.body]
+        self._functions -= 1
         node.args.defaults = [self.visit(one) for one in node.args.defaults]
         node.args.kw_defaults = [one and self.visit(one) for one in node.args.kw_defaults]
+        self._span = outer
         self._where.pop()
         return node  # neither annotations nor decorators
 
@@ -141,6 +164,12 @@ class _Changer(ast.NodeTransformer):
         node.body = [self.visit(one) for one in node.body]
         self._where.pop()
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id in {"up", "down"} and len(node.args) == 2:
+            node.args[0] = self.visit(node.args[0])
+            return node
+        return self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         node.value = node.value and self.visit(node.value)
@@ -158,9 +187,23 @@ def _left_alone(node: ast.AST) -> bool:
     match node:
         case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
             return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
         case ast.Subscript(value=ast.Name(id="Literal" | "NDArray")):
             return True
     return False
+
+
+def _span(node: ast.AST) -> range | None:
+    """Return the lines of a statement without the statements in it; None for anything else."""
+    if not isinstance(node, ast.stmt):
+        return None
+    body = getattr(node, "body", None) or getattr(node, "cases", None)
+    if not body:
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+    first = body[0].pattern.lineno if isinstance(body[0], ast.match_case) else body[0].lineno
+    return range(start, max(first, node.lineno + 1))
 
 
 def _text(node: ast.AST) -> str:

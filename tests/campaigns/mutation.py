@@ -17,12 +17,17 @@ equivalent is not tried, unless `--listed` asks for it: then what a test kills i
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
 import importlib
 import itertools
 import multiprocessing
 import os
+import pickle
 import random
+import re
 import resource
+import signal
 import sys
 import time
 import tomllib
@@ -31,7 +36,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -49,6 +54,17 @@ def _tests(file: str, *names: str) -> tuple[str, ...]:
 def _searches(*names: str) -> tuple[str, ...]:
     return _tests("test_oracle.py", *names)
 
+
+ACCOUNTS = (
+    *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
+    *("accounting.release_profile", "accounting.mixture", "accounting.total"),
+    *("accounting.pld.composition", "accounting.pld.distribution", "accounting.privacy_budget", "accounting.freshness"),
+    *("accounting.composition.randomized_response", "accounting.composition.enumeration", "accounting.cheapest"),
+    *("accounting.bits.region", "accounting.bits.supporting_lines", "accounting.bits.backward_step"),
+    *("accounting.bits.adversary", "accounting.bits.non_private_votes", "accounting.subsampling"),
+    *("accounting.plain_majority", "accounting.gaussian", "accounting.rdp", "accounting.interop"),
+)
+"""All that accounts. Their tests are one folder: which of them execute a mutant's statement is measured."""
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
@@ -94,71 +110,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "a_search_gives_up_at_its_deadline",
     ),
     "design.separation.first_order": ("test_first_order.py",),
-    "accounting.composition.closed_forms": ("test_closed_forms.py", "test_composition.py"),
-    "accounting.composition.optimal": ("test_optimal.py", "test_closed_forms.py"),
-    "accounting.bits.recursion": (
-        "test_account_parts.py",
-        *_tests(
-            "test_bits.py",
-            "grid_is_the_exact_recursion_from_above",
-            "order_matters_to_the_adversary_and_any_order_covers_both",
-            "errors",
-        ),
-    ),
-    "accounting.release_profile": (
-        "test_account_parts.py",
-        *_tests("test_total.py", "the_profile_is_one_function", "a_bare_gamma_is_verified_first"),
-    ),
-    "accounting.pld.composition": (
-        "test_account_parts.py",
-        *_tests(
-            "test_pld.py",
-            "different_events",
-            "extremes",
-            "bad_discretisations_are_named",
-            "invalid_profiles_are_rejected",
-        ),
-    ),
-    "accounting.pld.distribution": ("test_account_parts.py", *_tests("test_pld.py", "different_events", "extremes")),
-    "accounting.mixture": (
-        "test_account_parts.py",
-        *_tests(
-            "test_mixture.py",
-            "a_certain_count_is_the_account_with_that_many_affected",
-            "a_record_that_affects_no_voter_loses_nothing",
-            "the_estimate_of_extremes",
-            "groups_cover_all_counts",
-            "invalid_distributions_are_rejected",
-            "private_voters_trained_once_are_taken_as_not_private",
-        ),
-    ),
-    "accounting.privacy_budget": ("test_privacy_budget.py",),
-    "accounting.freshness": _tests(
-        "test_freshness.py",
-        "freshness_changes_nothing_for_one_release_or_non_private_voters",
-        "composed_models_account_for_any_number_of_releases",
-        "compose_models_with_a_Delta",
-        "releases_for_different_voters_compose_different_models",
-        "fresh_must_be_a_bool",
-        "the_description_of_fresh_names_the_default",
-    ),
-    "accounting.total": (
-        "test_account_parts.py",
-        *_tests(
-            "test_total.py",
-            "equal_parts_are_one_and_order_does_not_matter",
-            "pure_privacy_at_delta_zero",
-            "totals_below_every_floor_are_rejected",
-            "the_slack_sets_the_total_delta",
-        ),
-    ),
+    **dict.fromkeys(ACCOUNTS, ("accounting",)),
     "randomness.coins": ("test_coins.py",),
     "mechanism.majority": ("test_majority.py", "test_release_log.py"),
 }
 """Modules of `darrm_opt`, and the tests that are theirs: the few that say most about each, so that a trial is short."""
 
 LIMIT = 4.0
-"""A mutant that takes so many times the processor seconds of the unchanged module, and ten more, does not end: killed."""
+"""A test that takes so many times its processor seconds on the unchanged module, and three more, does not end: killed."""
+
+MAX_SECONDS = 900
+"""Of the clock, for all tests of one mutant, should it sleep."""
+
+NO_END = "(no end)"
 
 PRELOADED = ("dp_accounting.pld.privacy_loss_distribution", "scipy.special")
 """Imported once, before any process is forked for a mutant."""
@@ -175,12 +139,14 @@ def replace(module: ModuleType, code: CodeType) -> None:
     sys.modules[module.__name__] = kept
     for name, new in changed.items():
         old = vars(module).get(name)
-        if getattr(new, "__module__", module.__name__) == module.__name__ and isinstance(new, type | FunctionType):
-            _transplant(old, new)
-        elif isinstance(new, int | float | str | tuple) and new != old and not name.startswith("__"):
+        if isinstance(new, type) or callable(new):
+            if getattr(new, "__module__", None) == module.__name__:
+                _transplant(old, new)
+        elif type(new) is type(old) and repr(new) != repr(old) and not name.startswith("__"):
             for other in [*sys.modules.values()]:
                 if vars(other).get(name) is old:
                     setattr(other, name, new)
+    forget()
 
 
 def _transplant(old: Any, new: Any) -> None:
@@ -189,23 +155,57 @@ def _transplant(old: Any, new: Any) -> None:
             _transplant(vars(old).get(name), member)
     elif isinstance(new, property):
         _transplant(old.fget, new.fget)
+    elif isinstance(new, functools.cached_property):
+        _transplant(old.func, new.func)
     elif isinstance(new, classmethod | staticmethod):
         _transplant(old.__func__, new.__func__)
     elif isinstance(new, FunctionType) and isinstance(old, FunctionType):
         old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+        if hasattr(new, "__wrapped__"):  # a decorator's function keeps the one it wraps in a cell
+            _transplant(old.__wrapped__, new.__wrapped__)  # type: ignore[attr-defined]
+    elif hasattr(new, "cache_clear"):
+        _transplant(old.__wrapped__, new.__wrapped__)
+
+
+def forget() -> None:
+    """Clear every cache of results, of the product and of its tests."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(("darrm_opt", "support", "test_")):
+            for value in [*vars(module).values()]:
+                if hasattr(value, "cache_clear") and hasattr(value, "__wrapped__"):
+                    value.cache_clear()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: the test that failed (None: it survives), or why it ended otherwise."""
+
+    mutant: Mutant
+    killer: str | None
+
+
+@dataclass
+class Answer:
+    """What a process says of the tests that it ran: the first that failed, the seconds of each, the lines it executed."""
+
+    failed: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
 
 
 @dataclass
 class Trials:
-    """A pytest plugin that runs the tests of one module again and again, a process and a mutant each time."""
+    """A pytest plugin that runs the tests of some modules again and again, a process and a mutant each time."""
 
-    module: str
-    chosen: Callable[[list[tuple[int, Mutant]]], list[tuple[int, Mutant]]]
+    modules: Sequence[str]
+    chosen: Callable[[str, list[tuple[int, Mutant]]], list[tuple[int, Mutant]]]
     seconds: float
-    tried: list[Mutant] = field(default_factory=list)
-    survivors: list[Mutant] = field(default_factory=list)
-    _seconds: dict[str, float] = field(default_factory=dict)
-    _failed: str | None = None
+    baseline: Path | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    _answer: Answer = field(default_factory=Answer)
+    _limits: dict[str, float] = field(default_factory=dict)
+    _traced: frozenset[str] = frozenset()
+    _send: Connection | None = None
 
     def pytest_configure(self) -> None:
         from hypothesis import Phase, settings
@@ -215,112 +215,160 @@ class Trials:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        if self._limits:
+            signal.setitimer(signal.ITIMER_PROF, LIMIT * self._limits[item.nodeid] + 3)  # SIGPROF ends the process
+        executed = self._answer.lines.setdefault(item.nodeid, set())
+        if self._traced:
+            forget()
+            sys.settrace(_tracer(self._traced, executed))
         start = time.process_time()
-        answer = yield
-        self._seconds[item.nodeid] = time.process_time() - start
-        return answer
+        result = yield
+        sys.settrace(None)
+        self._answer.seconds[item.nodeid] = time.process_time() - start
+        return result
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and self._failed is None:
-            self._failed = report.nodeid
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Answer at the first failure: nobody reads its report, which takes longer than most tests."""
+        if call.excinfo is not None and not call.excinfo.errisinstance((pytest.skip.Exception, pytest.xfail.Exception)):
+            self._answer.failed = item.nodeid
+            if self._send is not None:
+                self._send.send(self._answer)
+                os._exit(0)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         for name in PRELOADED:
             importlib.import_module(name)
-        live = importlib.import_module(f"darrm_opt.{self.module}")
-        path = str(live.__file__)
-        source = Path(path).read_text(encoding="utf-8")
-        failed, seconds = self._trial(session.items)
-        if failed is not None:
-            raise pytest.UsageError(f"{self.module}: the tests fail without any change: {failed}")
-        quickest = sorted(session.items, key=lambda item: seconds[item.nodeid])
-        spent = itertools.accumulate(seconds[item.nodeid] for item in quickest)
-        quick = [item for item, so_far in zip(quickest, spent, strict=True) if so_far <= self.seconds]
-        limit = LIMIT * sum(seconds[item.nodeid] for item in quick) + 10
-        kills: dict[str, Counter[str]] = defaultdict(Counter)
-        for number, mutant in self.chosen([*enumerate(mutants(self.module, source))]):
-            start, here = time.perf_counter(), kills[mutant.function]
-            items = sorted(quick, key=lambda item: -here[item.nodeid])
-            killer, _ = self._trial(items, live, mutated(self.module, source, number, path), limit)
-            self.tried.append(mutant)
-            if killer is None:
-                self.survivors.append(mutant)
-            else:
-                here[killer] += 1
-            verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100]
-            took = time.perf_counter() - start
-            sys.stdout.write(f"{self.module}:{mutant.line} {mutant.change} | {verdict} | {took:.1f} s\n")
-            sys.stdout.flush()
+        live = {module: importlib.import_module(f"darrm_opt.{module}") for module in self.modules}
+        paths = {module: str(each.__file__) for module, each in live.items()}
+        self._traced = frozenset(paths.values())
+        unchanged = Answer()
+        if self.baseline is not None and self.baseline.exists():
+            unchanged = Answer(**pickle.loads(self.baseline.read_bytes()))  # noqa: S301  # written below
+        new = self._trial([item for item in session.items if item.nodeid not in unchanged.seconds])
+        self._traced = frozenset()
+        if new.failed is not None:
+            raise pytest.UsageError(f"the tests fail without any change: {new.failed}")
+        unchanged = Answer(None, unchanged.seconds | new.seconds, unchanged.lines | new.lines)
+        if self.baseline is not None:
+            self.baseline.write_bytes(pickle.dumps(vars(unchanged)))
+        self._limits = unchanged.seconds
+        gc.collect()
+        gc.freeze()  # pages that no child's collector touches stay shared
+        for module in self.modules:
+            executed = {
+                item: {line for path, line in unchanged.lines[item.nodeid] if path == paths[module]}
+                for item in sorted(session.items, key=lambda item: unchanged.seconds[item.nodeid])
+            }
+            self._try_module(live[module], module, {item: lines for item, lines in executed.items() if lines})
         return True
 
+    def _try_module(self, live: ModuleType, module: str, executed: dict[pytest.Item, set[int]]) -> None:
+        path = str(live.__file__)
+        source = Path(path).read_text(encoding="utf-8")
+        kills: dict[str, Counter[str]] = defaultdict(Counter)
+        for number, mutant in self.chosen(module, [*enumerate(mutants(module, source))]):
+            start, here, other = time.perf_counter(), kills[mutant.function], kills[""]
+            able = [item for item, lines in executed.items() if not mutant.span or not lines.isdisjoint(mutant.span)]
+            able.sort(
+                key=lambda item: -(10 * here[item.nodeid] + other[item.nodeid]) / (self._limits[item.nodeid] + 0.05)
+            )
+            spent = itertools.accumulate(self._limits[item.nodeid] for item in able)
+            items = [item for item, so_far in zip(able, spent, strict=True) if so_far <= self.seconds] or able[:1]
+            killer = self._trial(items, live, mutated(module, source, number, path)).failed if items else None
+            self.verdicts.append(Verdict(mutant, killer))
+            if killer is not None:
+                here[killer] += 1
+                other[killer] += 1
+            verdict = "SURVIVES" if killer is None else killer.rpartition("/")[2][:100].replace("|", "/")
+            took = time.perf_counter() - start
+            tests = f"{len(items)} of {len(able)} tests, {took:.1f} s"
+            sys.stdout.write(f"{module}:{mutant.function}:{mutant.line} {mutant.change} | {verdict} | {tests}\n")
+            sys.stdout.flush()
+
     def _trial(
-        self,
-        items: Sequence[pytest.Item],
-        live: ModuleType | None = None,
-        code: CodeType | None = None,
-        limit: float | None = None,
-    ) -> tuple[str | None, dict[str, float]]:
-        """Run tests in a process of their own; return the test that failed, or None, and the seconds of each."""
+        self, items: Sequence[pytest.Item], live: ModuleType | None = None, code: CodeType | None = None
+    ) -> Answer:
+        """Run tests in a process of their own."""
         fork = multiprocessing.get_context("fork")
         receive, send = fork.Pipe(duplex=False)
-        process = fork.Process(target=self._child, args=(items, live, code, limit, send))
+        process = fork.Process(target=self._child, args=(items, live, code, send))
         process.start()
         send.close()
         try:
-            if not receive.poll(None if limit is None else 30 * limit):  # asleep: its processor seconds are limited
-                return "(no end)", {}
-            failed, seconds = receive.recv()
+            if not receive.poll(MAX_SECONDS):  # asleep: its processor seconds are limited
+                return Answer(NO_END)
+            answer: Answer = receive.recv()
         except EOFError:
-            return "(the process died)", {}
+            process.join()
+            return Answer(NO_END if process.exitcode == -signal.SIGPROF else "(the process died)")
         else:
-            return failed, seconds
+            return answer
         finally:
             process.kill()
             process.join()
 
     def _child(
-        self,
-        items: Sequence[pytest.Item],
-        live: ModuleType | None,
-        code: CodeType | None,
-        limit: float | None,
-        answer: Connection,
+        self, items: Sequence[pytest.Item], live: ModuleType | None, code: CodeType | None, answer: Connection
     ) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 1))
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
+        self._answer, self._send = Answer(), answer
         if live is not None and code is not None:
             try:
                 replace(live, code)
             except Exception as error:  # noqa: BLE001  # whatever it is, nobody could import this
-                answer.send((f"(import: {error!r})", {}))
+                answer.send(Answer(f"(import: {error!r})"))
                 return
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._failed:
-                break
-        answer.send((self._failed, self._seconds))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answer.send(self._answer)
 
 
-def run(module: str, chosen: Callable[[list[tuple[int, Mutant]]], list[tuple[int, Mutant]]], seconds: float) -> Trials:
-    """Try the chosen ones of a module's numbered mutants, each by tests that take about so long."""
-    trials = Trials(module, chosen, seconds)
-    tests = [
-        f"{file_of(file)}{separator}{test}"
-        for file, separator, test in (name.partition("::") for name in TARGETS[module])
+def _tracer(paths: frozenset[str], executed: set[tuple[str, int]]) -> Callable[..., Any]:
+    def local(frame: FrameType, _event: str, _argument: object) -> Any:
+        executed.add((frame.f_code.co_filename, frame.f_lineno))
+        return local
+
+    def calls(frame: FrameType, event: str, argument: object) -> Any:
+        return local(frame, event, argument) if frame.f_code.co_filename in paths else None
+
+    return calls
+
+
+def run(
+    modules: Sequence[str],
+    chosen: Callable[[str, list[tuple[int, Mutant]]], list[tuple[int, Mutant]]],
+    seconds: float,
+    tests: Sequence[str],
+    baseline: Path | None = None,
+) -> Trials:
+    """Try the chosen ones of the modules' numbered mutants, each by tests that take about so long."""
+    trials = Trials(modules, chosen, seconds, baseline)
+    found = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
+    quiet = [
+        "-q",
+        "-s",
+        "--no-header",
+        "--no-summary",
+        "--assert=plain",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
     ]
-    quiet = ["-q", "-s", "--no-header", "--no-summary", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *tests], plugins=[trials])
+    status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *found], plugins=[trials])
     if status != pytest.ExitCode.OK:
-        sys.exit(f"{module}: pytest ended with {status!r}")
+        sys.exit(f"{', '.join(modules)}: pytest ended with {status!r}")
     return trials
 
 
 def file_of(name: str) -> Path:
-    """Return the test file of that name, whatever folder of the tests it is in."""
+    """Return the test file of that name, whatever folder of the tests it is in; or a folder of `tests/darrm_opt`."""
+    if not name.endswith(".py"):
+        return TESTS / "darrm_opt" / name
     (path,) = TESTS.rglob(name)
     return path
 
@@ -351,38 +399,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of processor time for the tests of each mutant; default: all",
     )
     parser.add_argument("--listed", action="store_true", help="try what is listed as equivalent, too")
+    parser.add_argument("--tests", nargs="*", help="test files instead of the module's own")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        help="a file that keeps which test executes which lines, for the next run; delete it when code or tests change",
+    )
+    parser.add_argument("--again", type=Path, action="append", help="only the survivors in an earlier run's output")
+    parser.add_argument("--except", type=Path, action="append", default=[], dest="tried", help="not those tried in it")
+    parser.add_argument("--words", action="store_true", help="change sentences, too, which only a person reads")
     asked = parser.parse_args(arguments)
     wanted = [m for m in TARGETS if not asked.modules or m in asked.modules or m.rpartition(".")[2] in asked.modules]
-    known, table, alive, wrong = equivalents(), [], [], []
+    wanted += [m for m in TARGETS if m not in wanted and any(m.startswith(f"{name}.") for name in asked.modules)]
     if not wanted:
         parser.error(f"no such module: {', '.join(asked.modules)}")
+    known, same = equivalents(), Counter[str]()
+    earlier = None if asked.again is None else {each for path in asked.again for each in tried(path, "SURVIVES")}
+    done = {each for path in asked.tried for each in tried(path)}
+
+    def chosen(module: str, numbered: list[tuple[int, Mutant]]) -> list[tuple[int, Mutant]]:
+        here = [one for one in numbered if not asked.line or any(one[1].line in lines for lines in asked.line)]
+        here = [one for one in here if earlier is None or _named(one[1]) in earlier]
+        here = [one for one in here if _named(one[1]) not in done and (asked.words or not one[1].prose)]
+        if asked.sample is not None and asked.sample < len(here):
+            here = sorted(random.Random(asked.seed).sample(here, asked.sample))  # the same each time
+        same[module] = sum(mutant.key in known for _, mutant in here)
+        return [one for one in here if asked.listed or one[1].key not in known]
+
+    verdicts: list[Verdict] = []
+    for tests, group in itertools.groupby(wanted, lambda module: TARGETS[module]):
+        verdicts += run([*group], chosen, asked.seconds, asked.tests or tests, asked.baseline).verdicts
+    table, alive, wrong = [], [], []
     for module in wanted:
-        same: list[Mutant] = []
-
-        def chosen(numbered: list[tuple[int, Mutant]], same: list[Mutant] = same) -> list[tuple[int, Mutant]]:
-            here = [one for one in numbered if not asked.line or any(one[1].line in lines for lines in asked.line)]
-            if asked.sample is not None and asked.sample < len(here):
-                here = sorted(random.Random(asked.seed).sample(here, asked.sample))  # the same each time
-            same += [mutant for _, mutant in here if mutant.key in known]
-            return [one for one in here if asked.listed or one[1].key not in known]
-
-        trials = run(module, chosen, asked.seconds)
-        new = [mutant for mutant in trials.survivors if mutant.key not in known]
-        dead = [mutant for mutant in trials.tried if mutant not in trials.survivors]
-        wrong += [mutant for mutant in dead if mutant.key in known]
-        killed = len(dead) - sum(mutant.key in known for mutant in dead)
-        score = f"{killed / max(1, killed + len(new)):.1%}"
-        table.append(
-            f"| `{module}` | {killed + len(new) + len(same)} | {killed} | {len(same)} | {len(new)} | {score} |"
-        )
-        alive += new
-    lines = ["", "| module | mutants | killed | equivalent | alive | score |", "|---|--:|--:|--:|--:|--:|", *table]
-    lines += [f"ALIVE {mutant.module}:{mutant.line} in {mutant.function}: {mutant.change}" for mutant in alive]
-    lines += [
-        f"LISTED BUT KILLED {mutant.module}:{mutant.line} in {mutant.function}: {mutant.change}" for mutant in wrong
-    ]
+        here = [each for each in verdicts if each.mutant.module == module]
+        new = [each.mutant for each in here if each.killer is None and each.mutant.key not in known]
+        killed = [each for each in here if each.killer is not None and each.mutant.key not in known]
+        endless = sum(each.killer == NO_END for each in killed)
+        unread = sum(mutant.prose for mutant in new)
+        alive += [mutant for mutant in new if not mutant.prose]
+        wrong += [each.mutant for each in here if each.killer is not None and each.mutant.key in known]
+        numbers = (len(killed) + len(new) + same[module], len(killed), endless, same[module], unread, len(new) - unread)
+        table.append(f"| `{module}` | {' | '.join(map(str, numbers))} |")
+    lines = ["", "| module | mutants | killed | of them without end | equivalent | words nobody asserts | alive |"]
+    lines += ["|---|--:|--:|--:|--:|--:|--:|", *table]
+    lines += [f"ALIVE {_named(mutant)}" for mutant in alive]
+    lines += [f"LISTED BUT KILLED {_named(mutant)}" for mutant in wrong]
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if alive or wrong else 0
+
+
+def _named(mutant: Mutant) -> str:
+    return f"{mutant.module}:{mutant.function}: {mutant.change}"
+
+
+def tried(output: Path, verdict: str = "[^|]*") -> set[str]:
+    """Return the mutants with that verdict in an earlier run's output, without their lines, which move."""
+    found = (
+        re.fullmatch(rf"(\S+:\S+):\d+ (.*) \| {verdict} \| [^|]*", line)
+        for line in output.read_text(encoding="utf-8").splitlines()
+    )
+    return {f"{each[1]}: {each[2]}" for each in found if each}
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ WRONG: list[tuple[Any, str]] = [
     (
         [1.0, 0.5, 0.25, 1.0],
         (
-            r"^gamma\[1\] = 0\.5 is not valid: expected gamma\[1\] = gamma\[2\] = .*0\.25.* exactly\. The noise function "
+            r"^gamma\[1\] = 0\.5 is not valid: expected gamma\[1\] = gamma\[2\] = 0\.25 exactly\. The noise function "
             r"must treat both answers alike: γ\(l\) = γ\(K−l\)\.$"
         ),
     ),

@@ -43,7 +43,7 @@ from solver_cache import (
     keep,
     open_store,
     recall,
-    validate,
+    validate_row,
 )
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
@@ -128,9 +128,9 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
     ]
     keys = {request.key for request in requests}
     monkeypatch.setattr(darrm_opt.design_spec, "CORE", solver_cache.CORE + 1)
-    keys.add(requests[0].key)
+    keys.add(DesignSpec(Problem(11, voter, target)).key)
     monkeypatch.setattr(darrm_opt.design_spec, "FORMAT", 2)
-    keys.add(requests[0].key)
+    keys.add(DesignSpec(Problem(11, voter, target)).key)
     assert len(keys) == len(requests) + 2
     assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
 
@@ -167,18 +167,18 @@ def test_what_cannot_be_asked_has_no_key(arguments: tuple[Any, ...], text: str) 
 
 
 def test_nothing_is_a_miss() -> None:
-    assert validate(None, REQUEST) == solver_cache.Validation("miss")
+    assert validate_row(None, REQUEST) == solver_cache.Validation("miss")
 
 
 def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
-    found = validate(GOOD, REQUEST)
+    found = validate_row(GOOD, REQUEST)
     assert found.decision == "hit"
     assert found.reason == ""
     assert found.solution is not None
     assert found.solution.gamma.tolist() == json.loads(GOOD.record)["gamma"]
     assert solution_record(found.solution) == json.loads(GOOD.record)
     assert found.solution.certificate.bound >= verify(PROBLEM, found.solution.gamma).bound
-    assert validate(GOOD) == found
+    assert validate_row(GOOD) == found
 
 
 def scaled_gamma(record: dict[str, Any]) -> None:
@@ -254,7 +254,7 @@ def without(*path: str) -> Callable[[dict[str, Any]], None]:
     ],
 )
 def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[Any], None], reason: str) -> None:
-    found = validate(edited(change), REQUEST)
+    found = validate_row(edited(change), REQUEST)
     assert found.decision == "damaged"
     assert found.solution is None
     with pytest.raises(ValueError, match=reason):
@@ -264,7 +264,7 @@ def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[An
 def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)  # its free optimum is not monotone
     free = kept_row(DesignSpec(problem))
-    found = validate(edited(setter("shape", to="monotone"), free), DesignSpec(problem, shape="monotone"))
+    found = validate_row(edited(setter("shape", to="monotone"), free), DesignSpec(problem, shape="monotone"))
     assert (found.decision, found.reason) == ("damaged", "its gamma is not monotone")
 
 
@@ -278,7 +278,7 @@ def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
     ],
 )
 def test_another_version_is_stale(row: Row, reason: str) -> None:
-    found = validate(row, REQUEST)
+    found = validate_row(row, REQUEST)
     assert (found.decision, found.reason) == ("stale", reason)
 
 
@@ -287,18 +287,18 @@ def test_another_version_is_stale(row: Row, reason: str) -> None:
 def test_a_record_cut_short_is_damaged(share: float, hashed: bool) -> None:
     short = GOOD.record[: int(share * len(GOOD.record))]
     row = rehashed(GOOD, short) if hashed else replace(GOOD, record=short)
-    found = validate(row, REQUEST)
+    found = validate_row(row, REQUEST)
     assert found.decision == "damaged"
     assert ("its text is not JSON" if hashed else "its text does not fit its SHA-256") in found.reason
 
 
 @pytest.mark.parametrize("record", ["null", "[]", "7", '"text"', "[" * 100_000, "NaN", '{"format": 1}', "1" * 5000])
 def test_any_other_json_is_damaged(record: str) -> None:
-    assert validate(rehashed(GOOD, record), REQUEST).decision == "damaged"
+    assert validate_row(rehashed(GOOD, record), REQUEST).decision == "damaged"
 
 
 def test_a_wrong_hash_is_damaged() -> None:
-    found = validate(replace(GOOD, digest=digest("something else")), REQUEST)
+    found = validate_row(replace(GOOD, digest=digest("something else")), REQUEST)
     assert (found.decision, found.reason) == ("damaged", "its text does not fit its SHA-256")
 
 
@@ -323,7 +323,7 @@ def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], val
     for name in path[:-1]:
         node = node[name]
     node[path[-1]] = value
-    found = validate(rehashed(GOOD, json.dumps(record)), REQUEST)
+    found = validate_row(rehashed(GOOD, json.dumps(record)), REQUEST)
     if found.decision == "hit":
         assert found.solution is not None
         assert found.solution.problem == PROBLEM
@@ -334,7 +334,9 @@ def test_whatever_stands_in_a_record_a_hit_is_private(path: tuple[Any, ...], val
 @given(st.integers(0, len(GOOD.record) - 1), st.characters(codec="utf-8"))
 def test_any_changed_letter_is_found(place: int, letter: str) -> None:
     record = GOOD.record[:place] + letter + GOOD.record[place + 1 :]
-    assert validate(replace(GOOD, record=record), REQUEST).decision == ("hit" if record == GOOD.record else "damaged")
+    assert validate_row(replace(GOOD, record=record), REQUEST).decision == (
+        "hit" if record == GOOD.record else "damaged"
+    )
 
 
 # ------------------------------------------------------------------------------------------- lookup, solve, keep

@@ -21,7 +21,7 @@ from support.paths import ROOT
 import solver_cache.database.dialect
 from darrm_opt import Problem, verify
 from darrm_opt.design_spec import digest
-from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate
+from solver_cache import CacheError, DesignSpec, Row, Store, cached_solve, check, open_store, validate_row
 from solver_cache.database.dialect import insert_new
 from solver_cache.database.schema import MIGRATIONS, SOLUTIONS
 
@@ -350,7 +350,7 @@ def test_bytes_overwritten_within_the_file_never_give_a_wrong_answer(tmp_path: P
         with closing(open_store(f"sqlite:///{path}")) as store:
             answer = cached_solve(PROBLEM, store=store)
             assert (answer.decision, answer.stored) == ("damaged", True)
-            assert validate(store.get(REQUEST.key), REQUEST).decision == "hit"
+            assert validate_row(store.get(REQUEST.key), REQUEST).decision == "hit"
 
 
 @pytest.mark.parametrize("value", ["NULL", "7", "x'00ff'", "'text'", "1e999"])

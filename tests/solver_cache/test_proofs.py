@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 from darrm_opt import Problem, solve
 from darrm_opt.design_spec import DesignSpec, digest
-from solver_cache import MemoryStore, keep, validate
+from darrm_opt.reprove import reprove
+from solver_cache import MemoryStore, keep, validate, validate_row
 from solver_cache.model import Row
 from solver_cache.proofs import Proofs
 
 PROBLEM = Problem.from_allowance(K=7, m=2, epsilon=0.123, Delta=1e-4)
 SPEC = DesignSpec(PROBLEM)
 SOLUTION = solve(PROBLEM)
-
-VALIDATION = import_module("solver_cache.validate")  # whose name in the package is the function's
 
 
 def stored() -> Row:
@@ -33,24 +31,23 @@ def stored() -> Row:
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
     """The proofs that were made, in order, beginning with none remembered."""
     made: list[DesignSpec] = []
-    monkeypatch.setattr(VALIDATION, "PROOFS", Proofs())
-    real = VALIDATION.reprove
+    monkeypatch.setattr(validate, "PROOFS", Proofs())
 
     def counted(solution: Any, spec: DesignSpec) -> Any:
         made.append(spec)
-        return real(solution, spec)
+        return reprove(solution, spec)
 
-    monkeypatch.setattr(VALIDATION, "reprove", counted)
+    monkeypatch.setattr(validate, "reprove", counted)
     return made
 
 
 def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
     row = stored()
     del proofs[:]
-    vars(VALIDATION)["PROOFS"] = Proofs()  # forget what storing it has proved
-    first = validate(row)
+    vars(validate)["PROOFS"] = Proofs()  # forget what storing it has proved
+    first = validate_row(row)
     for question in (None, SPEC, DesignSpec(PROBLEM, "rectangular")):
-        again = validate(replace(row), question)
+        again = validate_row(replace(row), question)
         assert again == first
         assert again.solution is not None
         assert again.solution.gamma.tolist() == SOLUTION.gamma.tolist()
@@ -59,25 +56,27 @@ def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
 
 def test_a_text_that_was_changed_is_proved_anew_whatever_hash_stands_beside_it(proofs: list[DesignSpec]) -> None:
     row = stored()
-    assert validate(row, SPEC).decision == "hit"
+    assert validate_row(row, SPEC).decision == "hit"
     forged = row.record.replace('"K":7', '"K":7 ', 1)
     assert forged != row.record
-    assert validate(replace(row, record=forged), SPEC).decision == "damaged"  # the hash of the proved text, on another
+    assert (
+        validate_row(replace(row, record=forged), SPEC).decision == "damaged"
+    )  # the hash of the proved text, on another
     value = repr(SOLUTION.gamma[1].item())
     stronger = row.record.replace(value, "1.0")
     assert stronger != row.record
     before = len(proofs)
-    assert validate(replace(row, record=stronger, digest=digest(stronger)), SPEC).decision == "damaged"
+    assert validate_row(replace(row, record=stronger, digest=digest(stronger)), SPEC).decision == "damaged"
     assert len(proofs) == before + 1
 
 
 def test_a_proof_for_one_question_is_none_for_another(proofs: list[DesignSpec]) -> None:
     row = stored()
-    assert validate(row, SPEC).decision == "hit"
+    assert validate_row(row, SPEC).decision == "hit"
     other = DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-4))
-    assert validate(row, other).decision == "damaged"
-    assert validate(replace(row, key=other.key)).decision == "damaged"  # the same text in another's place
-    assert validate(replace(row, core=row.core - 1), SPEC).decision == "stale"
+    assert validate_row(row, other).decision == "damaged"
+    assert validate_row(replace(row, key=other.key)).decision == "damaged"  # the same text in another's place
+    assert validate_row(replace(row, core=row.core - 1), SPEC).decision == "stale"
     assert proofs.count(SPEC) == 1
 
 

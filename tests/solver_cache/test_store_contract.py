@@ -168,12 +168,12 @@ def taken(store: Store, *names: str, owner: str = "me", lease: float = 600.0) ->
 
 def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) -> None:
     taken(store, "job a", "job b", "known")
-    settled = [
+    completions = [
         Completion("job b", "of b", row("b")),
         Completion("job a", "of a", row("a")),
         Completion("known", "{}", None),
     ]
-    assert store.complete("me", settled) == {"job a": row("a"), "job b": row("b"), "known": None}
+    assert store.complete("me", completions) == {"job a": row("a"), "job b": row("b"), "known": None}
     assert list(store.rows()) == [row("a"), row("b")]
     jobs = {job.id: (job.state, job.result, job.owner, job.lease_until) for job in store.jobs.list()}
     assert jobs == {
@@ -181,7 +181,7 @@ def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) ->
         "job b": ("done", "of b", "", 0.0),
         "known": ("done", "{}", "", 0.0),
     }
-    assert store.complete("me", settled) == {}  # nobody holds them any more
+    assert store.complete("me", completions) == {}  # nobody holds them any more
     assert store.complete("me", []) == {}
 
 
@@ -189,17 +189,17 @@ def test_the_answer_to_a_job_that_another_holds_is_left_to_it(store: Store) -> N
     taken(store, "mine", "lost", lease=0.001)
     time.sleep(0.05)
     taken(store, "lost", owner="you")
-    settled = [Completion(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
-    assert store.complete("me", settled) == {"mine": row("mine")}
+    completions = [Completion(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
+    assert store.complete("me", completions) == {"mine": row("mine")}
     assert list(store.rows()) == [row("mine")]
-    assert store.complete("you", settled) == {"lost": row("lost")}
+    assert store.complete("you", completions) == {"lost": row("lost")}
 
 
 def test_an_answer_that_is_there_stays(store: Store) -> None:
     first, stale = store.put(row("a", "first")), store.put(row("b", core=99))
     taken(store, "job a", "job b", "job c")
-    settled = [Completion(f"job {key}", "{}", row(key, "second")) for key in "abc"]
-    assert store.complete("me", settled) == {"job a": first, "job b": stale, "job c": row("c", "second")}
+    completions = [Completion(f"job {key}", "{}", row(key, "second")) for key in "abc"]
+    assert store.complete("me", completions) == {"job a": first, "job b": stale, "job c": row("c", "second")}
     assert list(store.rows()) == [first, stale, row("c", "second")]
     assert store.jobs.counts()["done"] == 3
 

@@ -20,7 +20,7 @@ from support.darrm_runner import run
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import InvalidInput, Privacy, Problem, verify
 from darrm_opt.design_spec import canonical_json, digest
-from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate
+from solver_cache import DesignSpec, MemoryStore, Row, cached_solve, open_store, validate_row
 from solver_cache.tables.entry import COLUMNS, TableError, columns_of
 from solver_cache.tables.formats import (
     FORMATS,
@@ -167,7 +167,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, ro
             continue
         refused += any(entry.row is None for entry in entries)
         for entry in entries:
-            assert entry.row is None or entry.row in rows or validate(entry.row).decision != "hit"
+            assert entry.row is None or entry.row in rows or validate_row(entry.row).decision != "hit"
     assert unread + refused > {"sqlite": 10, "parquet": 25}.get(
         name, 50
     )  # else it hit what is empty, or for other readers

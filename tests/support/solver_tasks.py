@@ -40,6 +40,17 @@ def count_up(argument: int, report: Report) -> None:
         report(number)
 
 
+_WARM: list[bool] = []
+
+
+def warm_up(_argument: Any, _report: Report) -> None:
+    _WARM.append(True)
+
+
+def is_warm(_argument: Any, _report: Report) -> bool:
+    return bool(_WARM)
+
+
 def refuse(argument: Any, _report: Report) -> None:
     raise InvalidInput("K", argument, "at least 1", "Ask for more.")
 

@@ -68,7 +68,10 @@ EXAMPLES = {
     "gnmax": ("darrm gnmax --total-epsilon 1 --total-delta 1e-5 --queries 20",),
     "bagging": ("darrm bagging --n 10000 --subsample-size 20 --models 5",),
     "serve": ("darrm serve --port 9000", "DARRM_KEYS=keys.json darrm serve --host 0.0.0.0"),
-    "keys add": ("darrm keys add 'training cluster' --file keys.json",),
+    "keys add": (
+        "darrm keys add 'training cluster' --file keys.json",
+        "darrm keys add dashboard --file keys.json --role reader --expires 90d",
+    ),
     "keys ls": ("darrm keys ls --file keys.json",),
     "keys revoke": ("darrm keys revoke 1a2b3c4d --file keys.json",),
     "precompute": ("darrm precompute grid.toml --dry-run", "darrm precompute grid.toml --workers 8"),

@@ -289,7 +289,7 @@ def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
         CacheError: the store cannot be written.
     """
     from darrm_opt.errors import InvalidInput
-    from solver_cache import validate
+    from solver_cache import validate_row
     from solver_cache.validate import InvalidRow, read_row
 
     if not isinstance(days, int | float) or not 0 <= days < float("inf"):
@@ -297,7 +297,7 @@ def prune(store: Store, days: Any, *, prove: bool) -> dict[str, int]:
     answers = 0
     for row in store.rows():
         if prove:
-            bad = validate(row).decision != "hit"
+            bad = validate_row(row).decision != "hit"
         else:
             try:
                 read_row(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +68,8 @@ def precompute(
 
     place = url or cache_url(os.environ)
     how = run_options(backend, number(time_limit), number(attempts), number(lease), place if direct else "")
-    with closing(open_target(place, dry_run=dry_run)) as store:
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(open_target(place, dry_run=dry_run)))
         problems = read_problems(grid)
         if dry_run and problems.size > MAX_EXACT_DRY_RUN:
             about = estimated_plan(grid, problems, store)
@@ -76,6 +77,9 @@ def precompute(
             return
         if problems.size > MAX_PROBLEMS:
             fail(_too_large(grid, problems, store), ExitCode.BAD_INPUT)
+        workforce = None
+        if not dry_run and scheduler is None and dask is None:  # processes start while the plan is made
+            workforce = opened.enter_context(closing(make_executor(number(workers), None, None)))
         plan = read_plan(grid, problems, store)
         said = plan_to_dict(plan, store.url)
         if dry_run:
@@ -85,10 +89,9 @@ def precompute(
         if not plan.batches:
             answer(as_json({"plan": said, "outcome": None}) if json else "Nothing is left to be done.")
             return
-        with (
-            closing(make_executor(number(workers), scheduler, dask)) as workforce,
-            display() as watcher,
-        ):
+        if workforce is None:
+            workforce = opened.enter_context(closing(make_executor(number(workers), scheduler, dask)))
+        with display() as watcher:
             outcome = run(plan, store, workforce, solve_seconds, how, watcher)
     told = outcome_to_dict(outcome)
     for line in told["failures"]:

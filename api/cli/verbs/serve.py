@@ -11,6 +11,7 @@ from api.cli.parameters import AsJson, number
 from api.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
+    from api.access.keys import Key
     from api.settings import Settings
 
 
@@ -90,6 +91,16 @@ KeysFile = Annotated[str | None, Option("--file", "The keys file.", "FILE", othe
 def keys_add(
     name: Annotated[str, Argument("NAME", "Whose key it is.")],
     file: KeysFile = None,
+    role: Annotated[
+        str,
+        Option(
+            "--role", "reader (stored answers only), user, or admin (everyone's jobs, metrics, the audit log).", "ROLE"
+        ),
+    ] = "user",
+    expires: Annotated[
+        str | None,
+        Option("--expires", "Lifetime, such as 12h, 90d or 26w, or a time (UTC, ISO 8601).", "WHEN", otherwise="never"),
+    ] = None,
     *,
     json: AsJson = False,
 ) -> None:
@@ -100,19 +111,19 @@ def keys_add(
     """
     from api.access.keys import create_key
 
-    made, text = create_key(_keys_file(file), name)
-    _print({"id": made.id, "name": made.name, "created": made.created, "key": text}, text, as_json=json)
-    say(f"Key {made.id} of {made.name!r}: keep it now, it cannot be shown again.")
+    made, text = create_key(_keys_file(file), name, role, expires or "")
+    _print({**_told(made), "key": text}, text, as_json=json)
+    until = f", until {made.expires}" if made.expires else ""
+    say(f"Key {made.id} of {made.name!r} ({made.role}{until}): keep it now, it cannot be shown again.")
 
 
 def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
-    """List API keys: their ids, dates and names."""
+    """List API keys: their ids, dates, roles, expiry and names."""
     from api.access.keys import list_keys
 
     found = list_keys(_keys_file(file))
-    lines = "\n".join(f"{each.id}  {each.created}  {each.name}" for each in found)
-    told = [{name: value for name, value in asdict(each).items() if name != "digest"} for each in found]
-    _print(told, lines or "No keys: nobody is let in.", as_json=json)
+    lines = "\n".join(f"{each.id}  {each.created}  {each.role:6}  {_expiry(each):33}  {each.name}" for each in found)
+    _print([_told(each) for each in found], lines or "No keys: nobody is let in.", as_json=json)
 
 
 def keys_revoke(
@@ -125,8 +136,18 @@ def keys_revoke(
     from api.access.keys import revoke_key
 
     gone = revoke_key(_keys_file(file), key)
-    told = {"id": gone.id, "name": gone.name, "created": gone.created}
-    _print(told, f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
+    _print(_told(gone), f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
+
+
+def _told(key: Key) -> dict[str, Any]:
+    """Return what is shown of a key: everything but the digest of its secret."""
+    return {name: value for name, value in asdict(key).items() if name != "digest"}
+
+
+def _expiry(key: Key) -> str:
+    if not key.expires:
+        return "never expires"
+    return f"{'expired' if key.has_expired() else 'expires'} {key.expires}"
 
 
 def _keys_file(given: str | None) -> Path:

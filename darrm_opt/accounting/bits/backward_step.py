@@ -13,10 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from darrm_opt.accounting.bits.region import BitRegion
+from darrm_opt.design.kernel.library import kernel
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down
 
@@ -43,68 +46,92 @@ Parts = Sequence[tuple[BitRegion, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Branch:
-    """a·V(x·b/a) on the grid: near·V at ``offset`` cells + far·V one further."""
-
-    offset: int
-    near: float
-    far: float
-
-    @property
-    def weights(self) -> list[tuple[int, float]]:
-        """The cell and the weight of each term that is not 0."""
-        return [(i, weight) for i, weight in enumerate((self.near, self.far)) if weight]
-
-
-@dataclass(frozen=True, eq=False)
 class Moves:
-    """The vertices of a region in the coordinates of one grid.
+    """The vertices of a region in the coordinates of one grid: what each adds up to is a constant and four products.
 
     Attributes:
-        vertices: for each a constant, up to two branches, and up to two pairs (A, B) for A + B·V at the grid's end; all
-            are added.
         left: cells needed left of the grid; right: cells needed right of it.
         scale: x = e^(−jh) at the j-th cell left of the grid; offset: 1 − x there, rounded up. V = offset + scale·V(1/x).
+        constants: of each vertex, shape (vertices,).
+        cells: from which cell of the extended grid on a product takes V, shape (vertices, 4); weights: its factor.
+        far: for each vertex the row of ``base`` and ``factor`` of its answer left of every cell, −1 where there is none, as
+            for most; that answer adds base + factor·V at the grid's end.
+        base: shape (rows, points); factor: the same.
     """
 
-    vertices: list[tuple[float, list[_Branch], list[tuple[Array, Array]]]]
     left: int
     right: int
     scale: Array
     offset: Array
+    constants: Array
+    cells: NDArray[np.int64]
+    weights: Array
+    far: NDArray[np.int64]
+    base: Array
+    factor: Array
+
+    @cached_property
+    def compiled(self) -> tuple[int, ...]:
+        """What `backward_step` of the kernel takes of them: the arrays live as long as this object."""
+        arrays = (self.constants, self.cells, self.weights, self.far, self.base, self.factor)
+        sides = (self.left, self.right, self.scale.ctypes.data, self.offset.ctypes.data)
+        return *sides, self.constants.size, *(array.ctypes.data for array in arrays)
 
 
 def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
     """Return the vertices of a region in the coordinates of a grid of ``points``, ``step`` [nats] apart."""
-    vertices = []
-    for p, p_rest, q, q_rest in region.moves.tolist():
-        constant, branches, beyond = 0.0, list[_Branch](), list[tuple[Array, Array]]()
-        for a, b in ((p, q), (p_rest, q_rest)):
+    vertices = region.moves.tolist()
+    constants = np.zeros(len(vertices))
+    cells, weights = np.zeros((len(vertices), 4), dtype=np.int64), np.zeros((len(vertices), 4))
+    far, beyond = np.full(len(vertices), -1, dtype=np.int64), list[Array]()
+    for vertex, (p, p_rest, q, q_rest) in enumerate(vertices):
+        for answer, (a, b) in enumerate(((p, q), (p_rest, q_rest))):
             if a == 0:
                 continue  # W(0, ·) = 0
             if b == 0:
-                constant += a * (1 + _ROUNDING)  # V(0) = 1
+                constants[vertex] += a * (1 + _ROUNDING)  # V(0) = 1
                 continue
             shift = math.log(b) - math.log(a)
-            cells = shift / step
-            cells -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(cells)
-            if cells < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
-                log_x = (cells + np.arange(points)) * step
-                beyond.append((-np.expm1(log_x) * (a * (1 + _ROUNDING)), np.exp(log_x) * (a * (1 + _ROUNDING))))
+            position = shift / step
+            position -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(position)
+            if position < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
+                log_x = (
+                    position + np.arange(points)
+                ) * step  # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
+                far[vertex] = len(beyond)
+                beyond.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
                 continue
-            offset = math.floor(min(cells, float(points)))
-            share = chord_weight(min(cells - offset, 1.0), step)
-            branches.append(_Branch(offset, a * (1 - share) * (1 + _ROUNDING), a * share * (1 + _ROUNDING)))
-        vertices.append((constant, branches, beyond))
-    offsets = [branch.offset for _, branches, _ in vertices for branch in branches]
-    left = max(0, -min(offsets, default=0))
+            # a·V(x·b/a) on the chord: near·V at a cell + far·V one further
+            cell = math.floor(min(position, float(points)))
+            share = chord_weight(min(position - cell, 1.0), step)
+            cells[vertex, 2 * answer : 2 * answer + 2] = cell, cell + 1
+            weights[vertex, 2 * answer : 2 * answer + 2] = (
+                a * (1 - share) * (1 + _ROUNDING),
+                a * share * (1 + _ROUNDING),
+            )
+    left = max(0, -int(cells.min(initial=0)))
     outside = -step * np.arange(1, left + 1)
     scale, offset = np.exp(outside) * (1 + _ROUNDING), -np.expm1(outside) * (1 + _ROUNDING)
-    return Moves(vertices, left, max(0, max(offsets, default=0) + 1), scale, offset)
+    right = max(0, int(cells.max(initial=0)))
+    base, factor = np.stack(beyond, axis=1) if beyond else np.zeros((2, 0, points))
+    return Moves(left, right, scale, offset, constants, cells + left, weights, far, base, factor)
 
 
 def backward_step(values: Array, moves: Moves) -> Array:
-    """Return V_t from V_{t−1}: one step of the backward recursion, the maximum over the vertices."""
+    """Return V_t from V_{t−1}: one step of the backward recursion, the maximum over the vertices.
+
+    The kernel does the same operations in the same order, so that both return the same doubles.
+    """
+    library = kernel()
+    if library is None:
+        return _backward_step(values, moves)
+    points, best = values.size, np.empty(values.size)
+    work = np.empty(moves.left + points + moves.right)
+    library.backward_step(points, *moves.compiled, values.ctypes.data, work.ctypes.data, best.ctypes.data)
+    return best
+
+
+def _backward_step(values: Array, moves: Moves) -> Array:
     points = values.size
     extended = np.empty(moves.left + points + moves.right)
     extended[moves.left : moves.left + points] = values
@@ -112,21 +139,19 @@ def backward_step(values: Array, moves: Moves) -> Array:
     mirrored = np.full(moves.left, values[-1])
     mirrored[: points - 1] = values[1 : moves.left + 1]
     extended[: moves.left] = (moves.offset + moves.scale * mirrored)[::-1]
-    best = np.zeros(points)
-    total, part = np.empty(points), np.empty(points)
-    for constant, branches, beyond in moves.vertices:
-        terms = [(moves.left + branch.offset + i, weight) for branch in branches for i, weight in branch.weights]
-        first, weight = terms[0] if terms else (0, 0.0)
-        np.multiply(extended[first : first + points], weight, out=total)
-        for first, weight in terms[1:]:
-            np.multiply(extended[first : first + points], weight, out=part)
-            total += part
-        for base, factor in beyond:
-            np.multiply(factor, values[-1], out=part)
-            total += part
-            total += base
-        if constant:
-            total += constant
+    best, part = np.zeros(points), np.empty(points)
+    for constant, cells, weights, far in zip(
+        moves.constants.tolist(), moves.cells.tolist(), moves.weights.tolist(), moves.far.tolist(), strict=True
+    ):
+        total = np.zeros(points)
+        for first, weight in zip(cells, weights, strict=True):
+            if weight:
+                np.multiply(extended[first : first + points], weight, out=part)
+                total += part
+        if far >= 0:
+            total += moves.factor[far] * values[-1]
+            total += moves.base[far]
+        total += constant
         np.maximum(best, total, out=best)
     return np.minimum(best, 1.0, out=best)
 

@@ -36,7 +36,7 @@ from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.rounding import down, up
+from darrm_opt.rounding import check_arithmetic, down, up
 
 POINTS = 40_001
 """Grid points by default: the error they leave in ε is measured in the tests, 1e-3 and less."""
@@ -153,6 +153,7 @@ def compose_bits_any_order(parts: Parts, *, points: int = POINTS) -> BitTotal:
 
 
 def _check_runs(parts: Parts, points: int) -> tuple[list[tuple[BitRegion, int]], int]:
+    check_arithmetic()
     runs = []
     for region, count in parts:
         if not isinstance(region, BitRegion):

@@ -35,7 +35,7 @@ from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, Los
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import ULP, float_above, multiple_up, up
+from darrm_opt.rounding import ULP, check_arithmetic, float_above, multiple_up, up
 from darrm_opt.search import least_fitting
 
 MAX_EXACT_COUNT = 64
@@ -45,8 +45,8 @@ lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal app
 TINY_DELTA = 1e-30
 """Below this kδ is as good: it is above 1 − (1−δ)^k by the share kδ/2."""
 
-GUESS_ERROR = 1e-9
-"""Relative error that a guess of the least ε is expected to have."""
+GUESS_ERRORS = (1e-13, 1e-9)
+"""Relative errors that a guess of the least ε is expected to have, mostly and nearly always."""
 
 _DIGITS = 120
 """Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
@@ -85,8 +85,6 @@ def least_possible_delta_of_sequence(classes: Iterable[tuple[float, int]]) -> fl
 
 
 def _floor(classes: list[tuple[float, int]]) -> float:
-    if not classes:
-        return 0.0
     if sum(k for _, k in classes) <= MAX_EXACT_COUNT:
         kept = math.prod((1 - Fraction(delta)) ** k for delta, k in classes)
         return float_above(1 - Fraction(kept))
@@ -94,7 +92,7 @@ def _floor(classes: list[tuple[float, int]]) -> float:
         product = Decimal(1)
         for delta, k in classes:
             product *= (1 - Decimal(delta)) ** k
-        return float_above(Fraction(min((1 - product) * (1 + _MARGIN), Decimal(1))))
+        return float_above(Fraction((1 - product) * (1 + _MARGIN)))
 
 
 _TOTAL_EPSILON = "a number of nats, at least 0"
@@ -195,8 +193,9 @@ def least_epsilon(
 
     low, high = 0.0, enough
     if guess is not None and 0 < guess < enough:
-        for end in ((1 - GUESS_ERROR) * guess, min((1 + GUESS_ERROR) * guess, enough)):
-            low, high = (low, min(end, high)) if fits(end) else (end, high)
+        for end in (factor * guess for error in GUESS_ERRORS for factor in (1 - error, 1 + error)):
+            if low < end < high:
+                low, high = (low, end) if fits(end) else (end, high)
     return least_fitting(fits, low, high)
 
 
@@ -224,7 +223,8 @@ def epsilon_at_delta(
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
-    """Return checked (ε, δ, k), or raise `InvalidInput`."""
+    """Return checked (ε, δ, k), or raise `InvalidInput`; `UnsafeArithmetic` where no bound on rounding holds."""
+    check_arithmetic()
     each = Privacy(epsilon, delta)
     if each.epsilon == math.inf:
         raise InvalidInput(

@@ -6,7 +6,9 @@ A backend holds one growing program in a box [0, 1]^n: rows are added, weights a
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
 import numpy as np
@@ -105,13 +107,17 @@ def open_backend(name: str, entries: int) -> Backend:
         raise InvalidInput("backend", name, "one of " + ", ".join(BACKENDS))
     entry = BACKENDS[name]
     try:
-        importlib.import_module(entry.package)
+        _module(entry.package)
     except ImportError as err:
         other = "" if name == "highs" else ", or use backend = 'highs'"
         raise BackendUnavailable(
             f"backend = {name!r} needs the package {entry.package}, which is not installed: "
             f"pip install {entry.requirement}{other}."
         ) from err
-    module = importlib.import_module(f"{__name__}.{name}")
-    backend: Backend = getattr(module, entry.class_name)(entries)
+    backend: Backend = getattr(_module(f"{__name__}.{name}"), entry.class_name)(entries)
     return backend
+
+
+def _module(name: str) -> ModuleType:
+    """Return a module; one that is loaded is not looked for."""
+    return sys.modules.get(name) or importlib.import_module(name)

@@ -110,7 +110,8 @@ class Highs:
     def add(self, rows: Array, limits: Array) -> None:
         many = rows.shape[0]
         scaled = rows * self._scale
-        row, column = np.nonzero(np.abs(scaled) > MIN_ENTRY)
+        kept = np.abs(scaled) > MIN_ENTRY
+        row, column = np.nonzero(kept)
         status = self._highs.addRows(
             many,
             np.full(many, -highspy.kHighsInf),
@@ -118,7 +119,7 @@ class Highs:
             row.size,
             np.searchsorted(row, np.arange(many)).astype(np.int32),
             column.astype(np.int32),
-            scaled[row, column],
+            scaled[kept],
         )
         _check(status, "addRows")
 
@@ -161,7 +162,8 @@ class Highs:
             upper_half = np.zeros(self._entries)
         if multipliers.size != rows:
             multipliers = np.zeros(rows)
-        return Outcome(status, upper_half, multipliers, max(0, int(highs.getInfo().simplex_iteration_count)))
+        _, iterations = highs.getInfoValue("simplex_iteration_count")
+        return Outcome(status, upper_half, multipliers, max(0, int(iterations)))
 
     def _run(self) -> Status:
         """Run, and where the simplex method loses its accuracy try what is likelier to keep it."""

@@ -1,4 +1,4 @@
-"""Kernel library: loads `kernel.c` as compiled, or says that there is none.
+"""Kernel library: loads the sources beside it as compiled, or says that there is none.
 
 A wheel built where there was a C compiler holds the library; any other works without it, by the NumPy searches, which are
 also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leaves the library alone, ``DARRM_KERNEL=c``
@@ -15,8 +15,8 @@ from functools import cache
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
-SOURCE: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.c")  # noqa: PTH118, PTH120 - pathlib loads slowly
-"""What the library must have been compiled from, to the byte: a stale one is not used."""
+SOURCES: str | os.PathLike[str] = os.path.dirname(__file__)  # noqa: PTH120 - pathlib loads slowly
+"""Folder of what the library must have been compiled from, to the byte: a stale one is not used."""
 
 LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")  # noqa: PTH118, PTH120
 """Its name ends so that Python does not take it for an extension module."""
@@ -34,7 +34,7 @@ _whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
 
 class Tables(ctypes.Structure):
-    """What depends on the constraint alone; the fields stand in `kernel.c`."""
+    """What depends on the constraint alone; the fields stand in `search.h`."""
 
     _fields_ = (
         *((name, _whole) for name in ("K", "affected")),
@@ -47,7 +47,7 @@ class Tables(ctypes.Structure):
 
 
 class Search(ctypes.Structure):
-    """One search: what is asked, and what is found; the fields stand in `kernel.c`."""
+    """One search: what is asked, and what is found; the fields stand in `search.h`."""
 
     _fields_ = (
         ("signed_values", _array),
@@ -83,9 +83,13 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _source_checksum() -> int:
-    """Return what a library of `SOURCE` states: a CRC-32, against oversight and not against malice."""
-    with open(SOURCE, "rb") as source:  # noqa: PTH123
-        return zlib.crc32(source.read())
+    """Return what a library of `SOURCES` states: a CRC-32 of all in the order of their names, against oversight and not malice."""
+    checksum = 0
+    for name in sorted(os.listdir(SOURCES)):  # noqa: PTH208
+        if name.endswith((".c", ".h")):
+            with open(os.path.join(SOURCES, name), "rb") as source:  # noqa: PTH118, PTH123
+                checksum = zlib.crc32(source.read(), checksum)
+    return checksum
 
 
 def _loaded() -> ctypes.CDLL | None:
@@ -100,4 +104,6 @@ def _loaded() -> ctypes.CDLL | None:
     library.separate.argtypes = structures
     library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, _array, _array)
     library.signed_mass.argtypes = (_whole, _whole, _array, _array, _whole, ctypes.c_int, _array)
+    library.backward_step.argtypes = (*(_whole,) * 3, _array, _array, _whole, *(_array,) * 9)
+    library.backward_step.restype = None
     return library

@@ -1,4 +1,4 @@
-"""Compiled search: the worst case by the separation kernel, `kernel.c`, with the sieves of `pruned` and the join of `separable`.
+"""Compiled search: the worst case by the kernel's `separation.c`, with the sieves of `pruned` and the join of `separable`.
 
 The kernel goes through the columns of the blossom (all ny ≤ nx of one nx), each row while it is in the cache, both
 halves of the mirror at once. A column depends on its nx alone, and finds are ordered by value, then by counts: so columns
@@ -25,7 +25,7 @@ from darrm_opt.design.kernel.library import LARGEST, Search, Tables
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
-from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Found, Indices, Settle
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, KernelResult, Settle
 from darrm_opt.noise import Array
 
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
@@ -122,7 +122,7 @@ def _search(
     settle: Settle,
     columns: _Columns,
     start: float,
-) -> Found:
+) -> KernelResult:
     """Search some columns; columns leave out what beats none of their finds and nothing above ``start``."""
     most, corners = collector.most, len(constraint.corners.labels)
     signed = np.ascontiguousarray(signed)
@@ -145,15 +145,15 @@ def _search(
     collector.check(library.separate(tables.reference, search))
     counts = np.array(search.counts[:corners], dtype=np.int64)
     kept = search.kept
-    return Found(_real(search.value), counts, _real(search.left_out), values[:kept], cuts[:kept, :corners])
+    return KernelResult(_real(search.value), counts, _real(search.left_out), values[:kept], cuts[:kept, :corners])
 
 
-def _merged(parts: list[Found], most: int) -> Found:
+def _merged(parts: list[KernelResult], most: int) -> KernelResult:
     """Return what one search of all columns finds."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
     first = np.lexsort((*cuts.T[::-1], -values))[:most]
-    return Found(worst.value, worst.counts, max(part.left_out for part in parts), values[first], cuts[first])
+    return KernelResult(worst.value, worst.counts, max(part.left_out for part in parts), values[first], cuts[first])
 
 
 class _TablesOf:

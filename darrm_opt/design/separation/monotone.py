@@ -26,11 +26,15 @@ from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR, step
 from darrm_opt.design.separation.binomials import TAIL, terms_of
-from darrm_opt.design.separation.result import Collector, Indices, WorstCase
+from darrm_opt.design.separation.result import MAX_TABLE_ENTRIES, Collector, Indices, WorstCase
+from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 
 MAX_TERMS = 64
 """With more terms than this a mean is a product with a matrix, which takes (r+1)² doubles and no loop over terms."""
+
+MAX_MATRIX_GIB = 4.0
+"""Largest such matrix, with the table of masses that it is made of; more is refused."""
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:
@@ -40,6 +44,9 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
         signed: g(0..K), non-decreasing.
         constraint: the privacy constraint, any Δ.
         collector: takes what is found.
+
+    Raises:
+        InvalidInput: more voters are affected than the memory for a search with their Δ allows.
     """
     library = kernel()
     terms = min(terms_of(constraint.affected * constraint.corners.Delta), constraint.affected)
@@ -56,28 +63,46 @@ def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Col
 
 
 def _offer_by_matrices(signed: Array, constraint: PrivacyConstraint, collector: Collector, terms: int) -> None:
-    """Offer the worst multiset for every i, whole arrays at a time."""
+    """Offer the worst multiset for every i, some s₁ at a time: all of them where they are few."""
     r, corners = constraint.affected, constraint.corners
     stationary = constraint.K - r
+    _check_memory(r, terms)
     mass = _binomial_table(r, corners.Delta, terms, collector)
     shifted = _shifted_masses(mass) if mass.shape[0] > MAX_TERMS else None
-    coefficients = signed
+    coefficients, block = signed, max(1, MAX_TABLE_ENTRIES // (r + 1))
     for i in range(r + 1):
-        collector.tick()
         j = np.arange(r - i + 1)[:, np.newaxis]
-        s1 = np.arange(stationary + 1)
-        if shifted is None:
-            on_data = _shifted_means(coefficients, r - i - j + s1, j[:, 0], mass)
-        else:
-            on_data = shifted[: r - i + 1, i:] @ np.ascontiguousarray(sliding_window_view(coefficients, stationary + 1))
-        on_neighbour = on_data[::-1, ::-1]  # E[A_i(j + s₀ + Bin(k, Δ))]: j and k, s₀ and s₁ exchanged
-        values = constraint.q * on_data + on_neighbour
-        best = np.unravel_index(int(values.argmax()), values.shape)
-        if values[best] > collector.floor:
-            where = (np.array([part]) for part in (i, *best))
-            collector.offer(values[best][np.newaxis], _chain(constraint, *where))
+        for first in range(0, stationary + 1, block):
+            collector.tick()
+            s1 = np.arange(first, min(first + block, stationary + 1))
+            # E[A_i(j + s₀ + Bin(k, Δ))]: j and k, s₀ and s₁ exchanged
+            on_data, on_neighbour = (
+                _shifted_means(coefficients, r - i - j + ones, j[:, 0], mass)
+                if shifted is None
+                else shifted[: r - i + 1, i:] @ sliding_window_view(coefficients, stationary + 1)[:, ones]
+                for ones in (s1, stationary - s1)
+            )
+            values = constraint.q * on_data + on_neighbour[::-1]
+            best = np.unravel_index(int(values.argmax()), values.shape)
+            if values[best] > collector.floor:
+                where = (np.array([part]) for part in (i, best[0], first + best[1]))
+                collector.offer(values[best][np.newaxis], _chain(constraint, *where))
         if i < r:
             coefficients = step(coefficients, corners.x, corners.y)
+
+
+def _check_memory(r: int, terms: int) -> None:
+    """Refuse, before any work, a matrix that would take too much memory."""
+    if terms < MAX_TERMS:
+        return
+    gib = 8 * (r + 1) * (r + terms + 2) / 2**30
+    if gib > MAX_MATRIX_GIB:
+        raise InvalidInput(
+            "affected",
+            r,
+            "fewer voters that one record affects, or a smaller Delta",
+            f"The search for the worst case would take {gib:.3g} GiB of memory, more than {MAX_MATRIX_GIB:g}.",
+        )
 
 
 def _offer_compiled(

@@ -23,6 +23,7 @@ from darrm_opt.design.separation.compiled import search_columns
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.result import Collector, Indices, Settle, WorstCase
 from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.rounding import check_arithmetic
 
 ERRORS_BELOW_LIMIT = 100
 """How many rounding errors below the limit a search for a proof goes: a solver's answer leaves its rows some 20 short."""
@@ -56,9 +57,11 @@ def worst_case(
 
     Raises:
         TimeLimitReached: the deadline has passed.
+        UnsafeArithmetic: the bounds on rounding do not hold in this thread.
 
     Source: Lemma 3.4 of the paper; the searches are ours.
     """
+    check_arithmetic()
     if not most and not noise.values.any():
         return worst_case_of_no_release(constraint)
     error = (search_error if constraint.corners.Delta > 0 else PrivacyConstraint.error)(

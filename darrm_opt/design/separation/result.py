@@ -44,8 +44,8 @@ class WorstCase:
     error: float = 0.0
 
 
-class Found(NamedTuple):
-    """What the compiled kernel found: the worst multiset, a bound on what it left out, and cuts, the worst first."""
+class KernelResult(NamedTuple):
+    """Result of a search by the compiled kernel: the worst multiset, a bound on what it left out, and cuts, the worst first."""
 
     value: float
     counts: Counts
@@ -109,7 +109,7 @@ class Collector:
             self._values.append(values[keep])
             self._counts.append(counts[keep])
 
-    def take(self, found: Found, *, proved: bool = True) -> None:
+    def take(self, found: KernelResult, *, proved: bool = True) -> None:
         """Take what the compiled kernel found; ``proved`` says that it bounds everything else."""
         if found.value > self.value:
             self.value, self.counts = found.value, found.counts

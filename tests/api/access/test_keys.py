@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from support.darrm_runner import refused, run
+from support.served import serving
 
 import api.access.keys
-from api.access.keys import KeyRing, KeysFileError, create_key, list_keys, revoke_key
+from api.access.clients import Client, set_current_client
+from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
+from api.errors.exceptions import NotCached
+from api.schemas import DesignRequest
+from api.server.shutdown import Shutdown
+from api.service.design_service import DesignService
+from api.settings import Settings
 from darrm_opt import InvalidInput
+from solver_cache import open_store
 
 
 @pytest.fixture
@@ -99,8 +110,8 @@ def test_messages_about_the_file_say_what_to_do(path: Path) -> None:
         list_keys(path)
     create_key(path, "alice")
     told = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**told, "format": 2}), encoding="utf-8")
-    with pytest.raises(KeysFileError, match=r"has format 2; this version reads 1\."):
+    path.write_text(json.dumps({**told, "format": 3}), encoding="utf-8")
+    with pytest.raises(KeysFileError, match=r"has format 3; this version reads 1 to 2\."):
         list_keys(path)
     path.write_text(json.dumps({**told, "keys": 2 * told["keys"]}), encoding="utf-8")
     with pytest.raises(KeysFileError, match=r"two keys of one id: remove one of them\."):
@@ -133,6 +144,161 @@ def test_several_at_once_lose_no_key(path: Path) -> None:
     assert {each.name for each in path.parent.iterdir()} == {"keys.json", "keys.json.lock"}
 
 
+# ---------------------------------------------------------------------------------------------- roles and expiry
+
+
+def test_a_file_of_the_first_format_stays_valid(path: Path) -> None:
+    _, text = create_key(path, "alice")
+    told = json.loads(path.read_text(encoding="utf-8"))
+    for key in told["keys"]:
+        del key["role"], key["expires"]
+    path.write_text(json.dumps({**told, "format": 1}), encoding="utf-8")
+    [old] = list_keys(path)
+    assert (old.role, old.expires, old.has_expired()) == ("user", "", False)
+    assert KeyRing(path).holder(text) == old
+    create_key(path, "bob", "admin", "90d")
+    assert [key.role for key in list_keys(path)] == ["user", "admin"]
+    assert json.loads(path.read_text(encoding="utf-8"))["format"] == 2  # which an older release refuses
+
+
+@pytest.mark.parametrize("damage", [{"role": "root"}, {"role": None}, {"expires": "soon"}, {"expires": "2030-01-31"}])
+def test_a_role_or_a_time_that_is_none_makes_the_file_none(path: Path, damage: dict[str, object]) -> None:
+    create_key(path, "alice", "reader", "1h")
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["keys"][0] |= damage
+    path.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(KeysFileError, match="is not one that `darrm keys` wrote"):
+        list_keys(path)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("", ""),
+        ("1h", "2026-01-01T01:00:00+00:00"),
+        ("90d", "2026-04-01T00:00:00+00:00"),
+        ("2w", "2026-01-15T00:00:00+00:00"),
+        ("2026-01-02", "2026-01-02T00:00:00+00:00"),
+        ("2026-01-02T01:00:00+02:00", "2026-01-01T23:00:00+00:00"),
+    ],
+)
+def test_a_lifetime_or_a_time_says_when_a_key_expires(text: str, until: str) -> None:
+    assert parse_expiry(text, NOW) == until
+
+
+@pytest.mark.parametrize(
+    "text", ["90", "0d", "-1d", "1y", "d", "999999w", "tomorrow", "2025-12-31", "2026-01-01", " 1d"]
+)
+def test_what_says_no_time_to_come_is_refused(path: Path, text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"expires = .* is not valid: expected a lifetime such as 12h, 90d or 26w"):
+        parse_expiry(text, NOW)
+    if text != "2026-01-02":
+        assert not path.exists()
+
+
+def test_a_key_expires_at_its_time(path: Path) -> None:
+    key, _ = create_key(path, "alice", expires="1h")
+    at = datetime.fromisoformat(key.expires).timestamp()
+    assert [key.has_expired(at - 1), key.has_expired(at), key.has_expired()] == [False, True, False]
+
+
+def test_the_command_line_gives_roles_and_shows_expiry(path: Path) -> None:
+    place = ["--file", str(path)]
+    made = run("keys", "add", "board", *place, "--role", "reader", "--expires", "90d")
+    assert "of 'board' (reader, until 20" in made.stderr
+    run("keys", "add", "old", *place)
+    [reader, user] = json.loads(run("keys", "ls", *place, "--json").stdout)
+    assert (reader["role"], user["role"], user["expires"]) == ("reader", "user", "")
+    assert reader["expires"].endswith("+00:00")
+    listed = run("keys", "ls", *place).stdout
+    assert f"reader  expires {reader['expires']}  board" in listed
+    assert "user    never expires" in listed
+    assert refused("keys", "add", "x", *place, "--role", "root").startswith(
+        "Error: --role: 'root' is not valid: expected one of reader, user, admin."
+    )
+    assert refused("keys", "add", "x", *place, "--expires", "soon").startswith(
+        "Error: --expires: 'soon' is not valid: expected a lifetime such as 12h, 90d or 26w"
+    )
+
+
+def expired(path: Path, identity: str) -> None:
+    """Have a key expire in the past, as the time does."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    for key in told["keys"]:
+        if key["id"] == identity:
+            key["expires"] = "2020-01-01T00:00:00+00:00"
+    path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def test_roles_on_a_server(tmp_path: Path) -> None:
+    path, made = tmp_path / "keys.json", {}
+    for role in ("reader", "user", "admin"):
+        made[role] = create_key(path, role, role)[1]
+    gone, late = create_key(path, "gone")
+    expired(path, gone.id)
+    small, other = "/v1/gamma?K=5&m=2&epsilon=0.5", "/v1/gamma?K=7&m=2&epsilon=0.5"
+    long = b'{"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
+    with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin") as service:
+
+        def status(role: str, place: str, method: str = "GET", body: bytes | None = None) -> int:
+            more = {"Content_Type": "application/json"} if body else {}
+            return service.ask(place, method, body, X_API_Key=made[role], **more).status
+
+        refusal = service.ask(small, X_API_Key=late)
+        assert refusal.status == 401
+        assert refusal.json()["detail"].startswith("This key expired at 2020-01-01T00:00:00+00:00.")
+        assert "invalid_token" in refusal.headers["www-authenticate"]
+        # a reader: what is stored, and nothing that has to be solved or computed
+        assert status("reader", small) == 404
+        answer = service.ask(small, X_API_Key=made["user"]).json()
+        assert status("reader", small) == status("reader", f"/v1/gamma/{answer['id']}") == 200
+        near = service.ask("/v1/gamma?K=5&m=2.1&epsilon=0.5", X_API_Key=made["reader"])
+        assert (near.status, near.json()["nearest"] is not None) == (200, True)
+        batch = b'{"problems": [{"K": 5, "m": 2, "epsilon": 0.5}, {"K": 7, "m": 2, "epsilon": 0.5}]}'
+        told = service.ask("/v1/gamma/batch", "POST", batch, X_API_Key=made["reader"], Content_Type="application/json")
+        assert [item["status"] for item in told.json()["results"]] == [200, 404]
+        assert status("reader", "/v1/gamma", "POST", long) == 404
+        for place in ("/v1/jobs", "/v1/estimate?K=5&m=2&epsilon=0.5", "/v1/compose?epsilon=0.1&queries=2", "/v1/audit"):
+            denied = service.ask(place, X_API_Key=made["reader"])
+            assert (denied.status, denied.json()["type"]) == (403, "urn:darrm-opt:problem:not-permitted")
+        assert b"darrm_jobs_queued 0.0" in service.ask("/metrics", X_API_Key=made["admin"]).body
+        assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/audit") == 403
+        assert status("reader", "/healthz") == 200
+        # an admin: everyone's jobs; a user: its own
+        id = service.ask("/v1/jobs", "POST", long, X_API_Key=made["user"], Content_Type="application/json").json()["id"]  # noqa: A001
+        assert status("user", other) == 200
+        listed = {role: service.ask("/v1/jobs", X_API_Key=made[role]).json()["jobs"] for role in ("user", "admin")}
+        assert {job["id"] for job in listed["user"]} == {job["id"] for job in listed["admin"]}
+        assert id in {job["id"] for job in listed["admin"]}
+        mine = b'{"K": 9, "m": 2, "epsilon": 0.5}'
+        own = service.ask("/v1/jobs", "POST", mine, X_API_Key=made["admin"], Content_Type="application/json").json()
+        assert own["id"] not in {job["id"] for job in service.ask("/v1/jobs", X_API_Key=made["user"]).json()["jobs"]}
+        assert service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"] == "cancelled"
+
+
+def test_what_a_reader_is_refused_another_who_asks_meanwhile_is_not() -> None:
+    settings = Settings(cache_url="memory", solvers=1, wait_seconds=60)
+    reader, user = (Client(f"key {role}", local=False, role=role) for role in get_args(Role)[:2])
+
+    async def ask(service: DesignService, client: Client) -> Any:
+        set_current_client(client)
+        try:
+            return await service.design(DesignRequest(K=5, m=2, epsilon=0.5))
+        except NotCached as err:
+            return str(err)
+
+    async def both() -> list[Any]:
+        async with DesignService.open(open_store("memory"), settings, Shutdown()) as service:
+            return list(await asyncio.gather(ask(service, reader), ask(service, user)))
+
+    refusal, answer = asyncio.run(both())
+    assert refusal == "This answer is not stored, and a key with the role reader does not have it solved."
+    assert answer["status"] == "optimal"
+
+
 # ------------------------------------------------------------------------------------------------ the command line
 
 
@@ -144,7 +310,7 @@ def test_the_command_line_makes_lists_and_revokes(path: Path) -> None:
     assert "cannot be shown again" in made.stderr
     shown = json.loads(run("keys", "ls", "--file", str(path), "--json").stdout)
     assert [each["name"] for each in shown] == ["train cluster"]
-    assert set(shown[0]) == {"id", "name", "created"}
+    assert set(shown[0]) == {"id", "name", "created", "role", "expires"}
     assert shown[0]["id"] in run("keys", "ls", "--file", str(path)).stdout
     gone = run("keys", "revoke", shown[0]["id"], "--file", str(path))
     assert (gone.exit_code, gone.stdout) == (0, f"Revoked {shown[0]['id']} of 'train cluster'.\n")

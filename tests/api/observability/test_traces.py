@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 from opentelemetry.sdk.trace import ReadableSpan
@@ -46,6 +49,44 @@ def test_requests_and_solves_are_spans() -> None:
     assert found.status.status_code is StatusCode.UNSET
     assert not any(word in span.to_json() for span in spans for word in ("secret", "epsilon"))
     assert found.resource.attributes["service.name"] == "darrm-opt"
+
+
+def test_a_job_is_a_trace_of_its_own_linked_to_the_request_that_queued_it() -> None:
+    spans = spans_of("/v1/gamma?K=5&m=2&epsilon=0.1", "/v1/gamma?K=5&m=2&epsilon=0.1", headers={"traceparent": PARENT})
+    (job,) = [span for span in spans if span.name == "job gamma"]
+    asked = next(span for span in spans if span.kind is SpanKind.SERVER)
+    (solve,) = [span for span in spans if span.name == "solve"]
+    assert job.kind is SpanKind.CONSUMER
+    assert job.parent is None
+    assert [link.context.span_id for link in job.links] == [asked.context.span_id]
+    assert [link.context.trace_id for link in job.links] == [int(PARENT.split("-")[1], 16)]
+    assert solve.parent is not None
+    assert solve.parent.span_id == job.context.span_id
+    said = dict(job.attributes or {})
+    assert len(str(said.pop("darrm.job"))) == 64
+    assert said.pop("darrm.client")
+    for name in ("darrm.queue_seconds", "darrm.solve_seconds"):
+        assert 0 <= said.pop(name) < 300  # type: ignore[operator]  # a number
+    for name in ("darrm.rounds", "darrm.rows", "darrm.iterations"):
+        assert said.pop(name) >= 1  # type: ignore[operator]  # as above
+    assert said == {"darrm.kind": "gamma", "darrm.attempt": 1, "darrm.outcome": "done"}
+
+
+def test_the_link_outlives_the_server_that_was_asked(tmp_path: Path) -> None:
+    settings = Settings(cache_url=f"sqlite:///{tmp_path / 'store.sqlite'}", wait_seconds=0, solvers=1)
+    with traces.traced(InMemorySpanExporter()), TestClient(create_app(settings)) as client:
+        for worker in client.app.state.service._workers:  # type: ignore[attr-defined]  # a FastAPI application
+            worker._closing = True  # nobody here takes it up
+        body = {"K": 5, "m": 2, "epsilon": 0.1}
+        id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]  # noqa: A001
+    memory = InMemorySpanExporter()
+    with traces.traced(memory), TestClient(create_app(settings)) as client:
+        end = time.monotonic() + 60
+        while client.get(f"/v1/jobs/{id}").json()["state"] != "done":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    (job,) = [span for span in memory.get_finished_spans() if span.name == "job gamma"]
+    assert [format(link.context.trace_id, "032x") for link in job.links] == [PARENT.split("-")[1]]
 
 
 def test_a_request_continues_the_trace_of_its_client() -> None:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from api.errors.problem_details import MEDIA_TYPE
 from api.settings import Settings
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
+from darrm_opt.reprove import reprove
+from solver_cache import validate
 from solver_cache.proofs import Proofs
 
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
@@ -60,16 +61,14 @@ def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any])
 
 def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = 0
-    validation = import_module("solver_cache.validate")  # whose name in the package is the function's
-    real = validation.reprove
 
     def counted(*arguments: Any) -> Any:
         nonlocal proofs
         proofs += 1
-        return real(*arguments)
+        return reprove(*arguments)
 
-    monkeypatch.setattr(validation, "PROOFS", Proofs())
-    monkeypatch.setattr(validation, "reprove", counted)
+    monkeypatch.setattr(validate, "PROOFS", Proofs())
+    monkeypatch.setattr(validate, "reprove", counted)
     other = {
         **SMALL,
         "m": None,

@@ -9,14 +9,17 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support import solver_tasks as tasks
 from support.served import serving
 
 from api.app import create_app
+from api.routes import operations
 from api.settings import Settings
 from solver_cache.database import connection as database_connection
 
@@ -78,6 +81,20 @@ def test_a_queue_that_nobody_looks_at_is_not_ready(tmp_path: Path) -> None:
         while (told := client.get("/readyz")).status_code == 200:
             assert time.monotonic() < end
         assert "queue: the queue is looked at no more" in told.json()["detail"]
+
+
+def test_a_busy_lane_of_short_work_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "CHECK_SECONDS", 2.0)
+    begun = tmp_path / "pid"
+    with TestClient(create_app(settings(tmp_path / "store.sqlite"))) as client:
+        assert client.get("/readyz").status_code == 200
+        assert client.portal is not None
+        service = client.app.state.service  # type: ignore[attr-defined]
+        client.portal.start_task_soon(partial(service.compute, tasks.deaf, str(begun)))
+        while not begun.exists():
+            time.sleep(0.01)
+        told = client.get("/readyz")
+        assert (told.status_code, told.json()["checks"]) == (200, {"database": "ok", "solver": "busy", "queue": "ok"})
 
 
 def test_a_lock_does_not_stop_kept_reads(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from support.served import Answer, Served, serving
 from api.access.keys import create_key, revoke_key
 from api.cli.output import ExitCode
 from api.observability import metrics
-from api.settings import PREFIX, Settings, mask_password
+from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 
 T = TypeVar("T")
 
@@ -51,6 +51,36 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
         yield service, text, key.id
 
 
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[Served]:
+    """A server without keys, for tests that need no settings of their own: each start takes seconds."""
+    settings = {
+        "DARRM_HOSTS": "darrm.example",
+        "DARRM_CORS_ORIGINS": "https://good.example,http://localhost:3000",
+        "DARRM_MAX_BODY_BYTES": "1024",
+        "DARRM_BODY_SECONDS": "1",
+        "DARRM_IDLE_SECONDS": "1",
+        "DARRM_RATE": "0",
+        # misspelt on purpose: test_a_misspelt_setting_is_named_at_the_start
+        "DARRM_SOLVER": "2",
+        "DARRM_MAX_SOLVER_MEMORY": "512",
+        "DARRM_NONSENSE_AT_ALL": "secret",
+    }
+    with serving(folder, DARRM_CACHE_URL="memory", **settings) as service:
+        yield service
+
+
+def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
+    """Return the log lines of requests by their ids, once all are there."""
+
+    def there() -> bool:
+        return all(any(f'"{name}"' in line for line in service.log) for name in names)
+
+    assert awaited(there, True)
+    events = [json.loads(line) for line in service.log if line.startswith("{")]
+    return {event["request_id"]: event for event in events if event.get("request_id") in names}
+
+
 # ------------------------------------------------------------------------------------------ what it does not start with
 
 
@@ -62,21 +92,22 @@ def test_it_does_not_serve_other_machines_without_keys_unless_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings"), [(["--no-keys"], {}), ([], {"DARRM_PUBLIC": "true"}), ([], {"DARRM_KEYS": "keys.json"})]
+    ("arguments", "settings", "status"),
+    [
+        (["--no-keys"], {"DARRM_KEYS": "keys.json"}, 200),  # the command line outdoes the environment
+        ([], {"DARRM_PUBLIC": "true"}, 200),
+        ([], {"DARRM_KEYS": "keys.json"}, 401),
+    ],
 )
-def test_it_serves_other_machines_when_told(tmp_path: Path, arguments: list[str], settings: dict[str, str]) -> None:
+def test_it_serves_other_machines_when_told(
+    tmp_path: Path, arguments: list[str], settings: dict[str, str], status: int
+) -> None:
     create_key(tmp_path / "keys.json", "alice")
     with serving(tmp_path, "--host", "0.0.0.0", *arguments, **settings) as service:  # noqa: S104 — only for this test
         service.url = service.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
         assert service.ask("/healthz").status == 200
         assert service.ask("/openapi.json").status == 200
-        assert service.ask(GAMMA).status == (401 if "DARRM_KEYS" in settings else 200)
-
-
-def test_no_keys_outdoes_the_environment(tmp_path: Path) -> None:
-    create_key(tmp_path / "keys.json", "alice")
-    with serving(tmp_path, "--no-keys", DARRM_KEYS="keys.json") as service:
-        assert service.ask(GAMMA).status == 200
+        assert service.ask(GAMMA).status == service.ask(GAMMA, X_Forwarded_For="10.1.2.3").status == status
 
 
 def test_a_keys_file_that_is_not_there_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -238,21 +269,21 @@ def test_a_head_that_is_too_large_is_refused(guarded: tuple[Served, str, str]) -
         assert b"application/problem+json" in found
 
 
-def test_a_query_that_the_parser_cannot_take_is_told_so(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_CACHE_URL="memory") as service:
-        for length, status in ((2**16 - 1, b"HTTP/1.1 422 "), (2**16, b"HTTP/1.1 431 "), (120_000, b"HTTP/1.1 431 ")):
-            query = b"/v1/gamma?objective="
-            target = query + b"x" * (length - len(query))
-            found = raw(service, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            assert found.startswith(status)
-            if status.endswith(b"431 "):
-                assert b"Path and query may have 65535 bytes together. Send a long objective by POST." in found
-        for upgrade in (b"h2c", b"websocket"):
-            head = b"Host: localhost\r\nConnection: close, Upgrade\r\nUpgrade: " + upgrade
-            assert raw(service, b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
-        slash = raw(service, b"GET /v1/jobs/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert slash.startswith(b"HTTP/1.1 404 ")
-    log = "\n".join(service.log)
+def test_a_query_that_the_parser_cannot_take_is_told_so(shared: Served) -> None:
+    for length, status in ((2**16 - 1, b"HTTP/1.1 422 "), (2**16, b"HTTP/1.1 431 "), (120_000, b"HTTP/1.1 431 ")):
+        query = b"/v1/gamma?objective="
+        target = query + b"x" * (length - len(query))
+        found = raw(shared, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert found.startswith(status)
+        if status.endswith(b"431 "):
+            assert b"Path and query may have 65535 bytes together. Send a long objective by POST." in found
+    for upgrade in (b"h2c", b"websocket"):
+        head = b"Host: localhost\r\nConnection: close, Upgrade\r\nUpgrade: " + upgrade
+        assert raw(shared, b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    slash = b"GET /v1/jobs/ HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: slash\r\nConnection: close\r\n\r\n"
+    assert raw(shared, slash).startswith(b"HTTP/1.1 404 ")
+    assert logged(shared, "slash")
+    log = "\n".join(shared.log)
     assert "pgrade" not in log
     assert "WebSocket" not in log
 
@@ -437,12 +468,26 @@ def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) 
     assert any(event["event"] == "refused on the wire: busy" for event in service.events())
 
 
+def test_an_idle_connection_makes_room_however_few_are_idle(tmp_path: Path) -> None:
+    limits = {"DARRM_MAX_CONNECTIONS": "200", "DARRM_HEAD_SECONDS": "100", "DARRM_BODY_SECONDS": "100"}
+    with serving(tmp_path, **limits) as service:
+        assert service.ask(GAMMA).status == 200
+        held = [service.connect() for _ in range(190)]
+        try:
+            for connection in held:  # being received: not cut off for others
+                connection.sendall(b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            held += [service.connect() for _ in range(200)]  # of which ten can stay
+            assert {service.ask(GAMMA).status for _ in range(20)} == {200}
+        finally:
+            for connection in held:
+                connection.close()
+
+
 def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
     keys = [create_key(tmp_path / "keys.json", name)[1] for name in ("greedy", "polite")]
     limits = {"DARRM_MAX_STREAMS": "6", "DARRM_MAX_CONCURRENT_REQUESTS": "8", "DARRM_WAIT_SECONDS": "0"}
     with serving(tmp_path, DARRM_KEYS=str(tmp_path / "keys.json"), **limits) as service:
-        slow = "/v1/gamma?K=101&m=20&epsilon=0.1&Delta=1e-2&objective=shared(1,1)+agreement"
-        id = service.ask(slow, X_API_Key=keys[0]).json()["id"]  # noqa: A001
+        id = service.ask(SLOW, X_API_Key=keys[0]).json()["id"]  # noqa: A001
 
         def follow(key: str) -> socket.socket:
             connection = service.connect()
@@ -467,29 +512,27 @@ def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
         service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=keys[0])
 
 
-def test_head_answers_as_get_does(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
-        for path in ("/", "/healthz", "/readyz", "/openapi.json", "/metrics", GAMMA, "/v1/jobs", "/nowhere"):
-            got, head = service.ask(path), service.ask(path, "HEAD")
-            assert head.status == got.status
-            assert head.body == b""
-            assert head.headers["content-type"] == got.headers["content-type"]
-            if path in {"/healthz", GAMMA}:
-                assert int(head.headers["content-length"]) > 0
+def test_head_answers_as_get_does(shared: Served) -> None:
+    for path in ("/", "/healthz", "/readyz", "/openapi.json", "/metrics", GAMMA, "/v1/jobs", "/nowhere"):
+        got, head = shared.ask(path), shared.ask(path, "HEAD")
+        assert head.status == got.status
+        assert head.body == b""
+        assert head.headers["content-type"] == got.headers["content-type"]
+        if path in {"/healthz", GAMMA}:
+            assert int(head.headers["content-length"]) > 0
 
 
-def test_probes_ask_by_address_and_a_request_has_one_host(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_HOSTS="darrm.example") as service:
-        for path, status in (("/healthz", 200), ("/readyz", 200), (GAMMA, 421)):
-            assert service.ask(path, Host="10.1.2.3:8000").status == status
-        with service.connect() as connection:
-            connection.sendall(f"GET {GAMMA} HTTP/1.1\r\nHost: darrm.example\r\nHost: localhost\r\n\r\n".encode())
-            assert connection.recv(12) == b"HTTP/1.1 400"
+def test_probes_ask_by_address_and_a_request_has_one_host(shared: Served) -> None:
+    for path, status in (("/healthz", 200), ("/readyz", 200), (GAMMA, 421)):
+        assert shared.ask(path, Host="10.1.2.3:8000").status == status
+    with shared.connect() as connection:
+        connection.sendall(f"GET {GAMMA} HTTP/1.1\r\nHost: darrm.example\r\nHost: localhost\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 400"
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_body_far_over_the_limit_is_413_and_no_reset(tmp_path: Path, declared: bool) -> None:
-    with serving(tmp_path, DARRM_MAX_BODY_BYTES="1024") as service, service.connect() as connection:
+def test_a_body_far_over_the_limit_is_413_and_no_reset(shared: Served, declared: bool) -> None:
+    with shared.connect() as connection:
         size = 8 * 2**20
         length = f"Content-Length: {size}" if declared else "Transfer-Encoding: chunked"
         connection.sendall(f"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode())
@@ -505,33 +548,42 @@ def test_a_body_far_over_the_limit_is_413_and_no_reset(tmp_path: Path, declared:
         assert b"urn:darrm-opt:problem:body-too-large" in found
 
 
-def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_CORS_ORIGINS="https://good.example") as service:
-        cross: dict[str, Any] = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}
-        problem(service.ask(GAMMA, **cross), 403, "cross-site")
-        assert b"darrm_solves_total{" not in service.ask("/metrics").body
-        assert service.ask(GAMMA, **cross, Origin="https://good.example").status == 200
-        assert service.ask("/", **cross).status == 200
-        assert service.ask(GAMMA, Sec_Fetch_Site="same-origin").status == 200
-        for name in ("X_Forwarded_For", "X_Real_IP", "Forwarded"):
-            forwarded: dict[str, Any] = {name: "10.1.2.3"}
-            refused = service.ask(GAMMA, **forwarded)
-            problem(refused, 401, "key-needed")
-            assert "DARRM_PUBLIC" in refused.json()["detail"]
-        assert service.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
-    with serving(tmp_path, DARRM_PUBLIC="true") as service:
-        assert service.ask(GAMMA, X_Forwarded_For="10.1.2.3").status == 200
+def test_other_sites_and_proxies_do_not_ask_in_somebodys_name(shared: Served) -> None:
+    unsolved = "/v1/gamma?K=5&m=2&epsilon=0.4"
+    before = shared.ask("/v1/jobs").json()["jobs"]
+    cross: dict[str, Any] = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}
+    problem(shared.ask(unsolved, **cross), 403, "cross-site")
+    assert shared.ask("/v1/jobs").json()["jobs"] == before
+    assert shared.ask(GAMMA, **cross, Origin="https://good.example").status == 200
+    assert shared.ask("/", **cross).status == 200
+    assert shared.ask(GAMMA, Sec_Fetch_Site="same-origin").status == 200
+    for name in ("X_Forwarded_For", "X_Real_IP", "Forwarded"):
+        forwarded: dict[str, Any] = {name: "10.1.2.3"}
+        refused = shared.ask(GAMMA, **forwarded)
+        problem(refused, 401, "key-needed")
+        assert "DARRM_PUBLIC" in refused.json()["detail"]
+    assert shared.ask("/healthz", X_Forwarded_For="10.1.2.3").status == 200
 
 
-def test_a_misspelt_setting_is_named_at_the_start(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_SOLVER="2", DARRM_MAX_SOLVER_MEMORY="512", DARRM_NONSENSE_AT_ALL="secret") as service:
-        assert service.ask("/healthz").status == 200
-        service.end()
-    said = [line.strip() for line in service.log if not line.startswith("{")]
+def test_a_misspelt_setting_is_named_at_the_start(shared: Served) -> None:
+    shared.ask("/healthz", X_Request_ID="after-the-start")
+    assert logged(shared, "after-the-start")
+    said = [line.strip() for line in shared.log if not line.startswith("{")]
     assert said == [
         "DARRM_NONSENSE_AT_ALL is no setting and has no effect.",
         "DARRM_SOLVER is no setting and has no effect; DARRM_SOLVERS is one.",
     ]
+
+
+def test_every_variable_that_the_product_reads_is_known() -> None:
+    sources = [
+        path for room in ("api", "solver_cache", "darrm_client", "darrm_opt") for path in (ROOT / room).rglob("*.py")
+    ]
+    sources.append(ROOT / "hatch_build.py")
+    literals = (re.findall(r'"(DARRM_[A-Z_]+)"', path.read_text(encoding="utf-8")) for path in sources)
+    read = {name for found in literals for name in found} - {"DARRM_SOLVER"}  # an example of a misspelt one
+    assert {"DARRM_KERNEL", "DARRM_URL"} <= read
+    assert misspelt_settings(dict.fromkeys(read, "")) == []
 
 
 @pytest.mark.parametrize(
@@ -562,31 +614,29 @@ def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_aga
     assert "Traceback" not in "".join(service.log)
 
 
-def test_a_log_has_a_line_for_each_request_and_no_secret(tmp_path: Path) -> None:
-    key, text = create_key(tmp_path / "keys.json", "alice")
-    with serving(tmp_path, DARRM_KEYS="keys.json") as service:
-        service.ask(f"{GAMMA}&votes=secret-1", X_API_Key=text, X_Request_ID="one")
-        service.ask("/v1/gamma", "POST", b'{"secret-2": 1}', X_API_Key=text, X_Request_ID="two")
-        service.ask("/v1/gamma", Authorization="Bearer secret-3", X_Request_ID="three")
-    lines = {event["request_id"]: event for event in service.events() if event["event"] == "request"}
+def test_a_log_has_a_line_for_each_request_and_no_secret(guarded: tuple[Served, str, str]) -> None:
+    service, text, key = guarded
+    service.ask(f"{GAMMA}&votes=secret-1", X_API_Key=text, X_Request_ID="one")
+    service.ask("/v1/gamma", "POST", b'{"secret-2": 1}', X_API_Key=text, X_Request_ID="two")
+    service.ask("/v1/gamma", Authorization="Bearer secret-3", X_Request_ID="three")
+    lines = logged(service, "one", "two", "three")
     assert {name: line["status"] for name, line in lines.items()} == {"one": 422, "two": 422, "three": 401}
-    assert (lines["one"]["client"], lines["three"]["client"]) == (f"key {key.id}", "address 127.0.0.1")
+    assert (lines["one"]["client"], lines["three"]["client"]) == (f"key {key}", "address 127.0.0.1")
     assert lines["one"]["seconds"] > 0
     written = "".join(service.log)
     assert "secret" not in written
     assert text not in written
 
 
-def test_pages_of_origins_that_are_listed_may_ask(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_CORS_ORIGINS="https://a.example,http://localhost:3000") as service:
-        asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "X-API-Key"}
-        good = service.ask("/v1/gamma", "OPTIONS", None, Origin="https://a.example", **asked)
-        assert good.headers["access-control-allow-origin"] == "https://a.example"
-        assert "access-control-allow-credentials" not in good.headers
-        bad = service.ask("/v1/gamma", "OPTIONS", None, Origin="https://b.example", **asked)
-        assert "access-control-allow-origin" not in bad.headers
-        read = service.ask("/healthz", Origin="https://a.example")
-        assert "X-Request-ID" in read.headers["access-control-expose-headers"]
+def test_pages_of_origins_that_are_listed_may_ask(shared: Served) -> None:
+    asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "X-API-Key"}
+    good = shared.ask("/v1/gamma", "OPTIONS", None, Origin="https://good.example", **asked)
+    assert good.headers["access-control-allow-origin"] == "https://good.example"
+    assert "access-control-allow-credentials" not in good.headers
+    bad = shared.ask("/v1/gamma", "OPTIONS", None, Origin="https://b.example", **asked)
+    assert "access-control-allow-origin" not in bad.headers
+    read = shared.ask("/healthz", Origin="https://good.example")
+    assert "X-Request-ID" in read.headers["access-control-expose-headers"]
 
 
 def test_proxies_that_are_believed_tell_where_a_request_comes_from(tmp_path: Path) -> None:
@@ -596,18 +646,17 @@ def test_proxies_that_are_believed_tell_where_a_request_comes_from(tmp_path: Pat
     assert line["client"] == "address 10.9.8.7"
 
 
-def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_BODY_SECONDS="1", DARRM_IDLE_SECONDS="1") as service:
-        connection = service.connect()
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        with connection:
-            request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+def test_a_client_that_does_not_read_is_cut_off(shared: Served) -> None:
+    connection = shared.connect()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with connection:
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-            def ask_on() -> None:
-                for _ in range(2000):  # more answers than fit anywhere, none of them read
-                    connection.sendall(request)
-                    time.sleep(0.005)
+        def ask_on() -> None:
+            for _ in range(2000):  # more answers than fit anywhere, none of them read
+                connection.sendall(request)
+                time.sleep(0.005)
 
-            with pytest.raises((ConnectionResetError, BrokenPipeError)):
-                ask_on()
-        assert service.ask("/healthz").status == 200
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            ask_on()
+    assert shared.ask("/healthz").status == 200

@@ -90,3 +90,33 @@ def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
         assert await asyncio.wait_for(ask(), 10) == "served"
 
     asyncio.run(test())
+
+
+def test_a_place_is_not_lost_with_one_who_gives_up_before_a_place_is_free() -> None:
+    async def test() -> None:
+        queue, taken = FairQueue(1), asyncio.Event()
+
+        async def hold() -> None:
+            async with queue.place("holder"):
+                await taken.wait()
+                for each in impatient:  # cancelled, and not told yet when the place becomes free
+                    each.cancel()
+
+        async def ask() -> str:
+            async with queue.place("me"):
+                return "served"
+
+        holding = asyncio.create_task(hold())
+        await asyncio.sleep(0)
+        impatient, patient = [asyncio.create_task(ask()) for _ in range(2)], asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        taken.set()
+        await holding
+        assert await asyncio.wait_for(patient, 10) == "served"
+        for each in impatient:
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        assert queue.waiting == 0
+        assert await asyncio.wait_for(ask(), 10) == "served"
+
+    asyncio.run(test())

@@ -209,6 +209,11 @@ def test_the_guard_is_that_of_its_derivation() -> None:
     assert one.repeated(1) is one
 
 
+def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise() -> None:
+    profile = profile_of(LINES)
+    assert profile.pld(0.1).delta(0.2) == profile.pld(0.1, count=1).delta(0.2) < profile.pld(0.1, count=2).delta(0.2)
+
+
 def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
     whole = one.repeated(9)

@@ -69,6 +69,16 @@ def test_a_large_total_gives_the_plain_majority() -> None:
     assert np.all(found.solution.gamma >= 1 - 1e-9)
 
 
+@pytest.mark.parametrize(
+    "voter", [Privacy(0.01), Privacy(0.5)], ids=["models", "bits"]
+)  # the account of voters trained once
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> None:
+    total = Privacy(1.0, 1e-3)
+    assert best_target(3, voter, 5, total, 1, fresh=fresh).fresh is fresh
+    assert design_sequence(Problem(3, voter, total, 1), 5, total, fresh=fresh).fresh is fresh
+
+
 def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     solution = solve(Problem(3, Privacy(0.01), Privacy(1e-5)))
     cost, account = least_cost(Release.of(solution), 10**6, 1e-3, fresh=True)

@@ -275,7 +275,7 @@ def test_where_rounding_hides_the_optimum_the_gap_says_so(K: int, Delta: float) 
     assert solution.utility == 0.0  # nothing but noise is private
     assert solution.gap == solution.upper_bound <= 1
     assert (solution.status is Status.OPTIMAL) == (solution.gap <= 1e-6)
-    assert solution.status.settled
+    assert solution.status.is_final
 
 
 @pytest.mark.parametrize(("epsilon", "target"), [(1e-12, 1e-12), (1e-12, 3e-12), (1e-10, 2e-10), (1e-8, 2e-8)])

@@ -6,6 +6,8 @@ The clock is a counter here: each look at it takes a fixed time, so nothing depe
 from __future__ import annotations
 
 import itertools
+import math
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +25,7 @@ from darrm_opt.design import closed_forms, cutting_planes, solver
 from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds, one_voter
 from darrm_opt.design.objective import rectangular
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
+from darrm_opt.design.separation import monotone
 from darrm_opt.design.separation.monotone import search_monotone
 from darrm_opt.design.separation.oracle import worst_case, worst_case_near_faces
 from darrm_opt.design.separation.result import Collector, TimeLimitReached
@@ -197,15 +200,65 @@ def test_the_inner_search_for_a_monotone_answer_keeps_the_limit_of_the_whole(
 # ------------------------------------------------------------------------------------- refused before any work
 
 
-@pytest.mark.parametrize(("K", "Delta", "affected"), [(100_000, 0.0, None), (20_000, 1e-3, None), (5001, 0.0, 2500)])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    ("K", "Delta", "affected"), [(100_000, 0.0, None), (100_000, 0.0, 50_000), (20_000, 1e-3, None), (5001, 0.0, 2500)]
+)
 def test_what_could_not_even_be_proved_is_refused_before_any_work(
-    monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None
+    monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None, path: str
 ) -> None:
     monkeypatch.setattr(solver, "MasterProgram", None)  # nothing is built
-    with pytest.raises(
-        InvalidInput, match=rf"^time_limit = 5 is not valid: expected at least \d+ seconds for K = {K:,}\."
+    with (
+        searched_by(path),
+        pytest.raises(
+            InvalidInput, match=rf"^time_limit = 5 is not valid: expected at least \d+ seconds for K = {K:,}\."
+        ),
     ):
         solve(Problem.from_allowance(K, 3, 0.1, Delta, affected=affected), time_limit=5)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_monotone_search_of_very_many_voters_is_frugal_and_watches_the_clock(path: str) -> None:
+    """A pair of rows of means is held at a time, of 50,001 × 50,001: 20 GB would be all of them."""
+    K, r = 100_000, 50_000
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(1e-5, 1e-7), Privacy(0.3, 1e-3), r))
+    noise = NoiseFunction.from_upper_half(np.linspace(1e-4, 1e-3, K // 2), K)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    with searched_by(path), pytest.raises(TimeLimitReached):
+        worst_case(noise, constraint, deadline=began + 0.3)
+    took = time.perf_counter() - began
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
+    assert took < 60  # of days
+
+
+def test_too_large_a_matrix_is_refused_before_any_work() -> None:
+    K, r = 100_000, 50_000
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(1e-5, 0.01), Privacy(0.3, 1e-3), r))
+    noise = NoiseFunction.from_upper_half(np.linspace(1e-4, 1e-3, K // 2), K)
+    with pytest.raises(
+        InvalidInput,
+        match=r"^affected = 50000 is not valid: expected fewer voters that one record affects, or a smaller Delta\. "
+        r"The search for the worst case would take 19\.1 GiB of memory, more than 4\.$",
+    ):
+        worst_case(noise, constraint)
+
+
+@pytest.mark.parametrize("Delta", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize(("K", "affected"), [(12, 5), (40, 30), (9, 9), (7, 1)])
+def test_the_means_some_at_a_time_are_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, K: int, affected: int, Delta: float
+) -> None:
+    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
+    noise = NoiseFunction.from_upper_half(np.sort(np.random.default_rng(K).random((K + 1) // 2)), K)
+    for terms in (0, 64):  # by products with a matrix, and without
+        monkeypatch.setattr(monotone, "MAX_TERMS", terms)
+        with searched_by("numpy"):
+            whole = worst_case(noise, constraint, above=-math.inf, most=10_000)
+            monkeypatch.setattr(monotone, "MAX_TABLE_ENTRIES", 2 * affected)
+            parts = worst_case(noise, constraint, above=-math.inf, most=10_000)
+            monkeypatch.undo()
+        assert parts.bound == pytest.approx(whole.bound, abs=1e-15)
+        assert {*map(tuple, whole.cuts.tolist())} <= {*map(tuple, parts.cuts.tolist())}
 
 
 @pytest.mark.parametrize(("K", "Delta"), [(5001, 0.0), (1001, 0.1), (801, 0.9), (301, 0.5)])
@@ -279,7 +332,7 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
     solution = solve(problem)
     assert solution.status is Status.SEARCH_LIMIT
     assert 0.01 < solution.gap < 0.1
-    assert solution.status.settled
+    assert solution.status.is_final
     assert "best monotone" in solution.status.advice
 
 
@@ -289,7 +342,7 @@ def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch:
     monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self, _: (Status.TIME_LIMIT, self.noise, 1.0))
     solution = solve(problem, time_limit=1.0)
     assert solution.status is Status.TIME_LIMIT
-    assert not solution.status.settled
+    assert not solution.status.is_final
     assert solution.utility > 0  # a closed form
 
 

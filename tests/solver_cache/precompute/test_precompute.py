@@ -25,7 +25,7 @@ from darrm_opt.answers.running_time import solve_seconds
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.status import Status
 from darrm_opt.problem import Problem
-from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate
+from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims, job_id
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded
@@ -46,7 +46,7 @@ from solver_cache.precompute.worker import (
 )
 
 GRID: dict[str, Any] = {"K": [5, 7, 9, 11], "epsilon": 0.1, "Delta": [0, 1e-5], "m": [1, 2, 3], "where": "m<(K+1)/2"}
-WARM: dict[str, Any] = {"K": 35, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
+WARM: dict[str, Any] = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 5]}
 MANY = 22
 
 
@@ -84,7 +84,7 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
     with closing(Processes(2, counted)) as executor:
         outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
     assert rows(store) == undisturbed
-    assert {validate(row).decision for row in undisturbed} == {"hit"}
+    assert {validate_row(row).decision for row in undisturbed} == {"hit"}
     spec = next(iter(grid_of(GRID).specs()))
     kept = store.get(spec.key)
     assert kept is not None
@@ -152,7 +152,7 @@ def test_rows_that_anyone_may_have_written_are_read_with_care() -> None:
     wrong[0, 0] += 1  # a voter too many
     negative = found.copy()
     negative[0, :2] += (-40, 40)
-    few = Problem(35, problem.voter, problem.target, affected=1)
+    few = Problem(problem.K, problem.voter, problem.target, affected=1)
     texts = [
         pack_rows(wrong),
         pack_rows(negative),

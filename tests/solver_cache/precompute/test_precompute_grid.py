@@ -261,7 +261,7 @@ def test_dear_ones_go_first_and_cheap_ones_together() -> None:
 
 
 def test_a_lead_depends_on_the_grid_and_not_on_what_is_kept() -> None:
-    grid = grid_of({"K": 51, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
+    grid = grid_of({"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
     specs = [*grid.specs()]
     assert warm_start_pays(tuple(specs[:GROUP_SIZE]))
     whole = make_plan(specs, MemoryStore(), cost)

@@ -19,7 +19,7 @@ from support.paths import TESTS
 
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed
 from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from solver_cache.process_pool.process import ProcessLost
+from solver_cache.process_pool.process import PoolProcess, ProcessLost
 from solver_cache.process_pool.task_loop import pack_error, unpack_error
 
 
@@ -226,12 +226,80 @@ def test_a_process_that_grows_is_ended_or_replaced() -> None:
     run(test)
 
 
-def test_a_process_that_has_served_long_is_replaced() -> None:
+class HeldStarts:
+    """Starts of processes, of which the second waits until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.go, start = 0, asyncio.Event(), PoolProcess.start
+
+        async def held(name: str, report_seconds: float) -> PoolProcess:
+            self.count += 1
+            if self.count == 2:
+                await self.go.wait()
+            return await start(name, report_seconds)
+
+        monkeypatch.setattr(PoolProcess, "start", held)
+
+
+def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
+        starts = HeldStarts(monkeypatch)
         async with pool(max_tasks=3) as solvers:
-            pids = [await solvers.run(tasks.who, None) for _ in range(7)]
-            assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
-            assert solvers.state.retired == 2
+            first = await solvers.run(tasks.who, None)
+            assert {await solvers.run(tasks.who, None) for _ in range(9)} == {first}
+            assert (starts.count, solvers.state.retired) == (2, 0)
+            starts.go.set()
+            await until(lambda: solvers.state.retired == 1)
+            second = await solvers.run(tasks.who, None)
+            assert second != first
+            await until(lambda: solvers.processes == (second,))
+            while solvers.state.retired == 1:  # also one whose successor is ready in the middle of a task
+                pid = await solvers.run(tasks.who, None)
+                assert pid == second or solvers.state.retired == 2
+            await until(lambda: solvers.state.alive == 1)
+            assert (solvers.state.started, solvers.state.crashed, solvers.state.killed) == (3, 0, 0)
+
+    run(test)
+
+
+def test_a_process_is_warmed_up_before_it_takes_over() -> None:
+    async def test() -> None:
+        async with pool(max_tasks=2, warm_up=tasks.warm_up) as solvers:
+            assert not await solvers.run(tasks.is_warm, None)  # the first is waited for
+            first = await solvers.run(tasks.who, None)
+            while await solvers.run(tasks.who, None) == first:
+                pass
+            assert await solvers.run(tasks.is_warm, None)
+        async with pool(warm_up=tasks.warm_up) as solvers:
+            await solvers.prestart()
+            assert await solvers.run(tasks.is_warm, None)
+
+    run(test)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
+) -> None:
+    async def test() -> None:
+        starts, file = HeldStarts(monkeypatch), tmp_path / "pid"
+        async with pool(max_tasks=3) as solvers:
+            for _ in range(2):
+                await solvers.run(tasks.who, None)
+            first = await solvers.run(tasks.who, None)
+            busy = asyncio.create_task(solvers.run(tasks.deaf, str(file), retries=0))
+            await until(begun(file))
+            if late:
+                starts.go.set()
+                await until(lambda: [*solvers._successors.values()] != [None])
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(ProcessLost):
+                await busy
+            assert await solvers.run(tasks.who, None) != first
+            starts.go.set()
+            await until(lambda: solvers.state.alive == 1 and not solvers._successors)
+            assert await solvers.run(tasks.double, 3) == 6
+            assert (solvers.state.started, solvers.state.crashed) == (2 if late else 3, 1)
 
     run(test)
 
@@ -275,7 +343,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from support import solver_tasks
 from solver_cache.process_pool.pool import MemoryExceeded, PoolClosed, ProcessPool, TaskTimeout
-from solver_cache.process_pool.process import ProcessLost
+from solver_cache.process_pool.process import PoolProcess, ProcessLost
 
 async def main():
     pool = ProcessPool(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,8 @@ def test_tail_is_chernoffs_bound_hardly_rounded_up(epsilon: float, k: int) -> No
     mean = most * tanh_of_half(e)
     p = e.exp() / (1 + e.exp())
     assert loss_tail(epsilon, k, float(mean) * (1 - 1e-12)) == 1.0
+    assert loss_tail(epsilon, k, float(mean) * 0.9) == loss_tail(epsilon, k, 0.0) == 1.0  # no bound below the mean
+    assert loss_tail(epsilon, k, float(mean) * (1 + 1e-14)) == 1.0  # at it, rounding gives no more than a probability
     assert loss_tail(epsilon, k, float(most) * (1 + 1e-15)) == 0.0
     for share in (1e-3, 0.1, 0.5, 0.9, 1 - 1e-9):
         total = float(mean + Decimal(share) * (most - mean))
@@ -122,6 +125,13 @@ def test_tail_is_chernoffs_bound_hardly_rounded_up(epsilon: float, k: int) -> No
         assert by_tail.epsilon == kov_branches({Privacy(epsilon, EACH): k}, slack)[2]
         least, leak = min(slack, loss_tail(epsilon, k, by_tail.epsilon)), Decimal(EACH)
         assert hardly_above(by_tail.delta, 1 - (1 - leak) ** k * (1 - Decimal(least)))
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("epsilon", -0.1), ("delta", 1.5), ("k", 2.0), ("k", -1)])
+def test_a_tail_of_invalid_mechanisms_is_refused(name: str, wrong: float) -> None:
+    given: dict[str, Any] = {"epsilon": 0.1, "delta": 1e-9, "k": 2} | {name: wrong}
+    with pytest.raises(InvalidInput, match=f"{name} = {wrong}"):
+        tail_composition(**given, slack=0.5)
 
 
 def test_a_tail_at_its_ends() -> None:
@@ -140,7 +150,7 @@ def test_the_largest_number_of_mechanisms_is_that_of_whole_doubles() -> None:
     assert MAX_MECHANISMS == 2**53
     assert basic_composition(2.0**-60, 0.0, 2**53).epsilon == 2.0**-7
     for wrong in (2**53 + 1, 0):
-        with pytest.raises(InvalidInput, match=r"expected a whole number of mechanisms, at least 1"):
+        with pytest.raises(InvalidInput, match=rf"k = {wrong} .*expected a whole number of mechanisms, at least 1"):
             kov_composition(0.1, 0.0, wrong, 0.1)
 
 

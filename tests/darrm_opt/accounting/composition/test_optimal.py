@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from darrm_opt.accounting.composition import optimal
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
+    epsilon_at_delta,
+    leak_of,
     least_epsilon,
     least_possible_delta,
     least_possible_delta_of_sequence,
@@ -19,11 +24,13 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition_of_sequence,
     optimal_delta,
     optimal_delta_of_sequence,
+    sequence_losses,
 )
-from darrm_opt.accounting.composition.randomized_response import response_losses
+from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, response_losses
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
 
 EPSILONS = [1e-9, 1e-3, 0.1, 0.2676, 1.0, 3.0, 50.0]
 DELTAS = [0.0, 1e-12, 3e-4, 0.05]
@@ -202,32 +209,107 @@ def test_too_many_different_events_are_refused() -> None:
         ((0.1, 0.0, True, 0.1), "k = True is not valid"),
         ((0.1, 0.0, 2.0, 0.1), r"k = 2\.0 is not valid"),
         ((0.1, 0.0, 3, 1.0), r"delta = 1\.0 is not valid"),
+        ((0.1, 0.0, 3, "0.5"), r"delta = '0\.5' is not valid"),
     ],
 )
 def test_bad_input_is_named(arguments: tuple[float, float, int, float], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         optimal_composition(*arguments)
+    if arguments[3] == 0.1:
+        with pytest.raises(InvalidInput, match=message):
+            optimal_delta(*arguments)
 
 
-@pytest.mark.parametrize("guess", [None, 1e-300, 0.5, 1.0, 1.0 + 1e-12, 1.0 - 1e-12, 1.5, 3.0, 4.0, math.inf, math.nan])
+@pytest.mark.parametrize("guess", [None, 1e-300, 0.5, 2.0, 2.0 + 1e-12, 2.0 - 1e-12, 2.5, 3.0, 4.0, math.inf, math.nan])
 def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
     tried: list[float] = []
 
     def delta(epsilon: float) -> float:
         tried.append(epsilon)
-        return max(0.0, 1 - epsilon)
+        return max(0.0, 2 - epsilon)
 
     found = least_epsilon(delta, 0.0, 3.0, guess)
-    assert 1.0 <= found <= 1.0 + 1e-14
+    assert 2.0 <= found <= 2.0 + 2e-14
     assert delta(found) == 0.0
-    if guess is not None and abs(guess - 1.0) < 1e-9:
+    if guess is not None and abs(guess - 2.0) < 1e-9:
         assert len(tried) < 30
 
 
+def test_no_search_where_nothing_is_needed() -> None:
+    tried: list[float] = []
+
+    def delta(epsilon: float) -> float:
+        tried.append(epsilon)
+        return 0.1 - epsilon
+
+    assert least_epsilon(delta, 0.1, 5.0) == 0.0
+    assert tried == [0.0]
+
+
+def test_at_the_sum_of_all_epsilons_only_a_leak_is_left() -> None:
+    """Exactly: no room for rounding is charged where no loss is larger."""
+    for total in (2.0, 3.0, math.inf):
+        assert optimal_delta(0.5, 1e-3, 4, total) == least_possible_delta(1e-3, 4)
+        events = {Privacy(0.5, 1e-3): 2, Privacy(0.25, 1e-4): 4}
+        assert optimal_delta_of_sequence(events, total) == leak_of(events)
+    assert optimal_delta(0.5, 1e-3, 4, math.nextafter(2.0, 0.0)) > least_possible_delta(1e-3, 4)
+
+
+def test_no_leak_is_more_than_certain() -> None:
+    assert least_possible_delta_of_sequence([(0.5, 5000), (1e-31, 10)]) == 1.0
+
+
+def test_losses_of_classes_together_cover_their_products_and_sums() -> None:
+    classes = {Privacy(0.1): 3, Privacy(0.7): 4}
+    one, two = response_losses(0.1, 3), response_losses(0.7, 4)
+    both = sequence_losses(classes)
+    pairs = list(product(range(one.losses.size), range(two.losses.size)))
+    inexact = 0
+    for (i, j), loss, mass in zip(pairs, both.losses.tolist(), both.masses.tolist(), strict=True):
+        assert Fraction(mass) >= Fraction(float(one.masses[i])) * Fraction(float(two.masses[j]))
+        error = abs(Fraction(loss) - Fraction(float(one.losses[i])) - Fraction(float(two.losses[j])))
+        assert error <= Fraction(both.loss_error)
+        inexact += error > 0
+    assert inexact > 0
+    assert both.loss_error == ULP * sum(float(np.max(np.abs(each.losses))) for each in (one, both))
+
+
+def test_what_classes_leave_out_adds_up() -> None:
+    one, two = response_losses(40.0, 100), response_losses(50.0, 100)
+    assert 0 < one.missing == two.missing == 200 * NEGLIGIBLE
+    both = sequence_losses({Privacy(40.0): 100, Privacy(50.0): 100})
+    exact = Fraction(one.missing) + Fraction(two.missing) + both.losses.size * Fraction(NEGLIGIBLE)
+    assert exact <= Fraction(both.missing) <= exact * 2
+
+
+def test_the_number_of_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = {Privacy(0.11): 3, Privacy(0.13): 4}
+    monkeypatch.setattr(optimal, "MAX_TERMS", 4 * 5 - 1)
+    with pytest.raises(TooMuchWork, match="more than 19 terms"):
+        optimal_delta_of_sequence(events, 0.1)
+    monkeypatch.setattr(optimal, "MAX_TERMS", 4 * 5)
+    assert 0 < optimal_delta_of_sequence(events, 0.1) < 1
+
+
+def test_an_epsilon_is_asked_for_at_a_probability() -> None:
+    for wrong in (1.0, -0.1, "0.2"):
+        with pytest.raises(InvalidInput, match=f"delta = {wrong!r} is not valid"):
+            epsilon_at_delta(lambda epsilon: 0.0 * epsilon, wrong, 1.0, "why")  # type: ignore[arg-type]
+    with pytest.raises(DeltaTooSmall, match="why"):
+        epsilon_at_delta(lambda epsilon: max(0.2, 1 - epsilon), 0.1, 1.0, "why")
+    assert epsilon_at_delta(lambda epsilon: max(0.2, 1 - epsilon), 0.2, 1.0, "why") == pytest.approx(0.8)
+
+
 def test_bad_totals_and_events_are_named() -> None:
-    with pytest.raises(InvalidInput, match=r"total_epsilon = -1\.0"):
-        optimal_delta(0.1, 0.0, 3, -1.0)
+    for wrong in (-1.0, "1"):
+        with pytest.raises(InvalidInput, match=r"total_epsilon = .* expected a number of nats, at least 0"):
+            optimal_delta(0.1, 0.0, 3, wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=r"total_epsilon = .* expected a number of nats, at least 0"):
+            optimal_delta_of_sequence([Privacy(0.1)], wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"events = .*expected Privacy"):
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
+
+
+def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused() -> None:
     with pytest.raises(InvalidInput, match="few enough mechanisms"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)

@@ -393,9 +393,12 @@ def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp
 @WITH_KERNEL
 def test_a_library_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One byte of the source changes, say a field of a structure, and nobody compiles it."""
-    changed = tmp_path / "kernel.c"
-    changed.write_bytes(Path(library.SOURCE).read_bytes().replace(b"stride", b"strides", 1))
-    monkeypatch.setattr(library, "SOURCE", changed)
+    for source in Path(library.SOURCES).glob("*.[ch]"):
+        changed = source.read_bytes()
+        tmp_path.joinpath(source.name).write_bytes(
+            changed.replace(b"stride", b"strides", 1) if source.name == "search.h" else changed
+        )
+    monkeypatch.setattr(library, "SOURCES", tmp_path)
     monkeypatch.delenv("DARRM_KERNEL", raising=False)
     library.kernel.cache_clear()
     assert library.kernel() is None
@@ -417,9 +420,9 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
     "flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"]
 )
 def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
-    source = Path(library.LIBRARY).with_name("kernel.c")
+    sources = sorted(map(str, Path(library.SOURCES).glob("*.c")))
     others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-DSOURCE_CHECKSUM=0u", "-fsyntax-only")
-    command = ["gcc", *filter(None, [flag]), *others, str(source)]
+    command = ["gcc", *filter(None, [flag]), *others, *sources]
     built = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (built.returncode == 0) == (flag == ""), built.stderr
     assert flag == "" or "voids the rounding bounds" in built.stderr

@@ -1,0 +1,287 @@
+"""Audit log: who asked what and what was answered, one JSON object a line, appended to a file or to stderr; off unless configured.
+
+A line has the key, the address, the path, the content keys of what was asked, the jobs, the status: never a query, a body or a
+header, so no vote, no label and no secret. Lines are written by a thread (`api.observability.logs`), so that no answer waits for a disk.
+A file that was moved away is made anew before the next line, so any rotation serves. What cannot be written, as the disk is full,
+is kept for later and tried again, up to `MAX_WAITING_LINES`; meanwhile /readyz says so, and what is lost beyond that is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from api.access.clients import OPEN_FOLDERS, OPEN_PATHS, Client
+from api.observability import logs, metrics
+
+_LOG = logging.getLogger("api.audit")
+
+STDERR = "stderr"
+"""Place that is no file: the lines go where the log goes."""
+
+MAX_WAITING_LINES = 10_000
+"""Lines that wait for a disk that is full, a few megabytes."""
+
+RETRY_SECONDS = 1.0
+"""Time between attempts to write to a file that could not be written [s]."""
+
+MAX_PATH_LENGTH = 512
+"""Longest path that is written in full [characters]."""
+
+BLOCK_BYTES = 2**16
+
+MAX_READ_BYTES = 2**24
+"""Most bytes of the file's end that are read for `AuditFile.last`."""
+
+
+class AuditEntry(NamedTuple):
+    """One line.
+
+    Attributes:
+        time: when the answer was complete (UTC, ISO 8601).
+        request_id: as in the log and in the answer's X-Request-ID.
+        client: "key ID" or "address A.B.C.D".
+        key: the name that the operator gave the key; empty without one.
+        role: of the key.
+        address: where the request came from, as trusted proxies say.
+        method: of HTTP.
+        path: without the query.
+        questions: content keys of what was asked: a γ, a comparison, a plan, …
+        jobs: ids of the jobs that were queued, read or changed.
+        status: of the answer; 499 where the client left before.
+        seconds: time to answer [s].
+    """
+
+    time: str
+    request_id: str
+    client: str
+    key: str
+    role: str
+    address: str
+    method: str
+    path: str
+    questions: list[str]
+    jobs: list[str]
+    status: int
+    seconds: float
+
+    def line(self) -> str:
+        """Return it as a line of JSON."""
+        return json.dumps({"event": "audit", **self._asdict()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+class Mentions:
+    """What one request is about, as the service finds out while it answers."""
+
+    def __init__(self) -> None:
+        self.questions: dict[str, None] = {}  # sets in order
+        self.jobs: dict[str, None] = {}
+
+
+class AuditFile(logs.LogStream):
+    """File of the audit log, written by a thread; `write` never blocks.
+
+    Args:
+        path: of the file, which is made if need be, readable by its owner only.
+
+    Attributes:
+        trouble: why nothing can be written, in words; "" while it can.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.trouble = path, ""
+        super().__init__(_open(path), _lost_line, MAX_WAITING_LINES)
+
+    def write(self, line: str) -> int:
+        """Take a line to be written soon; one that finds no room is counted."""
+        if len(self._waiting) >= self._max_lines:
+            metrics.count_audit_loss()
+        return super().write(line)
+
+    def last(self, count: int) -> list[dict[str, Any]]:
+        """Return the last lines of the file, the newest first; blocks.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with self.path.open("rb") as file:
+            at = file.seek(0, os.SEEK_END)
+            end, read = b"", 0
+            while at > 0 and end.count(b"\n") <= count and read < MAX_READ_BYTES:
+                size = min(BLOCK_BYTES, at)
+                at, read = file.seek(at - size), read + size
+                end = file.read(size) + end
+        lines = end.split(b"\n")[0 if at == 0 else 1 :]  # the first one may begin before what was read
+        return [entry for entry in map(_parsed, reversed(lines)) if entry is not None][:count]
+
+    def _put(self, piece: bytes) -> None:
+        while piece:
+            try:
+                self._follow()
+                written = os.write(self._descriptor, piece)
+            except OSError as err:
+                self._wait(err)
+                continue
+            if self.trouble:
+                _LOG.info("the audit log can be written again")
+                self.trouble = ""
+            if written == len(piece):
+                return
+            piece = b"\n" + piece[piece.rfind(b"\n", 0, written) + 1 :]  # the line that was cut is written again, whole
+
+    def _wait(self, err: OSError) -> None:
+        if not self.trouble:
+            _LOG.error("the audit log cannot be written: %s", err.strerror or err)
+        self.trouble = err.strerror or "it cannot be written"
+        time.sleep(RETRY_SECONDS)
+
+    def _follow(self) -> None:
+        """Open the file anew if it was moved or removed."""
+        with contextlib.suppress(OSError):
+            about, ours = self.path.stat(), os.fstat(self._descriptor)
+            if (about.st_dev, about.st_ino) == (ours.st_dev, ours.st_ino):
+                return
+        descriptor = _open(self.path)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+
+class _Stderr:
+    """The log on stderr, as a place of the audit log."""
+
+    trouble = ""
+
+    def write(self, line: str) -> int:
+        return logs.write_line(line)
+
+    def drain(self) -> bool:
+        return True
+
+
+@cache  # one thread for a file, however many applications this process makes
+def open_file(path: Path) -> AuditFile:
+    """Return the audit log in a file; raises OSError where it cannot be opened."""
+    return AuditFile(path)
+
+
+_CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
+
+_log: AuditFile | _Stderr | None = None
+"""The audit log of this process; None while there is none."""
+
+
+@contextlib.contextmanager
+def audited(place: str | None) -> Iterator[None]:
+    """Write the audit log within the block.
+
+    Args:
+        place: a path, or "stderr"; None for none.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    global _log  # noqa: PLW0603 — as the log of a process is one
+    if place is None:
+        yield
+        return
+    _log = _Stderr() if place == STDERR else open_file(Path(place))
+    try:
+        yield
+    finally:
+        if not _log.drain():
+            _LOG.error("the last lines of the audit log could not be written: %s", _log.trouble)
+        _log = None
+
+
+def check_audit_log(place: str | None) -> None:
+    """Make the file of the audit log, if it is one; raises OSError where it cannot be opened."""
+    if place not in {None, STDERR}:
+        os.close(_open(Path(str(place))))
+
+
+def current_log() -> AuditFile | None:
+    """Return the audit log, if it is a file."""
+    return _log if isinstance(_log, AuditFile) else None
+
+
+def begin(path: str) -> Mentions | None:
+    """Begin a request; return what will be found out about it, or None where it is not audited."""
+    if _log is None or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
+        return None
+    mentions = Mentions()
+    _CURRENT.set(mentions)
+    return mentions
+
+
+def mention_question(key: str) -> None:
+    """Say the content key of what the present request asks."""
+    mentions = _CURRENT.get()
+    if mentions is not None:
+        mentions.questions[key] = None
+
+
+def mention_job(id: str) -> None:  # noqa: A002 — the noun's field
+    """Say the id of a job that the present request queues, reads or changes."""
+    mentions = _CURRENT.get()
+    if mentions is not None:
+        mentions.jobs[id] = None
+
+
+def record(mentions: Mentions | None, scope: dict[str, Any], status: int, seconds: float) -> None:
+    """Write the line of a request that is over.
+
+    Args:
+        mentions: as `begin` returned them; None writes nothing.
+        scope: of the request, as ASGI has it.
+        status: of the answer.
+        seconds: time to answer [s].
+    """
+    if mentions is None or _log is None:
+        return
+    client: Client | None = scope.get("darrm.client")
+    origin, path = scope.get("client"), scope["path"]
+    entry = AuditEntry(
+        time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        request_id=scope["darrm.request_id"],
+        client="unknown" if client is None else client.name,
+        key="" if client is None else client.key_name,
+        role="" if client is None else client.role,
+        address=str(origin[0]) if origin else "",
+        method=scope["method"],
+        path=path if len(path) <= MAX_PATH_LENGTH else f"{path[:MAX_PATH_LENGTH]}…",
+        questions=list(mentions.questions),
+        jobs=list(mentions.jobs),
+        status=status,
+        seconds=round(seconds, 6),
+    )
+    _log.write(entry.line())
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _lost_line(lines: int) -> str:
+    told = {"event": "lost", "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "lines": lines}
+    return json.dumps(told, separators=(",", ":")) + "\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Return an entry; None for what is none: a line that was cut, or a count of lost ones."""
+    try:
+        found = json.loads(line)
+        return {name: found[name] for name in AuditEntry._fields}
+    except (ValueError, TypeError, LookupError):
+        return None

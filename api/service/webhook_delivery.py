@@ -1,0 +1,206 @@
+"""Webhook delivery: one signed POST to an address that a client chose, which must not be a way into the operator's network.
+
+The name is resolved once, its addresses are checked, and the connection goes to the address that was checked, so a name that resolves
+otherwise the next time (DNS rebinding) changes nothing. No redirect is followed and no proxy is used; of the answer, only the status is
+read. `http.client` resolves names itself and bounds each read but not the whole exchange, hence asyncio's streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import ssl
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from api.errors.accepted import ACCEPTED
+from darrm_opt.errors import InvalidInput
+
+MAX_URL_LENGTH = 2000
+"""Longest address [characters]."""
+
+MAX_HEAD_BYTES = 2**14
+"""Most bytes of an answer that are read until its status is known."""
+
+MAX_INTERIM = 8
+"""Most interim answers (1xx) before the status."""
+
+CLOSE_SECONDS = 1.0
+"""Time for the receiver to end its answer before the connection is cut [s]."""
+
+_URL = re.compile(r"[!-~]+")
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class DeliveryError(Exception):
+    """A webhook could not be sent; the text says why, and names neither its URL nor an address."""
+
+
+class WebhookUrl(NamedTuple):
+    """An address that webhooks may be sent to.
+
+    Attributes:
+        secure: whether by https.
+        host: name or address, without brackets.
+        port: of TCP.
+        target: path and query.
+        authority: the Host header.
+    """
+
+    secure: bool
+    host: str
+    port: int
+    target: str
+    authority: str
+
+
+def parse_webhook_url(text: str, networks: Sequence[Network] = ()) -> WebhookUrl:
+    """Return the parts of an address.
+
+    Args:
+        text: of the client.
+        networks: private networks that the operator allows; plain http is for those of loopback only.
+
+    Raises:
+        InvalidInput: it is none, or not one for webhooks.
+    """
+    schemes = {"https", "http"} if any(network.is_loopback for network in networks) else {"https"}
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+        host = None if host is None else host.encode("ascii").decode()
+    except ValueError:
+        raise _refused(text) from None
+    wrong = not _URL.fullmatch(text) or len(text) > MAX_URL_LENGTH or parts.scheme not in schemes or port == 0
+    if wrong or not host or "%" in host or parts.username is not None or parts.password is not None or "#" in text:
+        raise _refused(text)
+    secure = parts.scheme == "https"
+    literal = _literal(host)
+    if literal is not None and not is_allowed(literal, networks, secure=secure):
+        raise _refused(text)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return WebhookUrl(secure, host, port or (443 if secure else 80), target, parts.netloc)
+
+
+def _literal(host: str) -> Address | None:
+    """Return the address that a host is; None for a name, whose addresses are checked when it is resolved."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _refused(text: str) -> InvalidInput:
+    """Return the refusal of an address, which is not repeated beyond its scheme: it may hold a password."""
+    return InvalidInput("url", text.partition(":")[0][:10] + ":…", ACCEPTED["url"])
+
+
+def is_allowed(address: Address, networks: Sequence[Network], *, secure: bool) -> bool:
+    """Tell whether webhooks may be sent to an address: a public one, or one that the operator allows.
+
+    Args:
+        address: as the name resolves.
+        networks: private networks that are allowed.
+        secure: whether by https; plain http is for loopback only, and only where it is allowed.
+
+    >>> [is_allowed(ipaddress.ip_address(text), (), secure=True) for text in ("8.8.8.8", "10.0.0.1", "::1", "64:ff9b::a00:1")]
+    [True, False, False, False]
+    """
+    inner = _embedded(address)
+    allowed = any(inner in network for network in networks)
+    if not secure:
+        return allowed and inner.is_loopback
+    return allowed or (inner.is_global and not inner.is_multicast)
+
+
+def _embedded(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address stands for, if it does: that is where packets end up."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None) or address
+
+
+async def post(
+    url: WebhookUrl, headers: Mapping[str, str], body: bytes, *, networks: Sequence[Network], seconds: float
+) -> int:
+    """Send one POST; return the status of its answer.
+
+    Args:
+        url: where.
+        headers: besides those of the connection.
+        body: what.
+        networks: private networks that are allowed.
+        seconds: for all of it, resolving included [s].
+
+    Raises:
+        DeliveryError: there was no answer.
+    """
+    lines = [
+        f"POST {url.target} HTTP/1.1",
+        f"host: {url.authority}",
+        f"content-length: {len(body)}",
+        "connection: close",
+    ]
+    head = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""])
+    try:
+        async with asyncio.timeout(seconds):
+            address = await _resolve(url, networks)
+            return await _exchange(url, address, head.encode("ascii") + body)
+    except TimeoutError:
+        raise DeliveryError(f"no answer within {seconds:g} s") from None
+    except ssl.SSLError as err:
+        raise DeliveryError(f"no secure connection ({err.reason or 'TLS'})") from err
+    except OSError as err:
+        raise DeliveryError("no connection") from err
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as err:
+        raise DeliveryError("the answer is not HTTP") from err
+
+
+async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> str:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=1)  # SOCK_STREAM
+    except OSError as err:
+        raise DeliveryError("its host name cannot be resolved") from err
+    for *_, place in found:
+        address = ipaddress.ip_address(str(place[0]).partition("%")[0])
+        if is_allowed(address, networks, secure=url.secure):
+            return str(address)
+    raise DeliveryError("its host has no address that webhooks may be sent to")
+
+
+async def _exchange(url: WebhookUrl, address: str, request: bytes) -> int:
+    tls = {"ssl": _tls(), "server_hostname": url.host} if url.secure else {}
+    reader, writer = await asyncio.open_connection(address, url.port, limit=MAX_HEAD_BYTES, **tls)  # type: ignore[arg-type]
+    try:
+        writer.write(request)
+        await writer.drain()
+        for _ in range(MAX_INTERIM):
+            head = await reader.readuntil(b"\r\n\r\n")
+            found = re.match(rb"HTTP/1\.[01] ([1-9][0-9]{2})[ \r]", head)
+            if found is None:
+                raise DeliveryError("the answer is not HTTP")
+            if not found[1].startswith(b"1"):
+                with contextlib.suppress(TimeoutError, OSError):  # else some receivers log a broken connection
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await reader.read(MAX_HEAD_BYTES)
+                return int(found[1])
+        raise DeliveryError("the answer is not HTTP")
+    finally:
+        writer.transport.abort()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Return what is trusted: the system's certificates, or those of ``SSL_CERT_FILE``."""
+    return ssl.create_default_context()

@@ -1,0 +1,216 @@
+"""Webhooks of the service: asked for by clients, delivered in the background when their jobs end, tried again for two days.
+
+Deliveries follow the Standard Webhooks specification: one id for all attempts, a time, an HMAC-SHA256 signature. The secret of a
+client is derived from the operator's and the client's key, so nothing is stored, and no client can sign for another. What is told is
+that a job ended, and where its result is; the receiver fetches that, with its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import logging
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from api.access.clients import current_client, current_owner
+from api.errors.exceptions import TooManyJobs
+from api.observability import metrics
+from api.schemas.jobs import job_answer
+from api.service.job_events import RunInThread
+from api.service.webhook_delivery import DeliveryError, parse_webhook_url, post
+from api.settings import Settings, mask_password
+from darrm_client.webhooks import SECRET_PREFIX, sign_webhook
+from darrm_opt import __version__
+from darrm_opt.errors import InvalidInput
+from solver_cache.database.jobs import DatabaseJobs
+from solver_cache.database.webhooks import DatabaseWebhooks
+from solver_cache.errors import CacheError
+from solver_cache.jobs import Job, Jobs
+from solver_cache.webhooks import Webhook, WebhookState
+
+_LOG = logging.getLogger("api.webhooks")
+
+RETRY_DELAYS = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0)
+"""Pauses after each failed attempt [s], as the specification suggests: two days in all. Each is lengthened by up to a fifth, at random."""
+
+MAX_PENDING = 1000
+"""Pending webhooks of one client."""
+
+DELIVERIES = 8
+"""Deliveries of one process at once, half of them for one client."""
+
+POLL_SECONDS = 1.0
+"""Time between looks for webhooks that are due [s]."""
+
+LEASE_FACTOR = 3.0
+"""Times the time limit of a delivery after which one whose deliverer died is tried again."""
+
+GONE = 410
+"""Status by which a receiver says that it wants nothing more."""
+
+MAX_REASON = 200
+"""Longest reason of a failed job that is told [characters]: the payload stays small."""
+
+
+class Webhooks:
+    """Webhooks of one service: asking for them, and delivering those that are due until cancelled.
+
+    Args:
+        stored: where they are.
+        settings: the operator's secrets, the networks that are allowed, the time limit of a delivery.
+        run_in_thread: how a blocking call is made.
+    """
+
+    def __init__(self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread) -> None:
+        self._stored, self._run_in_thread, self._seconds = stored, run_in_thread, settings.webhook_seconds
+        self._secrets = settings.webhook_secrets
+        self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
+        self._busy: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def add(self, job: str, url: str) -> tuple[Webhook, str]:
+        """Ask for a webhook when a job ends, at once if it has; return it, and the secret of the client's signatures.
+
+        Args:
+            job: its id.
+            url: where it is sent.
+
+        Raises:
+            InvalidInput: the address is not one for webhooks.
+            TooManyJobs: the client has `MAX_PENDING` pending ones.
+        """
+        parse_webhook_url(url, self._networks)
+        owner = _owner()
+        made = await self._run_in_thread(self._stored.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING)
+        if made is None:
+            raise TooManyJobs(f"One client may have {MAX_PENDING} webhooks pending, and this one has.", 60.0)
+        return made, SECRET_PREFIX + base64.b64encode(client_secret(self._secrets[0], owner)).decode()
+
+    async def list(self, job: str) -> Sequence[Webhook]:
+        """Return the client's webhooks of a job, the oldest first."""
+        found: Sequence[Webhook] = await self._run_in_thread(self._stored.list, job, current_owner())
+        return found
+
+    async def remove(self, id: str, job: str) -> bool:  # noqa: A002 — the noun's field
+        """Forget a webhook of the client; return whether there was one."""
+        return bool(await self._run_in_thread(self._stored.remove, id, job, current_owner()))
+
+    async def deliver(self) -> None:
+        """Deliver whatever is due, several at a time, until cancelled."""
+        try:
+            while True:
+                started = len(self._tasks) < DELIVERIES and await self._start_one()
+                if not started:
+                    await asyncio.sleep(POLL_SECONDS)
+        finally:
+            for task in self._tasks:  # they are due again after their lease
+                task.cancel()
+
+    async def _start_one(self) -> bool:
+        without = [client for client, running in self._busy.items() if running >= DELIVERIES // 2]
+        try:
+            claimed = await self._run_in_thread(self._stored.claim, LEASE_FACTOR * self._seconds, without)
+        except CacheError as err:
+            _LOG.warning("webhooks cannot be looked up: %s", err)
+            return False
+        if claimed is None:
+            return False
+        webhook, job = claimed
+        self._busy[webhook.client] += 1
+        task = asyncio.create_task(self._attempt(webhook, job))
+        self._tasks.add(task)
+        task.add_done_callback(self._done(webhook.client))
+        return True
+
+    def _done(self, client: str) -> Callable[[asyncio.Task[None]], None]:
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._busy[client] -= 1
+            if not self._busy[client]:
+                del self._busy[client]
+            if not task.cancelled() and task.exception() is not None:
+                _LOG.error("a webhook could not be handled", exc_info=task.exception())
+
+        return done
+
+    async def _attempt(self, webhook: Webhook, job: Job) -> None:
+        """Make one attempt, and record how it ended."""
+        outcome: WebhookState = "delivered"
+        reason, delay = "", 0.0
+        try:
+            status = await self._send(webhook, job)
+            if not 200 <= status < 300:
+                reason = f"the receiver answered {status}"
+                outcome = "failed" if status == GONE else "pending"
+        except InvalidInput:  # of a row that is damaged, or of a network that is allowed no more
+            outcome, reason = "failed", "its address is not one for webhooks"
+        except DeliveryError as err:
+            outcome, reason = "pending", str(err)
+        if outcome == "pending":
+            if webhook.attempts > len(RETRY_DELAYS):
+                outcome = "failed"
+            else:
+                delay = RETRY_DELAYS[webhook.attempts - 1] * random.SystemRandom().uniform(1.0, 1.2)
+        metrics.count_webhook("retried" if outcome == "pending" else outcome)
+        level = logging.WARNING if outcome == "failed" else logging.INFO
+        _LOG.log(level, "webhook %s of job %s, attempt %d: %s", webhook.id, job.id, webhook.attempts, reason or outcome)
+        try:
+            await self._run_in_thread(self._stored.record, webhook, outcome, reason, delay)
+        except CacheError as err:  # it is due again after its lease
+            _LOG.warning("webhook %s: its attempt cannot be recorded: %s", webhook.id, err)
+
+    async def _send(self, webhook: Webhook, job: Job) -> int:
+        url = parse_webhook_url(webhook.url, self._networks)
+        body, now = webhook_body(job), int(time.time())
+        signatures = [
+            sign_webhook(client_secret(secret, webhook.client), webhook.id, now, body) for secret in self._secrets
+        ]
+        headers = {
+            "content-type": "application/json",
+            "user-agent": f"darrm-opt/{__version__}",
+            "webhook-id": webhook.id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": " ".join(signatures),
+        }
+        return await post(url, headers, body, networks=self._networks, seconds=self._seconds)
+
+
+def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:
+    """Return the webhooks that are stored beside the jobs.
+
+    Raises:
+        InvalidInput: the jobs are in no database, so a restart would forget them.
+    """
+    if not isinstance(jobs, DatabaseJobs):
+        place = mask_password(settings.cache_url)
+        raise InvalidInput("DARRM_CACHE_URL", place, "a database that can be written, as DARRM_WEBHOOK_SECRET is set")
+    return DatabaseWebhooks(jobs.database)
+
+
+def webhook_body(job: Job) -> bytes:
+    """Return the payload that tells the end of a job: the same at every attempt."""
+    told = job_answer(job)
+    about: dict[str, Any] = {name: getattr(told, name) for name in ("id", "kind", "state", "created", "updated")}
+    about |= {"reason": told.reason[:MAX_REASON], "location": told.location, "result": told.result}
+    event = {"type": f"job.{told.state}", "timestamp": told.updated, "data": about}
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def client_secret(secret: bytes, client: str) -> bytes:
+    """Return the signing secret of one client: nobody can compute it, or another's, without the operator's."""
+    return hmac.digest(secret, b"darrm-opt webhooks of " + client.encode(), hashlib.sha256)
+
+
+def _owner() -> str:
+    """Return whose a webhook is: the key's that asks; without keys, everyone's."""
+    client = current_client()
+    return client.name if client is not None and client.has_key else ""

@@ -1,0 +1,139 @@
+"""Webhooks in a database, beside the jobs whose end they tell: claims are transactions, time is the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Select, delete, func, or_, select, update
+
+from solver_cache.database.connection import Database
+from solver_cache.database.dialect import insert_new, server_time
+from solver_cache.database.jobs import job_of
+from solver_cache.database.schema import JOBS, WEBHOOKS
+from solver_cache.jobs import FINAL_STATES, Job
+from solver_cache.webhooks import WEBHOOK_STATES, Webhook, WebhookState
+
+MAX_DELAY_SECONDS = 86_400.0
+"""Longest time between two attempts [s]. One that is due later than this from now was written by a clock that was wrong."""
+
+
+class DatabaseWebhooks:
+    """The webhooks of the jobs in an open database. Safe to use from several threads and processes.
+
+    Every method raises CacheError where the database cannot be used, and has then changed nothing.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, id: str, job: str, client: str, url: str, limit: int) -> Webhook | None:  # noqa: A002
+        """Ask for a webhook; return it, or the same client's pending one for that job and address; None beyond ``limit``.
+
+        Args:
+            id: its name, new.
+            job: id of the job.
+            client: who asks.
+            url: where it is sent.
+            limit: how many of one client may be pending.
+        """
+        mine = select(WEBHOOKS).where(WEBHOOKS.c.client == client, WEBHOOKS.c.state == "pending")
+        with self._database.writing() as connection:
+            there = connection.execute(mine.where(WEBHOOKS.c.job == job, WEBHOOKS.c.url == url)).first()
+            if there is not None:
+                return _webhook(there)
+            if int(connection.execute(select(func.count()).select_from(mine.subquery())).scalar_one()) >= limit:
+                return None
+            now = server_time(self._database.dialect)
+            values = {"job": job, "client": client, "url": url, "state": "pending", "attempts": 0, "due": now}
+            values |= {"reason": "", "created": now, "updated": now}
+            connection.execute(insert_new(self._database.dialect, WEBHOOKS, id=id, **values))
+            return _webhook(connection.execute(select(WEBHOOKS).where(WEBHOOKS.c.id == id)).one())
+
+    def list(self, job: str, client: str | None = None) -> Sequence[Webhook]:
+        """Return the webhooks of a job, the oldest first; only those of ``client``, unless it is None."""
+        query = select(WEBHOOKS).where(WEBHOOKS.c.job == job).order_by(WEBHOOKS.c.created, WEBHOOKS.c.id)
+        if client is not None:
+            query = query.where(WEBHOOKS.c.client == client)
+        with self._database.reading() as connection:
+            return [_webhook(found) for found in connection.execute(query)]
+
+    def remove(self, id: str, job: str, client: str | None = None) -> bool:  # noqa: A002
+        """Forget a webhook, of ``client`` unless that is None; return whether it was there."""
+        which = delete(WEBHOOKS).where(WEBHOOKS.c.id == id, WEBHOOKS.c.job == job)
+        if client is not None:
+            which = which.where(WEBHOOKS.c.client == client)
+        with self._database.writing() as connection:
+            return connection.execute(which).rowcount == 1
+
+    def claim(self, lease_seconds: float, without: Collection[str] = ()) -> tuple[Webhook, Job] | None:
+        """Take one webhook that is due, with its job, which is over; None if none is.
+
+        Those with the fewest attempts come first, so that addresses that fail do not delay the others.
+
+        Args:
+            lease_seconds: when it is due again unless `record` says otherwise [s].
+            without: clients whose turn it is not.
+        """
+        with self._database.reading() as connection:  # who polls takes no writer's lock
+            if connection.execute(self._due(without)).first() is None:
+                return None
+        with self._database.writing() as connection:
+            found = connection.execute(self._due(without).with_for_update(of=WEBHOOKS, skip_locked=True)).scalar()
+            if found is None:
+                return None
+            now = server_time(self._database.dialect)
+            taken = update(WEBHOOKS).where(WEBHOOKS.c.id == found)
+            taken = taken.values(attempts=WEBHOOKS.c.attempts + 1, due=now + lease_seconds, updated=now)
+            webhook = _webhook(connection.execute(taken.returning(*WEBHOOKS.c)).one())
+            return webhook, job_of(connection.execute(select(JOBS).where(JOBS.c.id == webhook.job)).one())
+
+    def record(self, webhook: Webhook, state: WebhookState, reason: str = "", delay: float = 0.0) -> bool:
+        """Record how an attempt ended; False, and nothing changed, if another attempt was begun meanwhile.
+
+        Args:
+            webhook: as it was claimed.
+            state: "pending" to try again.
+            reason: what was wrong.
+            delay: after which it is tried again [s].
+        """
+        now = server_time(self._database.dialect)
+        same = update(WEBHOOKS).where(WEBHOOKS.c.id == webhook.id, WEBHOOKS.c.attempts == webhook.attempts)
+        with self._database.writing() as connection:
+            done = same.values(state=state, reason=reason, due=now + delay, updated=now)
+            return connection.execute(done).rowcount == 1
+
+    def _due(self, without: Collection[str]) -> Select[tuple[str]]:
+        now = server_time(self._database.dialect)
+        return (
+            select(WEBHOOKS.c.id)
+            .join(JOBS, JOBS.c.id == WEBHOOKS.c.job)
+            .where(WEBHOOKS.c.state == "pending", JOBS.c.state.in_(FINAL_STATES))
+            .where(or_(WEBHOOKS.c.due <= now, WEBHOOKS.c.due > now + MAX_DELAY_SECONDS))
+            .where(WEBHOOKS.c.client.not_in(without))
+            .order_by(WEBHOOKS.c.attempts, WEBHOOKS.c.due)
+            .limit(1)
+        )
+
+
+def _webhook(found: Any) -> Webhook:
+    """Return the webhook of a row; SQLite holds anything anywhere, and whatever cannot be one is a failed one."""
+    row: Any = found._mapping  # noqa: SLF001 — SQLAlchemy's documented name
+
+    def number(name: str) -> float:
+        return float(row[name]) if isinstance(row[name], int | float) else 0.0
+
+    text = {name: str(row[name]) for name in ("id", "job", "client", "url", "reason")}
+    state: WebhookState = row["state"] if row["state"] in WEBHOOK_STATES else "failed"
+    return Webhook(
+        id=text["id"],
+        job=text["job"],
+        client=text["client"],
+        url=text["url"],
+        state=state,
+        attempts=int(number("attempts")),
+        due=number("due"),
+        reason=text["reason"],
+        created=number("created"),
+        updated=number("updated"),
+    )

@@ -1,0 +1,579 @@
+"""A day of mixed load on a real server: does its memory stay flat, and is anything ever a 5xx?
+
+A server with API keys, log, metrics and a SQLite store, as in production; eight connections that are kept alive and now and then opened
+anew; stored γ in several spellings and forms, certificates, curves, accounts, new problems, batches, jobs, event streams, requests that
+are wrong in many ways, clients that disconnect. A million requests imitate 24 hours at 12 requests a second.
+
+    PYTHONPATH=tests python -m campaigns.endurance --requests 1000000 --record endurance.jsonl --write docs/faults.md
+
+The requests are a function of the seed and their number. With ``--record`` each piece of 10,000 is a line of JSON, and a run that was
+interrupted goes on where it stopped, on the store that it left in ``--folder``, with a new server: memory is compared within the life
+of one server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import math
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from support.service import Service, children
+
+from api.access.keys import create_key
+from campaigns.pages import write_part
+from darrm_opt.design_spec import DesignSpec
+from darrm_opt.problem import Problem
+
+PART = "## A day of mixed load"
+"""Heading of this campaign's part of the page."""
+
+PIECE = 10_000
+"""Requests of one piece, which is a line of the record."""
+
+CONNECTIONS = 8
+
+PATIENCE = 120.0
+"""Longest time of an answer [s]."""
+
+RENEWAL = 0.01
+"""Share of requests after which a connection is opened anew."""
+
+RATIO = 1.05
+"""Ratio of neighbouring bounds of the latency histogram: quantiles are right within 5 %."""
+
+SETTINGS = {
+    "DARRM_SOLVERS": "1",
+    "DARRM_LOG_LEVEL": "info",
+    "DARRM_LOG_FORMAT": "json",
+    "DARRM_JOB_RATE": "0",
+    "DARRM_WAIT_SECONDS": "5",
+    "DARRM_MAX_BODY_BYTES": "65536",
+}
+"""Settings of the server under test: those of production but for the rates, which a million requests would exceed."""
+
+STORED: list[dict[str, Any]] = [
+    {"K": K, "m": m, "epsilon": epsilon, "Delta": Delta}
+    for K in (3, 5, 7, 9, 11, 15, 21, 35)
+    for m in (1, 2, 3)
+    for epsilon in (0.1, 0.25)
+    for Delta in (0.0, 1e-5)
+    if m < K
+]
+"""Problems that everyone asks for."""
+
+GAMMA = [0.1, 0.03, 0.03, 0.1]
+
+
+class Request(NamedTuple):
+    """A request, and what may come back.
+
+    Attributes:
+        name: kind of request.
+        method: of HTTP.
+        target: path and query.
+        body: bytes of a body; empty for none.
+        headers: more of them, each with its end of line.
+        expected: statuses that are right.
+        leaves: whether the client disconnects without reading the answer.
+    """
+
+    name: str
+    method: str
+    target: str
+    body: bytes = b""
+    headers: str = ""
+    expected: tuple[int, ...] = (200,)
+    leaves: bool = False
+
+
+def _id(problem: dict[str, Any]) -> str:
+    return DesignSpec(Problem.from_allowance(**problem)).key
+
+
+IDS = [_id(problem) for problem in STORED]
+
+
+def _get(name: str, path: str, headers: str = "", expected: tuple[int, ...] = (200,), **query: Any) -> Request:
+    return Request(name, "GET", f"{path}?{urlencode(query)}" if query else path, b"", headers, expected)
+
+
+def _post(name: str, path: str, body: Any, expected: tuple[int, ...] = (200,), headers: str = "") -> Request:
+    return Request(name, "POST", path, json.dumps(body).encode(), headers, expected)
+
+
+def _stored(random_: random.Random) -> Request:
+    return _get("stored γ", "/v1/gamma", **random_.choice(STORED))
+
+
+def _respelt(random_: random.Random) -> Request:
+    problem = random_.choice(STORED)
+    named = sorted(({**problem, "epsilon": f"{problem['epsilon']:.{random_.randint(2, 9)}f}"}).items())
+    random_.shuffle(named)
+    form = random_.choice(["application/json", "text/csv", "application/x-npz"])
+    return _get("stored γ, respelt", "/v1/gamma", f"Accept: {form}\r\n", **dict(named))
+
+
+def _posted(random_: random.Random) -> Request:
+    return _post("stored γ, posted", "/v1/gamma", random_.choice(STORED))
+
+
+def _by_id(random_: random.Random) -> Request:
+    return _get("γ by id", f"/v1/gamma/{random_.choice(IDS)}")
+
+
+def _revalidated(random_: random.Random) -> Request:
+    return _get("revalidation", f"/v1/gamma/{random_.choice(IDS)}", "If-None-Match: *\r\n", expected=(304,))
+
+
+def _new(random_: random.Random) -> Request:
+    K, epsilon = random_.choice([3, 5, 7, 9, 11]), round(random_.uniform(0.05, 0.5), 5)
+    problem = {"K": K, "m": random_.choice([1, 1.5, 2]), "epsilon": epsilon, "Delta": 1e-5}
+    return _post("new γ", random_.choice(["/v1/gamma", "/v1/jobs"]), problem, (200, 202))
+
+
+def _batch(random_: random.Random) -> Request:
+    return _post("batch of 10", "/v1/gamma/batch", {"problems": random_.sample(STORED, 10)})
+
+
+def _verified(random_: random.Random) -> Request:
+    scale = random_.uniform(0.5, 1)
+    gamma = [value * scale for value in GAMMA]
+    return _post("certificate", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": gamma})
+
+
+def _refuted(_: random.Random) -> Request:
+    return _post("counterexample", "/v1/verify", {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1, 1, 1]}, (422,))
+
+
+def _curve(random_: random.Random) -> Request:
+    return _get("error curve", "/v1/error-curve", **random_.choice(STORED), points=11)
+
+
+def _profile(random_: random.Random) -> Request:
+    return _get("profile", "/v1/profile", expected=(200, 202), **random_.choice(STORED[:12]), points=5)
+
+
+def _composed(random_: random.Random) -> Request:
+    queries = random_.randint(1, 30)
+    return _get("account", "/v1/compose", expected=(200, 202), epsilon=0.1, delta=1e-6, queries=queries)
+
+
+def _tradeoff(random_: random.Random) -> Request:
+    return _get("trade-off", "/v1/tradeoff", expected=(200, 202), K=random_.choice([5, 7]), epsilon=0.1, ms="1,2,3")
+
+
+def _estimate(random_: random.Random) -> Request:
+    return _get("estimate", "/v1/estimate", **random_.choice(STORED))
+
+
+def _jobs(random_: random.Random) -> Request:
+    return _get("list of jobs", "/v1/jobs", limit=random_.randint(1, 20))
+
+
+def _job(random_: random.Random) -> Request:
+    return _get("job", f"/v1/jobs/{random_.choice(IDS)}")
+
+
+def _result(random_: random.Random) -> Request:
+    return _get("result", f"/v1/jobs/{random_.choice(IDS)}/result")
+
+
+def _events(random_: random.Random) -> Request:
+    return _get("event stream", f"/v1/jobs/{random_.choice(IDS)}/events")
+
+
+def _head(random_: random.Random) -> Request:
+    return Request("head", "HEAD", f"/v1/gamma?{urlencode(random_.choice(STORED))}")
+
+
+def _health(_: random.Random) -> Request:
+    return _get("health", "/healthz")
+
+
+def _ready(_: random.Random) -> Request:
+    return _get("readiness", "/readyz")
+
+
+def _metrics(_: random.Random) -> Request:
+    return _get("metrics", "/metrics")
+
+
+def _page(_: random.Random) -> Request:
+    return _get("page", "/")
+
+
+def _left(random_: random.Random) -> Request:
+    return _curve(random_)._replace(name="client that leaves", leaves=True)
+
+
+def _invalid(random_: random.Random) -> Request:
+    field_: dict[str, Any] = random_.choice([{"K": 0}, {"epsilon": -1}, {"m": "three"}, {"Delta": 2}, {"unknown": 1}])
+    return _post("invalid field", "/v1/gamma", {**random_.choice(STORED), **field_}, (422,))
+
+
+def _malformed(random_: random.Random) -> Request:
+    body = random_.choice([b"{", b"\xff\xfe", b'{"K": NaN}', b"[]", b'{"K":3,"K":5}'])
+    return Request("malformed body", "POST", "/v1/gamma", body, "", (400, 422))
+
+
+def _large(_: random.Random) -> Request:
+    return Request("body too large", "POST", "/v1/gamma", b" " * 70_000, "", (413,))
+
+
+def _unknown(random_: random.Random) -> Request:
+    target = random_.choice(
+        ["/v1/nothing", f"/v1/gamma/{random_.getrandbits(256):064x}", f"/v1/jobs/{random_.getrandbits(256):064x}"]
+    )
+    return _get("not found", target, expected=(404,))
+
+
+def _method(_: random.Random) -> Request:
+    return Request("wrong method", "DELETE", "/v1/gamma", b"", "", (405,))
+
+
+def _keyless(_: random.Random) -> Request:
+    return _get("wrong key", "/v1/gamma", "X-API-Key: wrong\r\n", (401,), **STORED[0])
+
+
+MIX: dict[Callable[[random.Random], Request], int] = {
+    _stored: 4000,
+    _respelt: 1500,
+    _posted: 1000,
+    _by_id: 600,
+    _revalidated: 500,
+    _estimate: 300,
+    _health: 300,
+    _verified: 200,
+    _job: 200,
+    _result: 150,
+    _head: 150,
+    _invalid: 200,
+    _malformed: 100,
+    _unknown: 150,
+    _method: 50,
+    _keyless: 100,
+    _jobs: 100,
+    _curve: 80,
+    _batch: 60,
+    _new: 50,
+    _refuted: 40,
+    _composed: 30,
+    _page: 30,
+    _events: 30,
+    _left: 20,
+    _profile: 20,
+    _ready: 20,
+    _metrics: 20,
+    _large: 10,
+    _tradeoff: 10,
+}
+"""Kinds of requests, and how often each comes among 10,020."""
+
+
+def requests_of(seed: int, piece: int, count: int = PIECE) -> list[Request]:
+    """Return the requests of a piece."""
+    random_ = random.Random(f"{seed}:{piece}")
+    return [kind(random_) for kind in random_.choices(list(MIX), list(MIX.values()), k=count)]
+
+
+# ------------------------------------------------------------------------------------------------------ the load
+
+
+@dataclass
+class Piece:
+    """A piece of the load, as it is recorded.
+
+    Attributes:
+        seed: of the requests.
+        number: of the piece.
+        life: process id of the server that answered.
+        requests: sent.
+        seconds: that they took.
+        statuses: number of answers, by kind and status.
+        latencies: number of answers in each interval of the histogram (`interval`), by kind.
+        wrong: answers that are not what the request calls for, in words; the first of them.
+        memory: resident memory at the end [MiB]: of the server, and of all its processes together.
+        files: open files of the server at the end.
+        threads: of the server at the end.
+    """
+
+    seed: int
+    number: int
+    life: int
+    requests: int = 0
+    seconds: float = 0.0
+    statuses: dict[str, dict[str, int]] = field(default_factory=dict)
+    latencies: dict[str, dict[str, int]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    memory: tuple[float, float] = (0.0, 0.0)
+    files: int = 0
+    threads: int = 0
+
+
+def interval(seconds: float) -> int:
+    """Return the interval of the latency histogram that contains a time: number i reaches up to `RATIO` ** i microseconds."""
+    return max(0, math.ceil(math.log(max(seconds * 1e6, 1)) / math.log(RATIO)))
+
+
+def quantile(histogram: dict[str, int], share: float) -> float:
+    """Return the upper end of the interval that contains a quantile [ms]."""
+    left = share * sum(histogram.values())
+    for number in sorted(map(int, histogram)):
+        left -= histogram[str(number)]
+        if left <= 0:
+            return float(RATIO**number / 1000)
+    return 0.0
+
+
+class Connection:
+    """One client: a connection that is kept alive, and opened anew where it was closed.
+
+    Args:
+        address: host and port.
+        key: API key.
+    """
+
+    def __init__(self, address: tuple[str, int], key: str) -> None:
+        self._address, self._key = address, key
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, request: Request) -> tuple[int, bytes]:
+        """Ask, and return status and body; 0 where the client left."""
+        if self._reader is None or self._writer is None:
+            self._reader, self._writer = await asyncio.open_connection(*self._address)
+        own = "" if "X-API-Key" in request.headers else f"X-API-Key: {self._key}\r\n"
+        head = f"{request.method} {request.target} HTTP/1.1\r\nHost: localhost\r\n{own}{request.headers}"
+        if request.body:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(request.body)}\r\n"
+        self._writer.write(head.encode() + b"\r\n" + request.body)
+        await self._writer.drain()
+        if request.leaves:
+            await asyncio.sleep(0.001)
+            self.close()
+            return 0, b""
+        return await self._read(self._reader, request.method)
+
+    async def _read(self, reader: asyncio.StreamReader, method: str) -> tuple[int, bytes]:
+        lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+        status = int(lines[0].split(b" ", 2)[1])
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
+        body = b""
+        if method == "HEAD" or status in {204, 304}:
+            pass
+        elif b"content-length" in headers:
+            body = await reader.readexactly(int(headers[b"content-length"]))
+        else:
+            while size := int(await reader.readline(), 16):
+                body += (await reader.readexactly(size + 2))[:-2]
+            await reader.readline()
+        if headers.get(b"connection", b"").lower() == b"close":
+            self.close()
+        return status, body
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+
+
+async def run_piece(piece: Piece, address: tuple[str, int], keys: Sequence[str], count: int = PIECE) -> Piece:
+    """Send the requests of a piece over `CONNECTIONS` connections, and return it filled in."""
+    waiting = iter(enumerate(requests_of(piece.seed, piece.number, count)))
+    began = time.monotonic()
+    await asyncio.gather(*(_send(piece, waiting, Connection(address, keys[i % len(keys)])) for i in range(CONNECTIONS)))
+    piece.seconds = time.monotonic() - began
+    return piece
+
+
+async def _send(piece: Piece, waiting: Any, connection: Connection) -> None:
+    random_ = random.Random(piece.number)
+    for number, request in waiting:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status, body = await connection.ask(request)
+        except (OSError, EOFError, TimeoutError, ValueError) as err:
+            status, body = -1, repr(err).encode()
+            connection.close()
+        piece.requests += 1
+        _count(piece.statuses, request.name, str(status))
+        if not request.leaves:
+            _count(piece.latencies, request.name, str(interval(time.perf_counter() - began)))
+            if status not in request.expected and len(piece.wrong) < 20:
+                text = body[:300].decode(errors="replace")
+                piece.wrong.append(f"{piece.number}.{number} {request.method} {request.target[:200]}: {status} {text}")
+        if random_.random() < RENEWAL:
+            connection.close()
+    connection.close()
+
+
+def _count(counts: dict[str, dict[str, int]], name: str, value: str) -> None:
+    of_name = counts.setdefault(name, {})
+    of_name[value] = of_name.get(value, 0) + 1
+
+
+def memory_of(pid: int) -> float:
+    """Return the resident memory of a process [MiB]; 0 where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def measure(piece: Piece, pid: int) -> Piece:
+    """Record what the server takes now."""
+    tree, family = children(), [pid]
+    for parent in family:  # grows while it is walked
+        family += tree.get(parent, [])
+    piece.memory = round(memory_of(pid), 1), round(sum(map(memory_of, family)), 1)
+    piece.files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    piece.threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    return piece
+
+
+async def warm(address: tuple[str, int], key: str) -> None:
+    """Have every problem that everyone asks for stored."""
+    connection = Connection(address, key)
+    for problem in STORED:
+        request = _post("stored γ, posted", "/v1/jobs", problem, (200, 202))
+        await connection.ask(request)
+    for id_ in IDS:
+        while True:
+            status, _ = await connection.ask(Request("γ by id", "GET", f"/v1/gamma/{id_}"))
+            if status == 200:
+                break
+            await asyncio.sleep(0.1)
+    connection.close()
+
+
+def campaign(
+    folder: Path, seed: int, known: list[Piece], pieces: int, record: Path | None = None, seconds: float = math.inf
+) -> list[Piece]:
+    """Send the pieces that are not known yet to one server; return all."""
+    done, began = {piece.number: piece for piece in known}, time.monotonic()
+    keyfile = folder / f"keys-{len(list(folder.glob('keys-*.json')))}.json"
+    keys = [create_key(keyfile, name)[1] for name in ("one", "two", "three")]
+    server = Service(f"sqlite:///{folder / 'store.sqlite'}", folder, 0, DARRM_KEYS=str(keyfile), **SETTINGS)
+    try:
+        parts = urlsplit(server.url)
+        address = (parts.hostname or "", parts.port or 0)
+        asyncio.run(warm(address, keys[0]))
+        for number in range(pieces):
+            if number in done or time.monotonic() - began > seconds:
+                continue
+            piece = asyncio.run(run_piece(Piece(seed, number, server.process.pid), address, keys))
+            done[number] = measure(piece, server.process.pid)
+            if record is not None:
+                with record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(piece)) + "\n")
+            server.log.open("wb").close()  # a day's log is a gigabyte
+        code, log = server.stop()
+        if code != 0:
+            raise RuntimeError(f"the server did not stop in order: {log[-500:]}")
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+    return [done[number] for number in sorted(done)]
+
+
+def read_record(path: Path, seed: int) -> list[Piece]:
+    """Return the pieces of a seed that a file has."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [piece for line in lines if (piece := Piece(**json.loads(line))).seed == seed]
+
+
+def total(histograms: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """Return the sum of counts by kind."""
+    summed: dict[str, Counter[str]] = defaultdict(Counter)
+    for histogram in histograms:
+        for name, counts in histogram.items():
+            summed[name].update(counts)
+    return {name: dict(counts) for name, counts in summed.items()}
+
+
+def report(pieces: list[Piece]) -> str:
+    """Return the findings as a part of the documentation."""
+    statuses, latencies = total([piece.statuses for piece in pieces]), total([piece.latencies for piece in pieces])
+    requests, seconds = sum(piece.requests for piece in pieces), sum(piece.seconds for piece in pieces)
+    errors = sum(count for counts in statuses.values() for status, count in counts.items() if status[0] == "5")
+    broken = sum(counts.get("-1", 0) for counts in statuses.values())
+    wrong = sum(len(piece.wrong) for piece in pieces) - errors - broken
+    lines = [
+        PART,
+        "",
+        f"{requests:,} requests in {seconds:,.0f} s: {errors} answers of 5xx, {broken} broken connections, {wrong} other unexpected statuses.",
+        "",
+        "| requests so far | server [MiB] | all its processes [MiB] | open files | threads |",
+        "|---|---|---|---|---|",
+    ]
+    lives: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        lives[piece.life].append(piece)
+    for number, life in enumerate(lives.values(), start=1):
+        if len(lives) > 1:
+            lines.append(f"| *server {number}* | | | | |")
+        for at in sorted({0, len(life) // 4, len(life) // 2, 3 * len(life) // 4, len(life) - 1}):
+            piece = life[at]
+            count = sum(each.requests for each in life[: at + 1])
+            lines.append(
+                f"| {count:,} | {piece.memory[0]:.1f} | {piece.memory[1]:.1f} | {piece.files} | {piece.threads} |"
+            )
+    lines += ["", "| request | statuses | median [ms] | p99 [ms] | p99.9 [ms] |", "|---|---|---|---|---|"]
+    for name, counts in sorted(statuses.items(), key=lambda item: -sum(item[1].values())):
+        told = ", ".join(f"{count:,} × {_said(status)}" for status, count in sorted(counts.items()))
+        histogram = latencies.get(name)
+        times = [quantile(histogram, share) for share in (0.5, 0.99, 0.999)] if histogram else []
+        lines.append(f"| {name} | {told} | {' | '.join(f'{value:.1f}' for value in times) or ' | | '} |")
+    return "\n".join(lines) + "\n"
+
+
+def _said(status: str) -> str:
+    return {"0": "left", "-1": "broken"}.get(status, status)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the campaign; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.endurance", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no piece after so many [s]")
+    parser.add_argument("--record", type=Path, help="file of pieces to go on with, a line of JSON each")
+    parser.add_argument("--folder", type=Path, help="folder of the store; unless given, a temporary one")
+    parser.add_argument("--write", type=Path, help="page in which this campaign's part is replaced")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends with the campaign
+    known = read_record(chosen.record, chosen.seed) if chosen.record else []
+    with contextlib.ExitStack() as stack:
+        folder = chosen.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = math.ceil(chosen.requests / PIECE)
+        pieces = campaign(folder, chosen.seed, known, wanted, chosen.record, chosen.seconds)
+    page = report(pieces)
+    sys.stdout.write(page + "".join(f"{line}\n" for piece in pieces for line in piece.wrong))
+    if chosen.write:
+        write_part(chosen.write, PART, page)
+    return int(any(piece.wrong for piece in pieces))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

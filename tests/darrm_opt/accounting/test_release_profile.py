@@ -1,0 +1,101 @@
+"""The search for a release's profile, and what a release is made of, at their limits."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
+from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
+from darrm_opt.accounting.release_profile import Release, ReleaseProfile
+from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
+from darrm_opt.errors import InvalidInput
+from darrm_opt.noise import NoiseFunction
+from darrm_opt.problem import Privacy, Problem
+
+search = importlib.import_module("darrm_opt.accounting.release_profile")  # the package has a function of that name
+
+KNOWN = {0.5: (0.3, 0.5, 0.12), 1.0: (0.4 - 0.08 * math.e, 0.4, 0.08)}
+
+
+def profile_of(lines: list[tuple[float, float]]) -> ReleaseProfile:
+    epsilons, deltas = np.array(lines).T
+    region = outer_region([math.exp(each) for each in epsilons], deltas)
+    return ReleaseProfile(epsilons, deltas, np.zeros((len(lines), 2)), region, region)
+
+
+def test_a_vertex_counts_as_flat_only_within_a_share_of_the_flat_end() -> None:
+    """Two lines meet at q = share·flat/c, p = flat·(1 + share)."""
+    flat, before, last = 0.1, math.e, math.exp(6.0)
+    for share, found in ((0.5, 6.0), (1e-4, 6.0), (1e-6, 1.0)):
+        q = share * flat / last
+        profile = profile_of([(1.0, flat + q * (last - before)), (6.0, flat)])
+        assert profile.delta(profile.max_loss) <= flat * (1 + 1.1e-5) + 1e-12
+        assert profile.max_loss == pytest.approx(found, abs=2e-3), share
+
+
+def test_the_line_that_matters_least_is_left_out_first() -> None:
+    slopes = [math.exp(epsilon) for epsilon in (0.0, 0.25, 0.5, 1.0)]
+    on_chord = 0.3 + (0.1 - 0.3) * (slopes[1] - slopes[0]) / (slopes[2] - slopes[0])
+    lines = [(0.0, 0.3), (0.25, on_chord * (1 - 1e-9)), (0.5, 0.1), (1.0, 0.02)]
+    fewer = profile_of(lines).coarser(1e-6)
+    expected = outer_region(search._slopes(np.array([0.0, 0.5, 1.0])), [0.3, 0.1, 0.02])
+    assert fewer.moves.tolist() == expected.moves.tolist()
+
+
+def test_a_gap_counts_in_units_of_what_is_allowed() -> None:
+    low, high = math.exp(0.5), math.e
+    c = (0.5 - 0.4) / (0.12 - 0.08)
+    above = 0.3 + (KNOWN[1.0][0] - 0.3) * (c - low) / (high - low)
+    gap = above - (0.5 - c * 0.12)
+    q = (0.3 - KNOWN[1.0][0]) / (high - low)
+    p = 0.3 + low * q
+    assert search._gap(KNOWN, 0.5, 1.0, 1e-3)[0] == pytest.approx(-gap / (1e-3 * (p - q)), rel=1e-9)
+    assert search._gap(KNOWN, 0.5, 1.0, 0.0)[0] == pytest.approx(-gap / (16 * MIN_IMPROVEMENT * c), rel=1e-9)
+    assert search._gap(KNOWN, 0.5, 1.0, gap / (p - q) * 0.99) is not None
+    assert search._gap(KNOWN, 0.5, 1.0, gap / (p - q) * 1.01) is None
+
+
+def test_a_profile_that_hardly_falls_is_lost_in_rounding() -> None:
+    c, q = math.exp(2.0), 0.01
+    for units, goes_on in ((15.5, False), (16.5, True)):
+        p = c * (q + units * MIN_IMPROVEMENT)
+        assert (search._next_epsilon({2.0: (0.3, p, q)}) is not None) is goes_on
+
+
+def test_the_widest_gap_is_refined_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the profile of Gaussian noise, where every slope has its own pair."""
+
+    def at(epsilon: float) -> tuple[float, float, float]:
+        p, q = (NormalDist().cdf(sign * 0.5 - epsilon) for sign in (1, -1))
+        return p - math.exp(epsilon) * q, p, q
+
+    monkeypatch.setattr(search, "MAX_LINES", 0)
+    first = search._search_profile(at, 0.01, 1e-6)
+    gaps = [search._gap(first, low, high, 1e-6) for low, high in zip(sorted(first), sorted(first)[1:], strict=False)]
+    found = [gap for gap in gaps if gap is not None]
+    assert len(found) > 2
+    assert min(found) != found[0]
+    monkeypatch.setattr(search, "MAX_LINES", len(first) + 1)
+    (added,) = set(search._search_profile(at, 0.01, 1e-6)) - set(first)
+    assert added == min(found)[2]
+
+
+def test_a_release_is_a_solution_or_a_pair() -> None:
+    problem, gamma = Problem(3, Privacy(0.3), Privacy(0.3)), np.full(4, 0.1)
+    assert Release.of((gamma, problem)) == Release(NoiseFunction(gamma), problem)
+    for wrong in ((gamma,), (gamma, problem, problem), (gamma, "problem"), [gamma, problem], "release"):
+        with pytest.raises(InvalidInput, match=r"release = .* expected a Solution, or a pair \(gamma, problem\)"):
+            Release.of(wrong)  # type: ignore[arg-type]
+
+
+def test_one_region_that_is_no_guarantee_leaves_none() -> None:
+    outer, inner = privacy_region(Privacy(0.3)), inner_region([(0.5, 0.4)])
+    assert compose_bits([(outer, 1)], points=11).guaranteed
+    for parts in ([(outer, 1), (inner, 1)], [(inner, 2), (outer, 1)]):
+        assert not compose_bits(parts, points=11).guaranteed
+        assert not compose_bits_any_order(parts, points=11).guaranteed

@@ -110,8 +110,8 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     return client, None
 
 
-READER_PATHS = re.compile(r"/v1/gamma(/[^/]+)?")
-"""Paths under /v1 for readers: stored answers, by problem, by id, and many at once."""
+READER_PATHS = re.compile(r"/v1/gamma(/[^/]+)?|/v1/designs(/[^/]+(/compare/[^/]+)?)?")
+"""Paths under /v1 for readers: stored answers, by problem, by id, many at once, as a list, and two side by side; not their tags."""
 
 
 def check_role(client: Client, path: str, metrics: str) -> Rejection | None:
@@ -123,7 +123,10 @@ def check_role(client: Client, path: str, metrics: str) -> Rejection | None:
         metrics: the setting of that name.
     """
     if client.role == "reader" and path.startswith("/v1/") and not READER_PATHS.fullmatch(path):
-        return Rejection("not-permitted", "This key has the role reader: it reads stored answers under /v1/gamma only.")
+        return Rejection(
+            "not-permitted",
+            "This key has the role reader: it reads stored answers under /v1/gamma and /v1/designs only.",
+        )
     if client.role != "admin" and (path in ADMIN_PATHS or (path == "/metrics" and metrics == "admin")):
         return Rejection("not-permitted", "This is for keys with the role admin.")
     return None

@@ -1,4 +1,4 @@
-"""A browser with the page in it: fixtures of the page's tests (`tests/api/page/conftest.py` takes them in)."""
+"""A browser with the page in it: fixtures of the page's tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The page at /, in a real browser against a real server: what a person can do there, and what may never happen."""
 
+# ruff: noqa: F401, F811 — fixtures are taken in by their names
+
 from __future__ import annotations
 
 import csv

@@ -1,5 +1,7 @@
 """The page: kept designs with tags and two side by side, the inverse question, and plots that are saved."""
 
+# ruff: noqa: F401, F811 — fixtures are taken in by their names
+
 from __future__ import annotations
 
 import csv
@@ -11,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from support.browser import Visit, Visiting
+from support.browser import Visit, Visiting, browser, server, visit, visiting, window
 
 from darrm_opt import least_parameter
 
@@ -134,7 +136,7 @@ def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) ->
     boxes = visit.tab.locator("#kept input[type=checkbox]")
     for at in (0, 1):
         boxes.nth(at).check()
-        visit.until(lambda at=at: visit.tab.locator("#kept input:checked").count() == at + 1)
+        visit.tab.wait_for_selector(f":nth-match(#kept input:checked, {at + 1})")
     visit.tab.wait_for_selector("#pair-numbers table")
     for which in ("#kept .scroll", "#pair-numbers .scroll"):
         inner, outer = visit.tab.locator(which).evaluate("(box) => [box.scrollWidth, box.clientWidth]")

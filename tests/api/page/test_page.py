@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import solver_tasks as tasks
-from support.browser import Visit, Visiting, serve
+from support.browser import Visit, Visiting, browser, serve, server, visit, visiting, window
 
 from api.access import keys
 from api.service import gamma_jobs

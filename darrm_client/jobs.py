@@ -145,6 +145,7 @@ class JobsClient:
         Raises:
             AnswerNotFound: there is no such job, or the service has no webhooks.
             InvalidRequest: the service does not send anything there.
+            VerificationFailed: what it answers is no webhook.
         """
         told = self._backend.add_webhook(id, url, self._deadline(None))
         texts = [member(told, name) for name in ("id", "job", "url", "state", "secret")]

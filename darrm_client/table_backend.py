@@ -72,7 +72,11 @@ class TableBackend:
         raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:  # noqa: ARG002 — the protocol's arguments
-        """Refuse: a table has no tags."""
+        """Refuse: a table has no tags.
+
+        Raises:
+            AnswerNotFound: always.
+        """
         raise AnswerNotFound("A table has no tags, and no list of designs: ask a service for them.")
 
     def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
@@ -109,7 +113,11 @@ class TableBackend:
         return self.job(id, deadline)
 
     def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: A002, ARG002 — the protocol's arguments
-        """Refuse: a file tells nobody anything."""
+        """Refuse: a file tells nobody anything.
+
+        Raises:
+            ClientError: always.
+        """
         raise ClientError("A table has no webhooks: every job in it is done.")
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:  # noqa: A002

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from darrm_opt._version import __version__
 from darrm_opt.design.certificate import Certificate, certify, verify
 from darrm_opt.design.objective import histogram, rectangular, shared, uniform
-from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
 from darrm_opt.design.solution import Progress, Solution, Statistics
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import (
@@ -30,6 +29,7 @@ from darrm_opt.problem import Privacy, Problem
 if TYPE_CHECKING:
     from darrm_opt.design.inverse import LeastParameter, least_m, least_parameter
     from darrm_opt.design.privacy_profile import PrivacyProfile, privacy_profile
+    from darrm_opt.design.scenarios import expected_error, minimax, over_scenarios
     from darrm_opt.design.sweep import Tradeoff, tradeoff
     from darrm_opt.mechanism.majority import PrivateMajority
     from darrm_opt.planning.planner import plan
@@ -73,6 +73,9 @@ __all__ = [
 _LAZY = {
     "PrivacyProfile": "darrm_opt.design.privacy_profile",
     "privacy_profile": "darrm_opt.design.privacy_profile",
+    "expected_error": "darrm_opt.design.scenarios",
+    "minimax": "darrm_opt.design.scenarios",
+    "over_scenarios": "darrm_opt.design.scenarios",
     "Tradeoff": "darrm_opt.design.sweep",
     "LeastParameter": "darrm_opt.design.inverse",
     "least_m": "darrm_opt.design.inverse",

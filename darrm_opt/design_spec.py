@@ -17,7 +17,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from darrm_opt.design.objective import AnyObjective, Objective, as_objective
-from darrm_opt.design.scenarios import ScenarioObjective
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import Shape
 from darrm_opt.errors import InvalidInput
@@ -55,7 +54,7 @@ class DesignSpec:
         goal = as_objective(objective)
         if shape not in ("free", "monotone"):
             raise InvalidInput("shape", shape, "'free' or 'monotone'")
-        if not isinstance(goal, ScenarioObjective):
+        if isinstance(goal, Objective):
             _check_fit(goal, problem.K)
         elif goal.digest:  # scenarios that will be drawn fit any K, and take long
             goal.linear_goal(problem.K)  # refuses scenarios at hand for another K

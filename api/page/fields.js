@@ -1,6 +1,14 @@
 // What is wrong with an input is said at the input: in words, in colour, and to a screen reader.
 
-import { byId } from "./elements.js";
+import { byId, make } from "./elements.js";
+
+for (const field of document.querySelectorAll("[data-field]")) {
+  const name = field.dataset.field;
+  const control = byId(name) ?? field.querySelector("[role=radiogroup]");
+  const hint = control.getAttribute("aria-describedby");
+  control.setAttribute("aria-describedby", hint ? `${name}-error ${hint}` : `${name}-error`);
+  field.append(make("p", { class: "error", id: `${name}-error`, hidden: true }));
+}
 
 /** Forgets all complaints within a form. */
 export function clear(form) {

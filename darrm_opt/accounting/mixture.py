@@ -361,8 +361,6 @@ def estimated_epsilon(
     True
     """
     parts, beyond = count_groups(problem, queries, distribution, total_delta)
-    if beyond > total_delta:
-        return math.inf
     laws = [log_binomials(_main_pairs(noise, with_affected(problem, part.count)), queries) for part in parts]
     chances = np.array([part.chance for part in parts])
 
@@ -370,7 +368,7 @@ def estimated_epsilon(
         found = np.array([np.max(hockey_stick(*law, epsilon), initial=0.0) for law in laws])
         return beyond + float(chances @ found) <= total_delta
 
-    if not parts or fits(0.0):
+    if fits(0.0):
         return 0.0
     low, high = 0.0, 1e-3
     while not fits(high):

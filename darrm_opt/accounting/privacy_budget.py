@@ -121,8 +121,6 @@ class PrivacyBudget:
         """
         epsilon, delta = _sum(self._events)
         by_sums = Privacy(_left(self._budget.epsilon, epsilon), _left(self._budget.delta, delta))
-        if self._accounting == "simple" or not self._events:
-            return by_sums if self.fits(by_sums) else Privacy(0.0)
         # (spent, δ) and then (ε − spent, 0) are within (ε, δ) by basic composition, hence by the exact one too; the
         # factors are for the rounding of the latter.
         left = _left(self._budget.epsilon, as_written(self.spent.epsilon))

@@ -39,7 +39,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.accounting.freshness import check_fresh, compose_models, effective_voters, models_account
-from darrm_opt.accounting.pld.composition import pld_composition, pld_composition_of_sequence, pld_from_profile
+from darrm_opt.accounting.pld.composition import pld_composition_of_sequence, pld_from_profile
 from darrm_opt.accounting.pld.distribution import Pld
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, Released
 from darrm_opt.errors import InvalidInput
@@ -91,11 +91,7 @@ def optimal_total(counts: Counts, total_delta: float) -> Privacy:
 
 def pld_total(counts: Counts, total_delta: float) -> Privacy:
     """Return the optimum by privacy loss distributions, the guard for rounding included."""
-    events = _events(counts)
-    if len(events) == 1:
-        ((event, count),) = events.items()
-        return pld_composition(event.epsilon, event.delta, count, total_delta).privacy
-    return pld_composition_of_sequence(events, total_delta).privacy
+    return pld_composition_of_sequence(_events(counts), total_delta).privacy
 
 
 def profile_total(counts: Counts, total_delta: float) -> Privacy:

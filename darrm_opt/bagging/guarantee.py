@@ -163,25 +163,6 @@ def bagging_guarantee(
     return Guarantee(float_above(draws.paper_epsilon), delta, "both", draws.theorem)
 
 
-def bagging_member(n: int, subsample_size: int, *, replacement: bool = True, form: Form = "zero") -> Guarantee:
-    """Return the privacy of one model, ready to be ``Problem.voter``.
-
-    Models whose subsamples are drawn independently are independent voters, each with this (ε, Δ).
-
-    Args:
-        n: records in the dataset, ≥ 2.
-        subsample_size: records drawn for one model, ≥ 1.
-        replacement: whether a record can be drawn twice.
-        form: ``zero`` for (0, Δ), ``paper`` for the published (ε, Δ).
-
-    Source: Liu, Jia, Gong, Theorems 2 and 4 with N = 1; ``zero`` is ours.
-
-    >>> bagging_member(60_000, 300, replacement=False)
-    Guarantee(epsilon=0.0, delta=0.005, adjacency='both', basis='bagging, total variation of the draw')
-    """
-    return bagging_guarantee(n, subsample_size, replacement=replacement, form=form)
-
-
 def bagging_majority_delta(K: int, member_delta: float) -> float:
     """Return δ of the plain majority bit of K independent members, ε = 0.
 
@@ -249,20 +230,3 @@ def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, rep
         return draws.delta <= delta_limit and (epsilon_limit is None or draws.paper_epsilon <= epsilon_limit)
 
     return largest_count(within, MAX_DRAWS)
-
-
-def bagging_warnings(member: Guarantee, target_delta: float) -> tuple[str, ...]:
-    """Return what someone who votes with bagged models should reconsider, in sentences; often empty.
-
-    Args:
-        member: privacy of one voter, from `bagging_member`.
-        target_delta: δ wanted of the released majority [probability].
-    """
-    if target_delta < member.delta:
-        advice = (
-            f"delta = {target_delta:g} cannot be reached usefully with bagged voters of Delta = {member.delta:g}: Delta is at "
-            "least 1/n, the chance of drawing a given record, and a release of smaller delta is almost all noise. "
-            "Draw fewer records per model, or accept delta of at least m·Delta."
-        )
-        return (advice,)
-    return ()

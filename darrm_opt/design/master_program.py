@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, open_backend
 from darrm_opt.design.dual_bound import dual_bound, in_increments
-from darrm_opt.design.knots import Knots
 from darrm_opt.design.linear_goal import LinearGoal
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import Counts
@@ -19,6 +18,9 @@ from darrm_opt.design.row_cache import cached_rows, multiset_keys
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.status import Status
 from darrm_opt.noise import Array, NoiseFunction
+
+if TYPE_CHECKING:
+    from darrm_opt.design.knots import Knots
 
 MAX_SMALL_ENTRY = 2.0**-20
 """A row whose entries all lie below this is scaled up for the solver, which would take most of it for nothing."""
@@ -66,6 +68,8 @@ class MasterProgram:
         self._columns = goal.weights.size
         self.knots: Knots | None = None
         if by_knots:
+            from darrm_opt.design.knots import Knots  # most solves do without
+
             weights = goal.weights[: constraint.entries]
             self.knots = Knots.initial(weights, constraint.K, monotone=self._monotone)
         self._program = open_backend(backend, self._solver_columns)

@@ -29,14 +29,16 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from darrm_opt.design.linear_goal import LinearGoal, weighted
-from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import Histogram, IndependentVoters, Prior, SharedBeta
 from darrm_opt.problem import real_number, whole_number
+
+if TYPE_CHECKING:
+    from darrm_opt.design.scenarios import ScenarioObjective
 
 Measure = Literal["tv", "agreement"]
 
@@ -45,8 +47,7 @@ MEASURES: tuple[Measure, ...] = ("tv", "agreement")
 _VOTERS = "a whole number of voters, at least 1"
 
 
-@dataclass(frozen=True)
-class ObjectiveFamily:
+class ObjectiveFamily(NamedTuple):
     """One family of objectives: its prior, parameters (with defaults where there are any), usual measure, and a sentence."""
 
     prior: Callable[..., Prior]
@@ -188,7 +189,7 @@ def _weights(objective: Objective, K: int) -> Array:
     return weights
 
 
-AnyObjective = Objective | ScenarioObjective
+AnyObjective: TypeAlias = "Objective | ScenarioObjective"
 """Everything that `solve` can maximise."""
 
 
@@ -247,9 +248,15 @@ def histogram(counts: ArrayLike, measure: Measure = "agreement") -> Objective:
 
 def as_objective(objective: AnyObjective | str) -> AnyObjective:
     """Return the objective itself, or the one that the text names (`parse_objective`, `parse_scenarios`)."""
-    if isinstance(objective, Objective | ScenarioObjective):
+    if isinstance(objective, Objective):
         return objective
     given: Any = objective  # callers without a type checker may pass anything
+    if isinstance(given, str) and given in FAMILIES:
+        return parse_objective(given)
+    from darrm_opt.design.scenarios import ScenarioObjective, parse_scenarios  # the usual objectives do without
+
+    if isinstance(given, ScenarioObjective):
+        return given
     return (parse_scenarios(given) if isinstance(given, str) else None) or parse_objective(given)
 
 

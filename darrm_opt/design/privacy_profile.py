@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class ProfileSearch:
         q, gap = math.exp(-epsilon), -math.expm1(-epsilon)
         known = float((q * self._pairs[:, 0] - self._pairs[:, 1]).max())  # q·δ
         above = 2 * known + gap + MIN_IMPROVEMENT  # the level of φ where δ grows beyond that
-        worst = worst_case(self._noise, replace(self._base, q=q, limit=1.0), above=above, stored=self._layers)
+        worst = worst_case(self._noise, self._base._replace(q=q, limit=1.0), above=above, stored=self._layers)
         found = [float(side[0]) for side in self._base.pair(self._noise.signed, worst.counts[np.newaxis])]
         self._pairs = np.concatenate([self._pairs, [found]])
         best = self._pairs[(q * self._pairs[:, 0] - self._pairs[:, 1]).argmax()]

@@ -8,8 +8,7 @@ the tolerance.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ MAX_QUICK_K = 60
 """Up to this K a whole solve takes about as long as finding a γ to fall back on would, unless many voters are off their ends."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """How cuts are sought for a while.
 
     Attributes:

@@ -19,7 +19,6 @@ from typing import Literal
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.certificate import Certificate, repair
 from darrm_opt.design.clock import SolveClock
-from darrm_opt.design.closed_forms import best_closed_form, monotone_search_seconds
 from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.incumbent import Incumbent
 from darrm_opt.design.linear_goal import CanonicalGoal
@@ -294,6 +293,8 @@ class Solver:
 
     def _secure_fallback(self, *, monotone: bool = True) -> None:
         """Make sure of a certified γ to fall back on: the best closed form, and a better monotone γ if wanted."""
+        from darrm_opt.design.closed_forms import best_closed_form
+
         if self.fallback is None:
             last = min(self.clock.proof_deadline, self.clock.deadline + self.clock.grace)
             self.fallback = best_closed_form(self._problem, self.constraint, self.goal.goal.utility, last)
@@ -415,8 +416,12 @@ def check_time_limit(problem: Problem, clock: SolveClock) -> None:
     Raises:
         InvalidInput: naming the limit, and about how long the proof takes.
     """
+    if clock.limit is None:
+        return
+    from darrm_opt.design.closed_forms import monotone_search_seconds  # solves without a limit do without
+
     least = 2 * monotone_search_seconds(problem)  # one search finds how private a γ is, one proves it
-    if clock.limit is not None and least > clock.limit + clock.grace:
+    if least > clock.limit + clock.grace:
         raise InvalidInput(
             "time_limit",
             clock.limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from darrm_opt.noise import Array
 
@@ -53,8 +53,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Outcome:
+class Outcome(NamedTuple):
     """Answer of a backend to a linear program; no guarantee rests on it.
 
     Attributes:

@@ -239,10 +239,6 @@ class Histograms:
         unique: NDArray[np.bool_] = self.multiplicities[self.starts] == 1
         return unique
 
-    def counts_of(self, cell: int) -> tuple[Partition, int]:
-        """Return the partition and the count of a cell."""
-        return self.partitions[int(self.owners[cell])], int(self.values[cell])
-
 
 @lru_cache(maxsize=8)
 def histograms(K: int, classes: int, affected: int, abstention: bool) -> Histograms:  # noqa: FBT001 — a cache key

@@ -8,7 +8,7 @@ import queue
 import threading
 
 from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost
-from solver_cache.precompute.worker import Event, Task, Work, perform, report_events
+from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
 
@@ -32,7 +32,7 @@ class Processes:
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
         self._max_workers, self._work = workers or processors(), work
-        self._pool = ProcessPool(self._max_workers, memory=None, name="precompute", report_seconds=0)
+        self._pool = ProcessPool(self._max_workers, memory=None, name="precompute", report_seconds=0, warm_up=warm_up)
         self._events: queue.SimpleQueue[ExecutorEvent] = queue.SimpleQueue()
         self._tasks = 0
         self._loop = asyncio.new_event_loop()
@@ -49,11 +49,6 @@ class Processes:
     def capacity(self) -> int:
         """Free processes, and a task in reserve for each: it is claimed while all are busy."""
         return 2 * self._max_workers - self._tasks
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes."""
-        return self._pool.processes
 
     def submit(self, task: Task) -> None:
         """Take a task."""

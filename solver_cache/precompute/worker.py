@@ -150,6 +150,11 @@ def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
         yield group
 
 
+def warm_up(_argument: None, _report: Callable[[Any], None]) -> None:
+    """Load, in a process of the pool, what every task needs: by solving a small problem."""
+    solve(Problem.from_allowance(K=3, m=1, epsilon=0.1))
+
+
 def report_events(argument: tuple[Work, Task], report: Callable[[list[Event]], None]) -> None:
     """Do a task, in a process of the pool, and report its events, those that come quickly together."""
     work, task = argument

@@ -19,8 +19,6 @@ from solver_cache.model import columns_of as asked_columns
 from solver_cache.store import open_store
 from solver_cache.tables.entry import Entry, TableError, check_head, columns_of, entry, head
 
-PAGE = 500
-
 _PROBLEM = ("K", "m", "Delta", "affected", "target_epsilon", "delta")
 _ANSWER = ("objective", "shape", "utility", "upper_bound", "gap", "gamma")
 _PROOF = ("bound", "limit", "margin", "error_bound", "worst_value", "version")

@@ -124,6 +124,9 @@ MAX_SECONDS = 900
 
 NO_END = "(no end)"
 
+ANY_LINE = 0
+"""Stands for every line of a file."""
+
 PRELOADED = ("dp_accounting.pld.privacy_loss_distribution", "scipy.special")
 """Imported once, before any process is forked for a mutant."""
 
@@ -206,17 +209,25 @@ class Trials:
     _limits: dict[str, float] = field(default_factory=dict)
     _traced: frozenset[str] = frozenset()
     _send: Connection | None = None
+    _running: str = ""
 
     def pytest_configure(self) -> None:
+        os.register_at_fork(after_in_parent=self._trace_lost)
         from hypothesis import Phase, settings
 
         settings.register_profile("unshrunk", settings(), phases=[Phase.explicit, Phase.generate], max_examples=30)
         settings.load_profile("unshrunk")  # the first that fails will do
 
+    def _trace_lost(self) -> None:
+        """Take a test that forks as one that executes everything: its child's lines are not seen."""
+        for path in self._traced:
+            self._answer.lines.setdefault(self._running, set()).add((path, ANY_LINE))
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         if self._limits:
             signal.setitimer(signal.ITIMER_PROF, LIMIT * self._limits[item.nodeid] + 3)  # SIGPROF ends the process
+        self._running = item.nodeid
         executed = self._answer.lines.setdefault(item.nodeid, set())
         if self._traced:
             forget()
@@ -269,7 +280,8 @@ class Trials:
         kills: dict[str, Counter[str]] = defaultdict(Counter)
         for number, mutant in self.chosen(module, [*enumerate(mutants(module, source))]):
             start, here, other = time.perf_counter(), kills[mutant.function], kills[""]
-            able = [item for item, lines in executed.items() if not mutant.span or not lines.isdisjoint(mutant.span)]
+            telling = {ANY_LINE, *mutant.span}
+            able = [item for item, lines in executed.items() if not mutant.span or not lines.isdisjoint(telling)]
             able.sort(
                 key=lambda item: -(10 * here[item.nodeid] + other[item.nodeid]) / (self._limits[item.nodeid] + 0.05)
             )

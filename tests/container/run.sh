@@ -109,7 +109,7 @@ key=$(podman run --rm --network none "${hardened[@]}" --volume "$scratch/keys:/k
 start() {
     podman run --detach --name "$NAME" --publish 127.0.0.1::8000 "${hardened[@]}" \
         --volume "$VOLUME:/cache" --volume "$scratch/keys:/run/keys:ro" --env DARRM_KEYS=/run/keys/keys.json \
-        --env DARRM_SOLVERS=1 "$IMAGE" >/dev/null
+        --env DARRM_SOLVERS=1 --env DARRM_WAIT_SECONDS=50 "$IMAGE" >/dev/null
     url=http://$(podman port "$NAME" 8000/tcp)
     for _ in $(seq 120); do
         ! podman healthcheck run "$NAME" >/dev/null 2>&1 || return 0

@@ -75,12 +75,12 @@ def listed() -> list[str]:
 
 
 @cache
-def found(path: str) -> Any:
+def named(path: str) -> Any:
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
-def shown() -> Iterator[str]:
+def public_names() -> Iterator[str]:
     """Yield what the reference shows, and what packages export, of the core and of the cache."""
     for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
         if path.startswith(("darrm_opt.", "solver_cache.")):
@@ -105,10 +105,10 @@ def claiming() -> Iterator[str]:
 
 
 def test_every_public_name_has_a_row_or_promises_nothing() -> None:
-    rows, nothing = {id(found(e.name)) for e in entries()}, {id(found(name)) for name in listed()}
-    wanted = {*shown(), *claiming()}
+    rows, nothing = {id(named(e.name)) for e in entries()}, {id(named(name)) for name in listed()}
+    wanted = {*public_names(), *claiming()}
     assert len(wanted) > 150
-    missing = sorted(path for path in wanted if id(found(path)) not in rows | nothing)
+    missing = sorted(path for path in wanted if id(named(path)) not in rows | nothing)
     assert missing == [], "add a row to docs/guarantees.md: proof, oracle test, status"
 
 
@@ -116,7 +116,7 @@ def test_a_name_is_in_the_table_or_in_the_list_and_once() -> None:
     names = [e.name for e in entries()] + listed()
     assert len(names) > 150
     assert sorted(names) == sorted(set(names))
-    assert len({id(found(name)) for name in names}) == len(names)
+    assert len({id(named(name)) for name in names}) == len(names)
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert len(rows) == len(entries()), "a row that cannot be read"
 
@@ -128,7 +128,7 @@ def test_a_row_leads_to_a_proof_and_a_test(entry: Entry) -> None:
     else:
         assert entry.proof != "–"
     if entry.proof == "docstring":
-        told = (inspect.getdoc(found(entry.name)) or "") + (inspect.getmodule(found(entry.name)).__doc__ or "")
+        told = (inspect.getdoc(named(entry.name)) or "") + (inspect.getmodule(named(entry.name)).__doc__ or "")
         assert re.search(r"Source:|Guarantees:|Theorem|proof", told), "a docstring that names no proof"
     else:
         assert entry.proof == "–" or "](" in entry.proof, "a proof that is no link"  # test_docs.py follows it
@@ -139,7 +139,7 @@ def test_a_row_leads_to_a_proof_and_a_test(entry: Entry) -> None:
 
 
 def test_what_is_kept_to_reproduce_errors_is_no_guarantee() -> None:
-    status = {id(found(e.name)): e.status for e in entries()}
+    status = {id(named(e.name)): e.status for e in entries()}
     package = importlib.import_module("darrm_opt.literature.he_wang_tao.printed")
     functions = [getattr(package, name) for name in package.__all__ if name.islower()]
     assert len(functions) >= 10

@@ -43,7 +43,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         started.stop()
 
 
-def asked(service: Service, path: str, **body: Any) -> Any:
+def post(service: Service, path: str, **body: Any) -> Any:
     answer = service.client.post(path, json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -52,7 +52,7 @@ def asked(service: Service, path: str, **body: Any) -> Any:
 def test_a_new_backend_and_a_new_objective_are_accepted_everywhere(service: Service) -> None:
     usual = solve(Problem.from_allowance(K=5, m=2, epsilon=0.3), "shared(3,3)")
     local = darrm("solve", *PROBLEM, "--backend", "twin", "--objective", "balanced", "--json")
-    remote = asked(service, "/v1/gamma", **VOTERS, m=2, backend="twin", objective="balanced(3)")
+    remote = post(service, "/v1/gamma", **VOTERS, m=2, backend="twin", objective="balanced(3)")
     for found in (local, remote):
         assert found["backend"] == "twin"
         assert found["objective"] == "balanced agreement"
@@ -61,11 +61,11 @@ def test_a_new_backend_and_a_new_objective_are_accepted_everywhere(service: Serv
 
 def test_a_new_baseline_is_in_every_curve(service: Service) -> None:
     local = darrm("curve", *PROBLEM, "--over", "p", "--json")
-    remote = asked(service, "/v1/error-curve", **VOTERS, m=2, points=3)
-    alone = asked(service, "/v1/error-curve", **VOTERS, m=2, points=3, baselines=["one_voter"])
-    tradeoff = asked(service, "/v1/tradeoff", **VOTERS, ms=[1, 2], baselines=["one_voter"])
+    remote = post(service, "/v1/error-curve", **VOTERS, m=2, points=3)
+    alone = post(service, "/v1/error-curve", **VOTERS, m=2, points=3, baselines=["one_voter"])
+    tradeoff = post(service, "/v1/tradeoff", **VOTERS, ms=[1, 2], baselines=["one_voter"])
     assert all("one_voter" in answer["curves"] for answer in (local, remote, alone, tradeoff))
-    undefined = asked(service, "/v1/error-curve", **VOTERS, m=0.5, points=3, baselines=["one_voter"])
+    undefined = post(service, "/v1/error-curve", **VOTERS, m=0.5, points=3, baselines=["one_voter"])
     assert undefined["left_out"] == {"one_voter": "It is not defined for this problem."}
 
 
@@ -74,12 +74,12 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     words = ["--queries", "2", "--total-epsilon", "0.8", "--total-delta", "1e-3", "--fresh", "--json"]
     voters = ["--K", "5", "--epsilon", "0.3"]
     rows = {row["name"]: row for row in darrm("compare", *voters, *words)["rows"]}
-    remote = {row["name"]: row for row in asked(service, "/v1/compare", **VOTERS, **budget)["rows"]}
+    remote = {row["name"]: row for row in post(service, "/v1/compare", **VOTERS, **budget)["rows"]}
     assert rows["linear"] == remote["linear"]
     assert rows["linear"]["knob"] == "slope"
     assert 0 < rows["linear"]["utility"] <= rows["optimal_sequence"]["utility"] * (1 + 1e-9)
     options = {option["mechanism"]: option for option in darrm("plan", *voters, *words)["options"]}
-    planned = {option["mechanism"]: option for option in asked(service, "/v1/plan", **VOTERS, **budget)["options"]}
+    planned = {option["mechanism"]: option for option in post(service, "/v1/plan", **VOTERS, **budget)["options"]}
     assert options["linear"] == planned["linear"]
     assert options["linear"]["fits"]
     assert options["linear"]["why"].startswith("γ grows by ")

@@ -51,7 +51,7 @@ def project() -> dict[str, Any]:
     return tomllib.loads(text("pyproject.toml"))
 
 
-def wanted(project: dict[str, Any], *, dev: bool) -> list[Requirement]:
+def stated_requirements(project: dict[str, Any], *, dev: bool) -> list[Requirement]:
     """Return every requirement that pyproject.toml states, but for the extra that names the others."""
     stated = [*project["project"]["dependencies"]]
     for requirements in project["project"]["optional-dependencies"].values():
@@ -97,7 +97,7 @@ def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) 
     versions = {package: version for package, (version, _) in locked(name).items()}
     missing = [
         str(r)
-        for r in wanted(project, dev="dev" in name)
+        for r in stated_requirements(project, dev="dev" in name)
         if (package := canonicalize_name(r.name)) not in versions or versions[package] not in r.specifier
     ]
     assert not missing, f"{', '.join(missing)} not in {name}: run make lock"
@@ -128,7 +128,7 @@ def test_all_holds_every_extra(project: dict[str, Any]) -> None:
 
 
 def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
-    declared = {canonicalize_name(r.name) for r in wanted(project, dev=False)} | {*BROUGHT_ALONG}
+    declared = {canonicalize_name(r.name) for r in stated_requirements(project, dev=False)} | {*BROUGHT_ALONG}
     own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api"}
     foreign = [
         i for i in all_imports() if top(i.imported) not in own and top(i.imported) not in sys.stdlib_module_names
@@ -147,7 +147,7 @@ def test_an_import_of_an_optional_package_names_its_extra(project: dict[str, Any
 def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
     first_cells = re.findall(r"^\| (`.+?) \|", text("docs/dependencies.md"), re.MULTILINE)
     reasons = {re.sub(r"\[.*\]", "", name).lower() for cell in first_cells for name in re.findall(r"`(.+?)`", cell)}
-    assert reasons == {canonicalize_name(r.name) for r in wanted(project, dev=True)}
+    assert reasons == {canonicalize_name(r.name) for r in stated_requirements(project, dev=True)}
 
 
 def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:

@@ -243,13 +243,13 @@ def run(*works: Callable[[], None]) -> None:
 # ----------------------------------------------------------------------------------------------- many at once
 
 
-def asked(*names: str) -> dict[str, str]:
+def requests_for(*names: str) -> dict[str, str]:
     return {name: f"asked of {name}" for name in names}
 
 
 def test_jobs_that_are_taken_are_submitted_and_claimed(jobs: Jobs) -> None:
     before = time.time()
-    assert jobs.take("me", LONG, "grid", asked("b", "a")) == {"a": "taken", "b": "taken"}
+    assert jobs.take("me", LONG, "grid", requests_for("b", "a")) == {"a": "taken", "b": "taken"}
     job = jobs.get("a")
     assert job is not None
     assert (job.kind, job.request, job.state, job.owner, job.attempts) == ("grid", "asked of a", "running", "me", 1)
@@ -271,7 +271,7 @@ def test_what_is_taken_is_what_can_be_had(jobs: Jobs) -> None:
     assert jobs.cancel("cancelled")
     time.sleep(0.05)
     names = ("waits", "theirs", "abandoned", "done", "failed", "cancelled", "mine", "new")
-    taken = jobs.take("me", LONG, "grid", asked(*names))
+    taken = jobs.take("me", LONG, "grid", requests_for(*names))
     assert taken == {**dict.fromkeys(names, "taken"), "theirs": "held", "done": "done"}
     found = {name: jobs.get(name) for name in names}
     assert {name: job.attempts for name, job in found.items() if job} == {
@@ -281,40 +281,40 @@ def test_what_is_taken_is_what_can_be_had(jobs: Jobs) -> None:
     }
     assert {name: job.request for name, job in found.items() if job} == {
         **dict.fromkeys(names, "{}"),
-        **asked("failed", "cancelled", "new"),  # as new
+        **requests_for("failed", "cancelled", "new"),  # as new
     }
     assert [job.owner for name, job in found.items() if job and taken[name] == "taken"] == 6 * ["me"]
     assert (found["theirs"].owner, found["failed"].reason) == ("you", "")  # type: ignore[union-attr]  # it is there
     assert found["done"].result == "result"  # type: ignore[union-attr]
-    assert jobs.take("you", LONG, "grid", asked("new")) == {"new": "held"}
+    assert jobs.take("you", LONG, "grid", requests_for("new")) == {"new": "held"}
 
 
 def test_what_is_done_is_taken_afresh(jobs: Jobs) -> None:
-    jobs.take("me", LONG, "grid", asked("done", "theirs"))
+    jobs.take("me", LONG, "grid", requests_for("done", "theirs"))
     assert jobs.finish("done", "me", "result")
     assert jobs.take("you", LONG, "grid", {"done": "second"}, afresh=True) == {"done": "taken"}
     job = jobs.get("done")
     assert job is not None
     assert (job.state, job.owner, job.request, job.result, job.attempts) == ("running", "you", "second", "", 1)
-    assert jobs.take("you", LONG, "grid", asked("theirs"), afresh=True) == {"theirs": "held"}
+    assert jobs.take("you", LONG, "grid", requests_for("theirs"), afresh=True) == {"theirs": "held"}
 
 
 def test_many_claims_are_renewed_at_once(jobs: Jobs) -> None:
-    jobs.take("me", SHORT, "grid", asked("a", "b", "done"))
+    jobs.take("me", SHORT, "grid", requests_for("a", "b", "done"))
     jobs.finish("done", "me", "")
-    jobs.take("you", LONG, "grid", asked("theirs"))
+    jobs.take("you", LONG, "grid", requests_for("theirs"))
     time.sleep(0.05)
     assert jobs.renew_all(["a", "b", "done", "theirs", "none"], "me", LONG) == {"a", "b"}
-    assert jobs.take("you", LONG, "grid", asked("a", "b")) == {"a": "held", "b": "held"}
+    assert jobs.take("you", LONG, "grid", requests_for("a", "b")) == {"a": "held", "b": "held"}
     assert jobs.get("theirs").owner == "you"  # type: ignore[union-attr]
     assert jobs.renew_all([], "me", LONG) == set()
 
 
 def test_many_claims_are_let_go_at_once(jobs: Jobs) -> None:
     submitted(jobs, "a", "b")
-    jobs.take("me", LONG, "grid", asked("b", "a", "done"))
+    jobs.take("me", LONG, "grid", requests_for("b", "a", "done"))
     jobs.finish("done", "me", "")
-    jobs.take("you", LONG, "grid", asked("theirs"))
+    jobs.take("you", LONG, "grid", requests_for("theirs"))
     assert jobs.release_all(["a", "b", "done", "theirs", "none"], "me") == {"a", "b"}
     job = jobs.get("a")
     assert job is not None
@@ -326,17 +326,17 @@ def test_many_claims_are_let_go_at_once(jobs: Jobs) -> None:
 @pytest.mark.parametrize("lease", [0, float("nan"), MAX_LEASE_SECONDS + 1])
 def test_the_lease_of_many_has_a_length(jobs: Jobs, lease: float) -> None:
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
-        jobs.take("me", lease, "grid", asked("a"))
+        jobs.take("me", lease, "grid", requests_for("a"))
     with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
         jobs.renew_all(["a"], "me", lease)
     with pytest.raises(InvalidInput, match="owner = '' is not valid"):
-        jobs.take("", LONG, "grid", asked("a"))
+        jobs.take("", LONG, "grid", requests_for("a"))
     assert jobs.get("a") is None
 
 
 def test_however_many_are_taken(jobs: Jobs) -> None:
     names = [f"{number:04}" for number in range(1201)]
-    assert jobs.take("me", LONG, "grid", asked(*names)) == dict.fromkeys(names, "taken")
+    assert jobs.take("me", LONG, "grid", requests_for(*names)) == dict.fromkeys(names, "taken")
     assert jobs.renew_all(names, "me", LONG) == {*names}
     assert jobs.release_all(names, "me") == {*names}
     assert jobs.counts()["queued"] == 1201
@@ -352,7 +352,7 @@ def test_threads_that_take_the_same_jobs_in_other_orders_share_them(jobs: Jobs) 
         order = names if int(owner) % 2 else names[::-1]
         mine = []
         for start in range(0, 60, 20):
-            became = jobs.take(owner, LONG, "grid", asked(*order[start : start + 20]))
+            became = jobs.take(owner, LONG, "grid", requests_for(*order[start : start + 20]))
             mine += [name for name, what in became.items() if what == "taken"]
             jobs.renew_all(mine, owner, LONG)
         taken[owner] = mine

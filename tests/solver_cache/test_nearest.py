@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from support import postgres
 
-from darrm_opt import Privacy, Problem, Solution, verify
+from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.design_spec import canonical_json, digest
 from darrm_opt.record import problem_record, solution_from_record
 from solver_cache import (
@@ -33,7 +33,7 @@ from solver_cache import (
     recall,
 )
 from solver_cache.database.store import candidates_query
-from solver_cache.model import columns_of, search_columns
+from solver_cache.model import columns_of, row_of, search_columns
 
 K = 7
 VOTERS = [Privacy(0.1), Privacy(0.2), Privacy(0.2, 1e-4), Privacy(math.inf)]
@@ -108,7 +108,7 @@ def implies(kept: Solution, asked: DesignSpec) -> bool:
     )
 
 
-def found(request: DesignSpec, store: Store) -> Nearest:
+def find_nearest(request: DesignSpec, store: Store) -> Nearest:
     answer = nearest(request, store)
     assert answer is not None
     return answer
@@ -140,7 +140,7 @@ def test_the_best_of_all_that_are_valid_is_found_and_proved_as_asked(full: Store
 def test_what_is_kept_is_found_as_it_is(full: Store) -> None:
     for kept, row in zip(KEPT[::7], ROWS[::7], strict=True):
         request = DesignSpec(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
-        answer = found(request, full)
+        answer = find_nearest(request, full)
         assert answer.solution.utility == pytest.approx(kept.utility, abs=1e-9)
         if answer.key == row.key:  # else another is as good
             assert answer.exact
@@ -153,7 +153,7 @@ def test_it_says_what_it_was_designed_for(store: Store) -> None:
     designed = Problem(11, Privacy(0.2, 1e-4), Privacy(0.5))
     kept = cached_solve(designed, shape="monotone", store=store).solution
     asked = Problem(11, Privacy(0.1), Privacy(0.6, 1e-3), affected=5)
-    answer = found(DesignSpec(asked), store)
+    answer = find_nearest(DesignSpec(asked), store)
     assert (answer.designed_for, answer.designed_shape, answer.exact) == (designed, "monotone", False)
     assert answer.label == (
         "Not solved for this question: it was designed for a stricter one (epsilon = 0.2, Delta = 0.0001, "
@@ -224,7 +224,7 @@ def test_a_bad_row_is_passed_over(store: Store, bad: Row, reason: str, caplog: p
     store.put(bad)
     store.put(kept_row(WORSE))
     with caplog.at_level(logging.WARNING):
-        answer = found(WANTED, store)
+        answer = find_nearest(WANTED, store)
     assert answer.designed_for == WORSE.problem
     [message] = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"{store.url}: row {bad.key} is passed over: ")
@@ -240,7 +240,7 @@ def test_columns_that_lie_cost_an_answer_and_make_none_wrong(name: str, tmp_path
         with store._database.writing() as connection:  # type: ignore[attr-defined]
             connection.exec_driver_sql("UPDATE darrm_solutions SET voter_epsilon = 9, target_epsilon = 0")
         easier = DesignSpec(Problem(K, Privacy(0.3), Privacy(0.25)))  # DESIGNED does not answer it; WORSE does
-        assert found(easier, store).designed_for == WORSE.problem
+        assert find_nearest(easier, store).designed_for == WORSE.problem
         assert nearest(DesignSpec(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
 
 
@@ -293,6 +293,19 @@ def test_columns_are_those_of_the_record() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DesignSpec(Problem(7, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone"),
+        DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.1, Delta=1e-5), "minimax(points=11)"),
+    ],
+)
+def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> None:
+    row = row_of(solve(request_.problem, request_.objective, request_.shape), request_)
+    assert row.columns == search_columns(row.record)
+    assert row.key == request_.key
+
+
 # ------------------------------------------------------------------------------------------- found without a scan
 
 
@@ -324,7 +337,7 @@ def test_rows_are_found_in_an_index(name: str, tmp_path: Path) -> None:
         assert "Sort" not in plan
         assert "TEMP B-TREE" not in plan
         assert "SCAN" not in plan
-        assert found(WANTED, store).key == row.key
+        assert find_nearest(WANTED, store).key == row.key
 
 
 def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
@@ -332,7 +345,7 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
     cached_solve(request.problem, store=store)  # free, and its optimum is not monotone
     assert nearest(request, store) is None
     monotone = cached_solve(request.problem, shape="monotone", store=store).solution
-    answer = found(request, store)
+    answer = find_nearest(request, store)
     assert answer.solution.gamma.tobytes() == monotone.gamma.tobytes()
     assert np.all(np.diff(answer.solution.gamma[6:]) >= 0)
 

@@ -73,16 +73,25 @@ class Visit:
     server: str
     complaints: list[str] = field(default_factory=list)
 
+    @classmethod
+    def open(cls, context: Any, server: str) -> Visit:
+        """Return a new tab of a context, whose complaints are noted."""
+        visit = cls(context.new_page(), server)
+        visit.tab.set_default_timeout(PATIENT)
+        visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
+        visit.tab.on("console", lambda line: visit.complaints.append(line.text) if line.type == "error" else None)
+        return visit
+
     def go(self, query: str = "") -> None:
         """Open the page."""
         self.tab.goto(f"{self.server}/{query}")
-        self.settled()
+        self.wait()
 
-    def settled(self) -> None:
+    def wait(self) -> None:
         """Wait until what was asked is shown."""
         self.tab.wait_for_selector("#answer:not([aria-busy])")
 
-    def drawn(self) -> None:
+    def wait_for_curves(self) -> None:
         """Wait until the plots are drawn."""
         self.tab.wait_for_selector("#error-figure .series .line", state="attached")
 
@@ -103,7 +112,7 @@ class Visit:
         self.tab.fill(f"#{name}", value)
         self.tab.dispatch_event(f"#{name}", "change")
         self.tab.wait_for_timeout(50)
-        self.settled()
+        self.wait()
 
     def query(self) -> dict[str, str]:
         """Return the query of the page's address."""
@@ -127,12 +136,8 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
     visits: list[Visit] = []
 
     def opened(at: str = server, **look: Any) -> Visit:
-        visit = Visit((browser.new_context(**look) if look else window).new_page(), at)
-        visit.tab.set_default_timeout(PATIENT)
-        visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
-        visit.tab.on("console", lambda told: visit.complaints.append(told.text) if told.type == "error" else None)
-        visits.append(visit)
-        return visit
+        visits.append(Visit.open(browser.new_context(**look) if look else window, at))
+        return visits[-1]
 
     yield opened
     for visit in visits:
@@ -147,3 +152,13 @@ def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
 def visit(visiting: Visiting) -> Visit:
     """A tab."""
     return visiting()
+
+
+@pytest.fixture(scope="module")
+def form(window: Any, server: str) -> Iterator[Visit]:
+    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
+    visit = Visit.open(window, server)
+    visit.go()
+    yield visit
+    visit.tab.close()
+    assert visit.complaints == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +51,13 @@ def run(*arguments: str, given: str = "") -> Result:
             code = end.code
     assert isinstance(code, int)
     return Result(int(code), stdout.getvalue(), stderr.getvalue())
+
+
+def run_json(*arguments: str, given: str = "", exit_code: int = 0) -> Any:
+    """Return what `darrm … --json` prints, here; nothing is on stderr."""
+    result = run(*arguments, "--json", given=given)
+    assert (result.exit_code, result.stderr) == (exit_code, "")
+    return json.loads(result.stdout)
 
 
 def refused(*arguments: str, given: str = "") -> str:

@@ -79,7 +79,6 @@ def pld_composition(
     >>> round(pld_composition(0.2676, 0.0003, 100, 0.03).privacy.epsilon, 5)
     11.56976
     """
-    epsilon, delta, k = checked_mechanisms(epsilon, delta, k)
     return pld_composition_of_sequence({Privacy(epsilon, delta): k}, total_delta, discretisation)
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class BackendEntry:
+class BackendEntry(NamedTuple):
     """One solver in the registry.
 
     Attributes:
@@ -60,8 +58,7 @@ def row_scale(columns: int) -> float:
     return 2.0**10 if columns <= MAX_SCALED_COLUMNS else 1.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class WarmStart:
+class WarmStart(NamedTuple):
     """Where a program starts that continues another one with other variables and rows.
 
     Attributes:

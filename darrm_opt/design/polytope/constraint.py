@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 
 
-@dataclass(frozen=True)
-class PrivacyConstraint:
+class PrivacyConstraint(NamedTuple):
     """φ ≤ limit over all admissible corner multisets, for the strictest reading of a problem.
 
     Attributes:
@@ -66,7 +65,7 @@ class PrivacyConstraint:
         Its limit is rounded up: it is for upper bounds on what can be had, and proves no privacy.
         """
         loose = cls.of(problem.loosest, nominal=True)
-        return replace(loose, limit=loose.limit * (1.0 + 32 * UNIT_ROUNDOFF))
+        return loose._replace(limit=loose.limit * (1.0 + 32 * UNIT_ROUNDOFF))
 
     def error(self, largest: float) -> float:
         """Return a bound on |computed − exact| of φ where γ ≤ ``largest``.

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,7 @@ BLOCK_VECTORS = 65_536
 """Vectors per block of the stream: a few tens of MB of rows at K = 101, and enough to hide NumPy's call overhead."""
 
 
-@dataclass(frozen=True)
-class Corners:
+class Corners(NamedTuple):
     """The corners of F for the voters of one problem.
 
     Args:

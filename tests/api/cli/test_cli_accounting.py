@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.darrm_runner import SMALL, refused, run
+from support.darrm_runner import SMALL, refused, run, run_json
 from support.paths import DATA
 
 from api.cli.output import ExitCode
@@ -22,14 +22,8 @@ ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8
 MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
 
 
-def told(*arguments: str, given: str = "") -> Any:
-    result = run(*arguments, "--json", given=given)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return json.loads(result.stdout)
-
-
 def accounts(*arguments: str, given: str = "") -> Any:
-    found = told(*arguments, given=given)
+    found = run_json(*arguments, given=given)
     assert {account.pop("fresh") for account in found.values()} == {"--fresh" in arguments}
     return found
 
@@ -38,8 +32,8 @@ def accounts(*arguments: str, given: str = "") -> Any:
 def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
     inputs, decimals = json.loads(row["inputs"]), int(row["printed_decimals"])
     if row["table"] == "Table 4":
-        found = told("gnmax", "--total-epsilon", str(inputs["epsilon"]), "--total-delta", str(inputs["delta"]))
-        grid = told(
+        found = run_json("gnmax", "--total-epsilon", str(inputs["epsilon"]), "--total-delta", str(inputs["delta"]))
+        grid = run_json(
             "gnmax",
             "--total-epsilon",
             str(inputs["epsilon"]),
@@ -183,7 +177,7 @@ def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> N
 
 
 def test_the_profile_of_a_solution() -> None:
-    shown = told("profile", *MNIST, "--epsilons", "0,0.2676,1")
+    shown = run_json("profile", *MNIST, "--epsilons", "0,0.2676,1")
     assert shown["epsilon"] == [0.0, 0.2676, 1.0]
     assert shown["delta"][0] > shown["delta"][1] > shown["delta"][2] > 0
     assert shown["delta"][1] == pytest.approx(shown["problem"]["delta"], rel=1e-6)
@@ -198,13 +192,13 @@ def test_the_profile_of_a_solution() -> None:
 def test_bagging_as_published_and_as_it_is() -> None:
     options = ("--n", "60000", "--subsample-size", "300", "--models", "11")
     paper = bagging_guarantee(60000, 300, 11)
-    found = told("bagging", *options)
+    found = run_json("bagging", *options)
     assert (found["epsilon"], found["delta"]) == (paper.epsilon, paper.delta)
-    zero = told("bagging", *options, "--form", "zero")
+    zero = run_json("bagging", *options, "--form", "zero")
     assert (zero["epsilon"], zero["delta"]) == (0.0, paper.delta)
-    without = told("bagging", *options, "--without-replacement")
+    without = run_json("bagging", *options, "--without-replacement")
     assert without["member"]["delta"] == pytest.approx(300 / 60000, rel=1e-15)
-    disjoint = told("bagging", *options, "--without-replacement", "--sampling", "disjoint")
+    disjoint = run_json("bagging", *options, "--without-replacement", "--sampling", "disjoint")
     assert disjoint["delta"] == pytest.approx(11 * 300 / 60000, rel=1e-15)
     assert "all models" in run("bagging", *options).stdout
 
@@ -217,7 +211,7 @@ def test_what_bagging_refuses() -> None:
 
 
 def test_gnmax_by_its_closed_form() -> None:
-    found = told("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4", "--queries", "5", "--affected", "2")
+    found = run_json("gnmax", "--total-epsilon", "0.2676", "--total-delta", "3e-4", "--queries", "5", "--affected", "2")
     order = found["lambda"]
     spare = 0.2676 - math.log(1 / 3e-4) / (order - 1)
     assert found["sigma"] ** 2 == pytest.approx(5 * 4 * order / spare, rel=1e-9)

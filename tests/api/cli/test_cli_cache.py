@@ -9,11 +9,10 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import postgres
-from support.darrm_runner import run
+from support.darrm_runner import run, run_json
 from support.paths import DATA
 
 from darrm_opt import Privacy, Problem
@@ -62,14 +61,8 @@ def put(url: str, *bad: Row) -> None:
             store.put(row)
 
 
-def told(*words: str, exit_code: int = 0) -> Any:
-    result = run("cache", *words, "--json")
-    assert (result.exit_code, result.stderr) == (exit_code, "")
-    return json.loads(result.stdout)
-
-
 def test_ls_lists_what_is_kept(url: str) -> None:
-    found = told("ls", "--url", url)
+    found = run_json("cache", "ls", "--url", url)
     assert [each["id"] for each in found] == [row.key for row in ROWS]
     by_voters = {each["K"]: each for each in found}
     assert by_voters[7] == {
@@ -87,7 +80,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
         "tags": [],
     }
     assert 0 < by_voters[7]["utility"] <= 1
-    assert [each["id"] for each in told("ls", "--url", url, "--limit", "2", "--after", ROWS[0].key)] == [
+    assert [each["id"] for each in run_json("cache", "ls", "--url", url, "--limit", "2", "--after", ROWS[0].key)] == [
         row.key for row in ROWS[1:3]
     ]
     text = run("cache", "ls", "--url", url).stdout
@@ -97,7 +90,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
 
 def test_stats_count(url: str) -> None:
     put(url, STALE)
-    found = told("stats", "--url", url)
+    found = run_json("cache", "stats", "--url", url)
     assert "secret" not in found["url"]
     assert found["bytes"] > 10_000
     del found["url"], found["bytes"]
@@ -111,10 +104,10 @@ def test_stats_count(url: str) -> None:
 
 
 def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
-    assert told("check", "--url", url) == []
+    assert run_json("cache", "check", "--url", url) == []
     assert run("cache", "check", "--url", url).stdout == "Nothing is wrong: every answer was proved again.\n"
     put(url, BAD, STALE)
-    assert told("check", "--url", url, exit_code=4) == [
+    assert run_json("cache", "check", "--url", url, exit_code=4) == [
         {"key": BAD.key, "trouble": "stale: its record has format None, this reads 1"},
         {"key": STALE.key, "trouble": f"stale: it was written for version 0 of the answers, this is {CORE}"},
     ]
@@ -128,8 +121,8 @@ def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
     louder["gamma"] = [1.0] * len(louder["gamma"])
     unproved = replace(ROWS[0], record=json.dumps(louder), digest=digest(json.dumps(louder)), key="2" * 64)
     put(url, BAD, STALE, unproved)
-    assert told("prune", "--url", url) == {"answers": 2, "jobs": 0}
-    assert told("prune", "--url", url, "--prove", "--days", "0") == {"answers": 1, "jobs": 1}
+    assert run_json("cache", "prune", "--url", url) == {"answers": 2, "jobs": 0}
+    assert run_json("cache", "prune", "--url", url, "--prove", "--days", "0") == {"answers": 1, "jobs": 1}
     with closing(open_store(url)) as store:
         assert list(store.rows()) == ROWS
         assert [job.id for job in store.jobs.list()] == ["a"]
@@ -144,15 +137,15 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (4, "")
     assert "by `darrm cache migrate --url URL`" in result.stderr
     last = len(MIGRATIONS)
-    assert told("migrate", "--url", url) == {"url": url, "from": 1, "to": last, "filled": 0}
-    assert told("migrate", "--url", url) == {"url": url, "from": last, "to": last, "filled": 0}
-    assert len(told("ls", "--url", url)) == 10
+    assert run_json("cache", "migrate", "--url", url) == {"url": url, "from": 1, "to": last, "filled": 0}
+    assert run_json("cache", "migrate", "--url", url) == {"url": url, "from": last, "to": last, "filled": 0}
+    assert len(run_json("cache", "ls", "--url", url)) == 10
 
 
 def test_migrate_fills_in_what_an_older_release_wrote_meanwhile(url: str) -> None:
     with closing(open_store(url)) as store, store._database.writing() as connection:  # type: ignore[attr-defined]
         connection.exec_driver_sql("UPDATE darrm_solutions SET voters = NULL, utility = NULL")
-    assert told("migrate", "--url", url)["filled"] == 3
+    assert run_json("cache", "migrate", "--url", url)["filled"] == 3
     assert (
         run("cache", "migrate", "--url", url).stdout
         == f"Schema {len(MIGRATIONS)} -> {len(MIGRATIONS)}; 0 rows filled in.\n"
@@ -175,7 +168,7 @@ def test_places_without_rows_do(action: str) -> None:
 
 def test_the_place_is_the_setting_unless_it_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", url)
-    assert told("stats")["rows"] == 3
+    assert run_json("cache", "stats")["rows"] == 3
 
 
 def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Problem, solve, verify
 from darrm_opt.accuracy import disagreement, tv_error
@@ -22,10 +21,7 @@ VOTERS = ("--K", "5", "--epsilon", "0.5", "--no-cache")
 
 
 def curve(*arguments: str) -> dict[str, Any]:
-    result = run("curve", *VOTERS, *arguments, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+    return dict(run_json("curve", *VOTERS, *arguments))
 
 
 # ------------------------------------------------------------------------------------- over p

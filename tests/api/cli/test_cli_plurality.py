@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import refused, run, run_json
 
 from api.cli.output import ExitCode
 from darrm_opt.plurality.record import rule_from_record
@@ -24,14 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answered(*arguments: str) -> Any:
-    result = run(*arguments, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return json.loads(result.stdout)
-
-
 def test_the_values_of_one_release() -> None:
-    found = answered(
+    found = run_json(
         "plurality", "--K", "11", "--classes", "3", "--target-epsilon", "0.2676", "--delta", "3e-4", *ISSUE
     )
     assert found["utility"] == pytest.approx(0.640, abs=5e-4)
@@ -52,15 +46,15 @@ def test_in_words() -> None:
 
 def test_a_rule_is_written_and_reads_back() -> None:
     for mechanism in ("optimal", "permute_and_flip"):
-        answered(*SMALL, "--output", "rule.json", "--mechanism", mechanism)
+        run_json(*SMALL, "--output", "rule.json", "--mechanism", mechanism)
         problem, _, certificate = rule_from_record(json.loads(Path("rule.json").read_text()))
         assert (problem.K, problem.classes) == (5, 3)
         assert certificate.margin >= 0
 
 
 def test_a_rule_is_verified_whatever_its_file_says() -> None:
-    answered(*SMALL, "--output", "rule.json")
-    told = answered("verify", "rule.json")
+    run_json(*SMALL, "--output", "rule.json")
+    told = run_json("verify", "rule.json")
     assert (told["private"], told["problem"]["classes"]) == (True, 3)
     assert "proved for these very numbers" in run("verify", "rule.json").stdout
     record = json.loads(Path("rule.json").read_text())
@@ -78,13 +72,13 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
 
 
 def test_queries_share_the_target() -> None:
-    one, many = answered(*SMALL), answered(*TOTAL, "--queries", "10")
+    one, many = run_json(*SMALL), run_json(*TOTAL, "--queries", "10")
     assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3
     assert many["utility"] < one["utility"]
 
 
 def test_noise_on_the_counts() -> None:
-    found = answered(*TOTAL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
+    found = run_json(*TOTAL, "--queries", "10", "--mechanism", "noise", "--output", "noise.json")
     assert 0.97 <= found["epsilon"] <= 1
     assert json.loads(Path("noise.json").read_text())["sigma"] == found["sigma"]
     assert "10 labels are" in run(*TOTAL, "--queries", "10", "--mechanism", "noise").stdout
@@ -94,7 +88,7 @@ def test_every_way_within_a_total_by_past_votes() -> None:
     table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
     written("past.csv", table)
     asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--ways", "--output", "best.json")
-    found = answered(*asked)
+    found = run_json(*asked)
     assert [found["queries"], found["price"], found["prior"]] == [2, 1, "PastVotes"]
     assert {each["name"] for each in found["ways"]} >= {"optimal", "permute_and_flip", "gnmax", "confident_gnmax"}
     for each in found["ways"]:
@@ -146,7 +140,7 @@ def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
 def test_beyond_all_tables_an_estimate_and_the_mechanisms_that_need_none() -> None:
     for K, classes, partitions in ((100, 5, 46_262), (2000, 12, None)):
         asked = ("plurality", "--K", str(K), "--classes", str(classes), "--target-epsilon", "1", "--delta", "1e-5")
-        found = answered(*asked)
+        found = run_json(*asked)
         assert [found[name] for name in ("utility", "upper_bound", "gap")] == [None] * 3
         assert found["estimate"]["partitions"] == partitions
         assert (found["estimate"]["seconds"] is None) == (partitions is None)
@@ -164,8 +158,8 @@ THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", 
 @pytest.mark.parametrize("verb", ["plan", "compare"])
 def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> None:
     asked = (verb, *THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
-    found = answered(*asked)
-    expected = answered(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
+    found = run_json(*asked)
+    expected = run_json(*SMALL, "--price", "1", "--prior", "favoured(0.5,0.9)", "--ways")
     assert found == expected
     assert {"right", "wrong", "abstained"} <= set(found["ways"][0])
     told = run(*asked).stdout
@@ -181,13 +175,13 @@ def test_three_or_more_classes_are_shown_as_plurality_shows_them(verb: str) -> N
 @pytest.mark.parametrize("verb", ["plan", "compare"])
 def test_two_classes_are_as_before_and_have_no_price(verb: str) -> None:
     asked = (verb, "--K", "5", "--epsilon", "inf", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-3")
-    assert answered(*asked, "--classes", "2") == answered(*asked)
+    assert run_json(*asked, "--classes", "2") == run_json(*asked)
     assert "--price: '1'" in refused(*asked, "--price", "1")
 
 
 def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
     written("past.csv", np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2]]), (5, 10), axis=0))
-    found = answered("compare", *THREE, "--affected", "1", "--votes", "past.csv")
+    found = run_json("compare", *THREE, "--affected", "1", "--votes", "past.csv")
     assert found["prior"] == "PastVotes"
     assert "nothing beside --votes" in refused(
         "compare", *THREE, "--affected", "1", "--votes", "past.csv", "--prior", "beta(2,1)"
@@ -204,7 +198,7 @@ def test_a_cap_on_labels_is_kept_over_jobs() -> None:
     Path("capped.json").write_text(json.dumps(capped.record()))
     written("votes.npy", votes(4))
     asked = ("label", "votes.npy", "--solution", "capped.json", "--ledger", "log", "--queries", "12")
-    told = [answered(*asked, "--output", f"{job}.npy") for job in range(3)]
+    told = [run_json(*asked, "--output", f"{job}.npy") for job in range(3)]
     assert told[-1]["left"] == 0
     answers = [each for job in range(3) for each in labels(f"{job}.npy")]
     assert [each != ABSTENTION for each in answers] == [True] * 5 + [False] * 7
@@ -250,7 +244,7 @@ def labels(name: str) -> list[int]:
 def rule() -> str:
     """A rule that releases the plurality of twelve classes nearly always, or nothing."""
     arguments = ("--K", "4", "--classes", "12", "--target-epsilon", "30", "--abstention", "--price", "1")
-    answered("plurality", *arguments, "--output", "rule.json", "--ties", "any")
+    run_json("plurality", *arguments, "--output", "rule.json", "--ties", "any")
     return "rule.json"
 
 
@@ -258,7 +252,7 @@ def rule() -> str:
 def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
     table = np.repeat(np.arange(12)[:, None], 4, axis=1)
     name = written(f"votes.{suffix}", table)
-    told = answered(
+    told = run_json(
         "label", name, "--solution", rule, "--ledger", "log", "--queries", "20", "--output", f"out.{suffix}"
     )
     assert labels(f"out.{suffix}") == list(range(12))
@@ -271,17 +265,17 @@ def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
 def test_the_same_job_is_charged_once(rule: str) -> None:
     written("votes.npy", votes(30))
     first = ("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "30", "--block", "7")
-    answered(*first, "--output", "a.npy", "--release-id", "job")
+    run_json(*first, "--output", "a.npy", "--release-id", "job")
     again = run(*first, "--output", "b.npy", "--release-id", "job")
     assert "30 of 30 labels were released before" in again.stderr
     assert labels("a.npy") == labels("b.npy")
 
 
 def test_noisy_counts_within_a_total() -> None:
-    answered("plurality", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5", "--queries", "8",
+    run_json("plurality", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5", "--queries", "8",
              "--mechanism", "noise", "--output", "noise.json")  # fmt: skip
     written("votes.csv", votes(6))
-    told = answered("label", "votes.csv", "--solution", "noise.json", "--ledger", "log", "--total-epsilon", "5",
+    told = run_json("label", "votes.csv", "--solution", "noise.json", "--ledger", "log", "--total-epsilon", "5",
                     "--total-delta", "1e-5", "--output", "out.csv")  # fmt: skip
     assert told["limit"] >= 8
     assert set(labels("out.csv")) <= set(range(12))
@@ -300,7 +294,7 @@ def test_what_is_no_class_is_refused_by_its_place(bad: str, rule: str) -> None:
 def test_a_log_of_another_rule_is_refused(rule: str) -> None:
     written("votes.npy", votes(3))
     run("label", "votes.npy", "--solution", rule, "--ledger", "log", "--queries", "9", "--output", "a.npy")
-    answered("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
+    run_json("plurality", "--K", "4", "--classes", "12", "--target-epsilon", "1", "--output", "other.json")
     told = run("label", "votes.npy", "--solution", "other.json", "--ledger", "log", "--output", "b.npy")
     assert told.exit_code == ExitCode.BAD_INPUT
     assert "another one a log" in told.stderr

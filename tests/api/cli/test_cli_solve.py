@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.darrm_runner import SMALL, refused, run
+from support.darrm_runner import SMALL, refused, run, run_json
 
 from api.cli.cached_solve import MAX_QUICK_K
 from api.cli.output import EXIT_CODES, ExitCode, exit_code_of
@@ -21,10 +21,7 @@ MNIST = ("--K", "11", "--m", "3", "--epsilon", "0.0892", "--Delta", "1e-4")
 
 
 def solved(*arguments: str) -> dict[str, Any]:
-    result = run("solve", *arguments, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    record: dict[str, Any] = json.loads(result.stdout)
-    return record
+    return dict(run_json("solve", *arguments))
 
 
 def test_json_is_the_record_of_the_same_answer_as_in_python() -> None:

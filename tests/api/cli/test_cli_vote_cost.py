@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from support.darrm_runner import refused, run
+from support.darrm_runner import refused, run, run_json
 
 CONFIDENT = (
     "--checks",
@@ -22,14 +19,8 @@ CONFIDENT = (
 )
 
 
-def told(*arguments: str) -> Any:
-    result = run("vote-cost", *arguments, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return json.loads(result.stdout)
-
-
 def test_a_published_setting() -> None:
-    found = told(*CONFIDENT)
+    found = run_json("vote-cost", *CONFIDENT)
     assert set(found) == {"counts_renyi", "labels_renyi", "labels_recursion"}
     assert found["counts_renyi"] == pytest.approx(2.7586, abs=1e-4)
     assert found["labels_renyi"] <= 2.16
@@ -44,10 +35,11 @@ def test_a_published_setting() -> None:
 
 def test_noise_for_a_budget() -> None:
     asked = ("--labels", "100", "--checks", "200", "--check-ratio", "3", "--delta", "1e-6", "--classes", "2")
-    found = told(*asked, "--total-epsilon", "4")
+    found = run_json("vote-cost", *asked, "--total-epsilon", "4")
     assert found["labels_recursion"]["epsilon"] <= 4
     assert found["check_sigma"] == pytest.approx(3 * found["label_sigma"])
-    back = told(
+    back = run_json(
+        "vote-cost",
         *("--labels", "100", "--label-sigma", str(found["label_sigma"]), "--classes", "2", "--delta", "1e-6"),
         *("--checks", "200", "--check-sigma", str(found["check_sigma"])),
     )
@@ -57,7 +49,8 @@ def test_noise_for_a_budget() -> None:
 def test_discrete_noise_has_its_own_account() -> None:
     asked = ("--labels", "50", "--label-sigma", "6", "--delta", "1e-5", "--classes", "2")
     assert (
-        told(*asked)["labels_recursion"]["epsilon"] < told(*asked, "--noise", "discrete")["labels_recursion"]["epsilon"]
+        run_json("vote-cost", *asked)["labels_recursion"]["epsilon"]
+        < run_json("vote-cost", *asked, "--noise", "discrete")["labels_recursion"]["epsilon"]
     )
     assert "noisy counts, exact" not in run("vote-cost", *asked, "--noise", "discrete").stdout
 
@@ -84,5 +77,5 @@ def test_what_is_refused(arguments: tuple[str, ...], message: str) -> None:
 
 
 def test_nothing_released() -> None:
-    assert told("--delta", "1e-5")["labels_recursion"]["epsilon"] == 0
+    assert run_json("vote-cost", "--delta", "1e-5")["labels_recursion"]["epsilon"] == 0
     assert run("vote-cost", "--delta", "1e-5").stdout.startswith("nothing; δ = 1e-05")

@@ -18,7 +18,7 @@ PIPE = 65536
 """What a pipe holds."""
 
 
-def told(number: int) -> str:
+def log_line(number: int) -> str:
     return f"{number} dropped\n"
 
 
@@ -31,7 +31,7 @@ def read_all(descriptor: int) -> bytes:
 
 def test_lines_arrive_whole_and_in_order() -> None:
     out, into = os.pipe()
-    lines = LogStream(into, told)
+    lines = LogStream(into, log_line)
     for i in range(500):
         lines.write(f"{i} é\n")
     assert lines.drain(30)
@@ -42,7 +42,7 @@ def test_lines_arrive_whole_and_in_order() -> None:
 
 def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
     out, into = os.pipe()
-    lines = LogStream(into, told, max_lines=50)
+    lines = LogStream(into, log_line, max_lines=50)
     line = "x" * (PIPE_BUF - 1) + "\n"
     began, written = time.monotonic(), 0
     while time.monotonic() - began < 0.5 or written < 500:  # the pipe holds 16 of them, the queue 50
@@ -67,7 +67,7 @@ def test_who_logs_does_not_wait_for_who_reads_and_the_loss_is_counted() -> None:
 def test_a_reader_that_is_gone_is_no_error() -> None:
     out, into = os.pipe()
     os.close(out)
-    lines = LogStream(into, told)
+    lines = LogStream(into, log_line)
     lines.write("to nobody\n")
     assert lines.drain(30)
     os.close(into)

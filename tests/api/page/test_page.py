@@ -1,6 +1,6 @@
 """The page at /, in a real browser against a real server: what a person can do there, and what may never happen."""
 
-# ruff: noqa: F401, F811 — fixtures are taken in by their names
+# ruff: noqa: F811 — fixtures are taken in by their names
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import solver_tasks as tasks
-from support.browser import Visit, Visiting, browser, serve, server, visit, visiting, window
+from support.browser import PATIENT, Visit, Visiting, browser, serve, server, visit, visiting, window  # noqa: F401
 
 from api.access import keys
 from api.service import gamma_jobs
@@ -45,7 +45,7 @@ def _expected_complaint(visit: Visit, status: int) -> None:
 
 def test_paper_setting_is_drawn_as_the_api_has_it(visit: Visit) -> None:
     visit.go()
-    visit.drawn()
+    visit.wait_for_curves()
     gamma = _api(visit.server, PAPER_QUERY)["gamma"]
     heights = drawn_heights(visit, "#gamma-figure", "optimal")
     assert len(heights) == len(gamma)
@@ -95,21 +95,24 @@ def test_warnings_are_shown(visit: Visit) -> None:
         ("objective", "rectangle", "objective"),
     ],
 )
-def test_bad_input_is_told_at_its_field(visit: Visit, name: str, value: str, said: str) -> None:
-    visit.go()
-    visit.tab.fill(f"#{name}", value)
-    visit.tab.press(f"#{name}", "Enter")
-    visit.tab.wait_for_selector(f"#{name}-error:not([hidden])")
-    assert said in visit.text(f"#{name}-error")
+def test_bad_input_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+    form.tab.fill(f"#{name}", value)
+    form.tab.press(f"#{name}", "Enter")
+    assert_error_at(form, name, said)
+    assert form.tab.is_visible("#trouble[role=alert]")
+    good = {"K": "11", "epsilon": "0.1", "m": "3"}.get(name, "")
+    form.fill(name, good)
+    assert not form.tab.is_visible(f"#{name}-error")
+    assert form.tab.get_attribute(f"#{name}", "aria-invalid") is None
+    assert not form.tab.is_visible("#trouble")
+
+
+def assert_error_at(visit: Visit, name: str, said: str) -> None:
+    """Wait for the error of a field, which has the focus and names the error as its description."""
+    visit.until(lambda: visit.tab.is_visible(f"#{name}-error") and said in visit.text(f"#{name}-error"))
     assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
     assert f"{name}-error" in str(visit.tab.get_attribute(f"#{name}", "aria-describedby")).split()
     assert visit.tab.evaluate("document.activeElement.id") == name
-    assert visit.tab.is_visible("#trouble[role=alert]")
-    good = {"K": "11", "epsilon": "0.1", "m": "3"}.get(name, "")
-    visit.fill(name, good)
-    assert not visit.tab.is_visible(f"#{name}-error")
-    assert visit.tab.get_attribute(f"#{name}", "aria-invalid") is None
-    assert not visit.tab.is_visible("#trouble")
     _expected_complaint(visit, 422)
 
 
@@ -118,7 +121,7 @@ def test_url_is_the_state(visit: Visit) -> None:
     visit.fill("K", "9")
     visit.fill("Delta", "1e-5")
     visit.tab.check("input[name=shape][value=monotone]")
-    visit.settled()
+    visit.wait()
     visit.tab.check("input[name=measure][value=disagreement]")
     visit.tab.uncheck("#legend input[value=subsampling]")
     query = {"K": "9", "m": "3", "epsilon": "0.1", "Delta": "1e-5", "shape": "monotone"}
@@ -126,8 +129,8 @@ def test_url_is_the_state(visit: Visit) -> None:
     assert visit.query() == query
     headline = visit.text("#headline")
     visit.tab.reload()
-    visit.settled()
-    visit.drawn()
+    visit.wait()
+    visit.wait_for_curves()
     assert visit.query() == query
     assert visit.text("#headline") == headline
     assert visit.tab.input_value("#Delta") == "1e-5"
@@ -139,7 +142,7 @@ def test_url_is_the_state(visit: Visit) -> None:
 def test_target_is_translated_when_it_is_given_the_other_way(visit: Visit) -> None:
     visit.go()
     visit.tab.check("input[name=target][value=target_epsilon]")
-    visit.settled()
+    visit.wait()
     assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "0.1"}
     assert "0.3-DP" in visit.text("#headline")
     visit.fill("epsilon", "inf")
@@ -157,15 +160,15 @@ def test_back_and_forward(visit: Visit) -> None:
     visit.fill("m", "2")
     last = visit.text("#headline")
     visit.tab.go_back()
-    visit.settled()
+    visit.wait()
     assert (visit.tab.input_value("#K"), visit.tab.input_value("#m")) == ("7", "3")
     visit.tab.go_back()
-    visit.settled()
+    visit.wait()
     assert visit.tab.input_value("#K") == "11"
     assert visit.text("#headline") == first
     visit.tab.go_forward()
     visit.tab.go_forward()
-    visit.settled()
+    visit.wait()
     assert visit.text("#headline") == last
 
 
@@ -268,7 +271,7 @@ def test_keyboard_alone(visit: Visit) -> None:
 
 def test_screen_reader_finds_names_for_everything(visit: Visit) -> None:
     visit.go()
-    visit.drawn()
+    visit.wait_for_curves()
     nameless = visit.tab.evaluate(
         """[...document.querySelectorAll('input, select, button')].filter((control) =>
              !control.labels?.length && !control.getAttribute('aria-label') && !control.textContent.trim()).map((c) => c.id)"""
@@ -357,23 +360,19 @@ def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
         ("class_queries", "0.5", "queries"),
     ],
 )
-def test_bad_input_of_classes_is_told_at_its_field(visit: Visit, name: str, value: str, said: str) -> None:
-    visit.go()
-    ask_classes(visit, **{name: value})
-    visit.tab.wait_for_selector(f"#{name}-error:not([hidden])")
-    assert said in visit.text(f"#{name}-error")
-    assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
-    assert visit.tab.evaluate("document.activeElement.id") == name
-    assert visit.text("#class-ways") == ""
-    assert visit.tab.is_visible("#headline")  # what else is on the page stays
-    _expected_complaint(visit, 422)
+def test_bad_input_of_classes_is_told_at_its_field(form: Visit, name: str, value: str, said: str) -> None:
+    ask_classes(form, **{name: value})
+    assert_error_at(form, name, said)
+    assert form.text("#class-ways") == ""
+    assert form.tab.is_visible("#headline")  # what else is on the page stays
+    form.tab.fill(f"#{name}", CLASS_QUERY.get(name, ""))
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1024, 1600])
 def test_no_width_scrolls_sideways(visiting: Visiting, width: int) -> None:
     visit = visiting(viewport={"width": width, "height": 800})
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
-    visit.drawn()
+    visit.wait_for_curves()
     for details in visit.tab.locator("details").all():
         details.evaluate("(element) => { element.open = true }")
     assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -423,7 +422,7 @@ def _contrast(one: str, other: str) -> float:
 
 def test_plots_follow_the_colour_scheme(visit: Visit) -> None:
     visit.go()
-    visit.drawn()
+    visit.wait_for_curves()
     shown = "getComputedStyle(document.querySelector('#gamma-figure .series.own .line')).stroke"
     light = visit.tab.evaluate(shown)
     visit.tab.emulate_media(color_scheme="dark")
@@ -432,7 +431,7 @@ def test_plots_follow_the_colour_scheme(visit: Visit) -> None:
 
 def test_values_under_the_pointer_are_read_out(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.1")
-    visit.drawn()
+    visit.wait_for_curves()
     box = visit.tab.locator("#gamma-figure .plot").bounding_box()
     visit.tab.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
     visit.tab.wait_for_selector("#gamma-figure .reading:not([hidden])")
@@ -453,7 +452,7 @@ def test_a_slow_line_shows_the_answer_soon(visiting: Visiting) -> None:
     slow = {"offline": False, "latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
     line.send("Network.emulateNetworkConditions", slow)  # 400 kbit/s
     visit.go()
-    visit.drawn()  # with the answer: nothing is fetched for the plots
+    visit.wait_for_curves()  # with the answer: nothing is fetched for the plots
     assert sum(bytes_of) < 250_000
 
 
@@ -479,7 +478,7 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
     visit.tab.fill("#K", "0")
     visit.tab.press("#K", "Enter")
     visit.tab.wait_for_selector("#K-error:not([hidden])")
-    visit.settled()
+    visit.wait()
     visit.tab.keyboard.press("Backspace")
     visit.tab.keyboard.type("7")
     # the last radio stands below the error, whose line goes as soon as the field is right
@@ -510,7 +509,7 @@ def test_words_are_explained_where_they_come_first(visit: Visit) -> None:
 def test_print_is_black_on_white_and_whole(visiting: Visiting, scheme: str) -> None:
     visit = visiting(color_scheme=scheme, viewport={"width": 720, "height": 1000})  # A4 within its margins
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
-    visit.drawn()
+    visit.wait_for_curves()
     visit.tab.emulate_media(media="print", color_scheme=scheme)
     assert visit.tab.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     assert visit.tab.evaluate("document.documentElement.scrollWidth") <= 720
@@ -527,7 +526,7 @@ def test_nothing_is_fetched_from_elsewhere(visit: Visit) -> None:
     asked: list[str] = []
     visit.tab.on("request", lambda request: asked.append(request.url))
     visit.go()
-    visit.drawn()
+    visit.wait_for_curves()
     assert asked
     assert all(url.startswith(visit.server) for url in asked)
 
@@ -618,7 +617,7 @@ def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkey
         visit.tab.wait_for_selector("#cancel:has-text('Stop, and keep the γ')")
         visit.tab.click("#cancel")
         visit.tab.wait_for_selector("#headline:has-text('11 voters')")
-        visit.settled()
+        visit.wait()
         assert not visit.tab.is_visible("#trouble")
         assert visit.text("#status").startswith("Done: the best γ so far keeps")
         with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=done") as answer:  # noqa: S310 — our own server

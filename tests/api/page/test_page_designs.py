@@ -42,7 +42,7 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
     assert f"At {own.below.value:g} the best γ keeps {own.below.reached * 100:.2f} %" in said
     assert "it is proved that nothing there or below reaches 90 %" in said
     visit.until(lambda: visit.query() == {"K": "7", "m": f"{own.value:g}", "epsilon": "0.2"})
-    visit.settled()
+    visit.wait()
     assert f"{own.reached * 100:.2f} %" in visit.text("#figures")
 
 
@@ -113,7 +113,7 @@ def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None
 def test_a_plot_is_saved_whole_in_the_light_scheme(visiting: Visiting, scheme: str) -> None:
     visit = visiting(color_scheme=scheme)
     visit.go()
-    visit.drawn()
+    visit.wait_for_curves()
     name, text = saved(visit, "gamma-figure", "SVG")
     assert name == "darrm-gamma-figure.svg"
     assert "var(" not in text

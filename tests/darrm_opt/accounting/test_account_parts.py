@@ -63,6 +63,7 @@ def test_a_total_epsilon_is_where_the_curve_meets_delta() -> None:
     assert CURVE.epsilon(0.6) == 0.0
     assert hardly_above(CURVE.epsilon(0.2), 0.5)
     assert hardly_above(CURVE.epsilon(0.1 + 1e-12), 1.0 - 1e-10, 1e-9)
+    assert hardly_above(BitTotal(2.0, CURVE.values, guaranteed=True).epsilon(0.1 + 1e-12), 4.0 - 1e-9, 1e-8)
     with pytest.raises(DeltaTooSmall) as refused:
         CURVE.epsilon(0.0999)
     assert hardly_above(refused.value.floor, 0.1)
@@ -207,6 +208,14 @@ def test_the_guard_is_that_of_its_derivation() -> None:
     assert both.mass_error == pytest.approx(error, rel=1e-12, abs=0)
     assert hardly_above(both.max_loss, 2.0, 1e-15)
     assert one.repeated(1) is one
+
+
+def test_profiles_compose_on_the_grid_of_the_longest() -> None:
+    voters = Problem(3, Privacy(0.3), Privacy(0.3))
+    short, long = (Release(NoiseFunction(np.full(4, gamma)), voters) for gamma in (0.05, 0.1))
+    assert short.profile.max_loss < long.profile.max_loss
+    composed = total.compose_profiles(Counter({short: 1, long: 2}))
+    assert composed.discretisation == long.profile.discretisation(3)
 
 
 def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise() -> None:

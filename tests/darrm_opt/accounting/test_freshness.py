@@ -28,7 +28,8 @@ from darrm_opt.accounting import (
     total_privacy,
     total_privacy_of_sequence,
 )
-from darrm_opt.accounting.freshness import effective_voters
+from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence
+from darrm_opt.accounting.freshness import effective_voters, models_account
 from darrm_opt.budgeting import best_target, design_sequence
 from darrm_opt.budgeting.quota import is_proved
 from darrm_opt.comparison.compare import compare
@@ -282,3 +283,23 @@ def test_a_release_is_proved_when_it_is_made() -> None:
 def test_the_description_of_fresh_names_the_default() -> None:
     assert FRESH.count(".") == 1
     assert "otherwise they were trained once" in FRESH
+
+
+def test_models_together_cost_the_least_of_their_accounts() -> None:
+    one = Privacy(0.5, 1e-6)
+    assert compose_models({one: 1}, 1e-5) == compose_models({one: 1}, 1e-6) == one  # a single model costs its own
+    assert compose_models({one: 1}, 0.9e-6).epsilon == math.inf
+    assert compose_models({Privacy(0.1): 3}, 0.0) == Privacy(0.3, 0.0)  # sums of the numbers as written
+    assert compose_models({Privacy(0.1): 2, Privacy(0.2): 1}, 0.0) == Privacy(0.4, 0.0)
+    many, kinds = {Privacy(0.1): 100}, {Privacy(0.1): 50, Privacy(0.2): 20}
+    assert compose_models(many, 1e-3).epsilon == optimal_composition(0.1, 0.0, 100, 1e-3).epsilon < 10
+    assert compose_models(kinds, 1e-3).epsilon == optimal_composition_of_sequence(kinds, 1e-3).epsilon < 9
+    assert compose_models({Privacy(math.inf): 1, Privacy(0.1): 1}, 0.5) == Privacy(math.inf, 0.5)
+
+
+def test_the_account_of_the_models_is_for_private_voters_trained_once_that_answer_again() -> None:
+    voters, target = Privacy(0.1), Privacy(1.0)
+    private, others = Problem(3, voters, target), Problem(3, Privacy(math.inf), target)
+    assert models_account(private, 2, 0.0, fresh=False) == Privacy(0.3, 0.0)
+    for problem, queries, fresh in ((private, 1, False), (private, 2, True), (others, 2, False)):
+        assert models_account(problem, queries, 0.0, fresh=fresh) == Privacy(math.inf, 0.0)

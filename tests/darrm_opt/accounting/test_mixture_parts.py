@@ -12,8 +12,16 @@ from darrm_opt.accounting import mixture
 from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits
 from darrm_opt.accounting.bits.region import BitRegion
-from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, mixture_epsilon, mixture_total
+from darrm_opt.accounting.mixture import (
+    AffectedDistribution,
+    CountGroup,
+    MixtureTotal,
+    estimated_epsilon,
+    mixture_epsilon,
+    mixture_total,
+)
 from darrm_opt.accounting.release_profile import ReleaseProfile
+from darrm_opt.aggregators.noisy_votes import LaplaceNoise, noise_function
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -84,9 +92,10 @@ def test_voters_are_trained_once_unless_said_otherwise() -> None:
 
 def test_one_release_needs_no_grid() -> None:
     """Its average is that of the exact profiles, to the last few bits."""
-    total = mixture_total(GAMMA, OPEN, 1, LAW)
+    total = mixture_total(GAMMA, OPEN, 1, LAW, points=3)
     for epsilon in (0.0, 0.1, 0.2):
         exact = sum(chance * NonPrivateVotes(GAMMA, r).delta(epsilon) for r, chance in enumerate(LAW.chances) if r)
+        assert exact > 0
         assert total.delta(epsilon) == pytest.approx(exact, rel=1e-13)
     assert mixture_total(GAMMA, OPEN, 1, AffectedDistribution.exactly(0, 3)).max_loss == 0.0
 
@@ -119,7 +128,24 @@ def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.Mo
     monkeypatch.setattr(ReleaseProfile, "coarser", coarser)
     for queries, share in ((10, 2e-4), (3000, 2e-2)):
         given.clear()
-        mixture_total(GAMMA, PRIVATE, queries, LAW, fresh=True, total_delta=0.01, points=5)
-        assert len(given) == 3
-        for each in given:
-            assert each == pytest.approx((share, 4e-5 / queries))
+        one = AffectedDistribution.exactly(1, 3)
+        mixture_total(GAMMA, PRIVATE, queries, one, fresh=True, total_delta=0.01, points=5)
+        assert given == [pytest.approx((share, 4e-5 / queries))]
+
+
+def test_a_small_total_is_estimated_too() -> None:
+    gamma = NoiseFunction(np.full(4, 1e-4))
+    proved = mixture_epsilon(gamma, OPEN, 1, 1e-7, LAW)
+    assert 0 < proved < 1e-3
+    assert 0.9 * proved < estimated_epsilon(gamma, OPEN, 1, 1e-7, LAW) <= proved
+
+
+def test_an_estimate_tries_pairs_from_one_end_of_the_region_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    voters = Problem(31, Privacy(math.inf), Privacy(1.0), 2)
+    gamma = noise_function(31, LaplaceNoise(20.0))
+    few = mixture._main_pairs(gamma, voters)
+    monkeypatch.setattr(mixture, "MAX_PAIRS", 10**6)
+    every = mixture._main_pairs(gamma, voters)
+    assert len(few) == 12 < len(every)
+    assert few[[0, -1]].tolist() == every[[0, -1]].tolist()
+    assert np.all(every[:, 0] > every[:, 1])

@@ -181,6 +181,7 @@ def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", recorded)
     PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger.json")
     assert flushed == [False, True]  # what it says, then that it is there
+    assert stat.S_IMODE((tmp_path / "ledger.json").stat().st_mode) == 0o600  # and is nobody else's to read
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
-from darrm_opt.accounting.release_profile import Release, ReleaseProfile
+from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
@@ -83,6 +84,17 @@ def test_the_widest_gap_is_refined_first(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(search, "MAX_LINES", len(first) + 1)
     (added,) = set(search._search_profile(at, 0.01, 1e-6)) - set(first)
     assert added == min(found)[2]
+
+
+def test_all_pairs_of_voters_that_are_not_private_are_known() -> None:
+    """Their region is exact, not that of the lines searched; beyond `MAX_LINES` voters it is that of lines."""
+    problem, noise = (
+        Problem(7, Privacy(math.inf), Privacy(1.0), 2),
+        NoiseFunction(np.linspace(0.7, 0.1, 8)[[0, 1, 2, 3, 3, 2, 1, 0]]),
+    )
+    votes, profile = NonPrivateVotes(noise, 2), release_profile(noise, problem)
+    assert profile.outer.moves.tolist() == votes.region.moves.tolist()
+    assert profile.inner.moves.tolist() == votes.inner.moves.tolist()
 
 
 def test_a_release_is_a_solution_or_a_pair() -> None:

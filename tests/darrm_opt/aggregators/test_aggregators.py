@@ -18,7 +18,7 @@ from darrm_opt.aggregators.per_instance import per_instance_loss
 from darrm_opt.aggregators.teacher_layout import Partition, hashed_partition, slot_partition
 from darrm_opt.aggregators.teachers import ConstantVote, collect_votes, train_student, train_teachers
 from darrm_opt.bagging.bags import draw_subsamples
-from darrm_opt.bagging.guarantee import bagging_member
+from darrm_opt.bagging.guarantee import bagging_guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly
 
@@ -120,7 +120,7 @@ def test_confident_gnmax_on_real_data(cancer: dict[str, Any]) -> None:
 def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:
     """Eleven models on independent subsamples are (0, Δ) voters; the released bits follow the majority."""
     n, K, k = len(digits["y"]), 11, 4
-    member = bagging_member(n, k)
+    member = bagging_guarantee(n, k, form="zero")
     solution = solve(Problem(K, member, Privacy(0.5, 3 * member.delta)))
     chosen = draw_subsamples(n, k, K, source=SeededRandomnessForTestsOnly(11))
     votes = []

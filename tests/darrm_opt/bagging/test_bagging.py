@@ -22,8 +22,6 @@ from darrm_opt.bagging.guarantee import (
     bagging_guarantee,
     bagging_majority_delta,
     bagging_max_draws,
-    bagging_member,
-    bagging_warnings,
 )
 from darrm_opt.errors import InvalidInput
 
@@ -204,7 +202,7 @@ def test_majority_delta_is_the_worst_over_all_learners(K: int, Delta: Fraction) 
 
 def test_majority_delta_agrees_with_the_design() -> None:
     """The certificate accepts the plain majority of (0, Δ) voters at this δ and refuses it below."""
-    K, member = 11, bagging_member(60_000, 300, replacement=False)
+    K, member = 11, bagging_guarantee(60_000, 300, replacement=False, form="zero")
     delta = bagging_majority_delta(K, member.delta)
     plain = NoiseFunction(np.ones(K + 1))
     assert verify(Problem(K, member, Privacy(0.0, delta * (1 + 1e-9))), plain).margin >= 0
@@ -213,21 +211,14 @@ def test_majority_delta_agrees_with_the_design() -> None:
 
 
 def test_a_member_is_a_voter() -> None:
-    member = bagging_member(60_000, 300)
+    member = bagging_guarantee(60_000, 300, form="zero")
     assert isinstance(member, Privacy)
     problem = Problem(K=11, voter=member, target=Privacy(0.1, 3 * member.delta))
     assert problem.voter.epsilon == 0
     solution = solve(problem)
     assert solution.certificate.margin >= 0
     assert solution.utility > 0.5
-    assert bagging_member(60_000, 300, form="paper").epsilon == pytest.approx(0.005, abs=1e-6)
-
-
-def test_an_unreachable_target_is_said() -> None:
-    member = bagging_member(60_000, 300, replacement=False)
-    (warning,) = bagging_warnings(member, 1e-5)
-    assert "Delta is at least 1/n" in warning
-    assert bagging_warnings(member, 0.015) == ()
+    assert bagging_guarantee(60_000, 300).epsilon == pytest.approx(0.005, abs=1e-6)
 
 
 # ------------------------------------------------------------------------------------------- refusals

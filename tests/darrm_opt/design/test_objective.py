@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy.special import betainc
 from support.paths import DATA
 
-from darrm_opt.design.monte_carlo import monte_carlo_weights
 from darrm_opt.design.objective import (
     MEASURES,
     Objective,
@@ -28,7 +27,7 @@ from darrm_opt.design.objective import (
 )
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
-from darrm_opt.priors import Histogram, SharedBeta
+from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, upper_half
 
 GOLDEN = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="utf-8").splitlines()))
 
@@ -198,32 +197,25 @@ def test_golden_names_are_canonical() -> None:
         assert str(parse_objective(row["objective"])) == row["objective"]
 
 
-@pytest.mark.parametrize("algorithm", [4, 5])
-@pytest.mark.parametrize(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5)])
-def test_sampling_agrees_with_the_closed_form(algorithm: Literal[4, 5], K: int, lower: float, tau: int) -> None:
-    estimate = monte_carlo_weights(K, lower, tau, draws=4000, seed=20241101, algorithm=algorithm)
-    exact = (rectangular(lower, tau) if algorithm == 5 else uniform(lower)).weights(K)
-    distance = np.abs(estimate.weights - exact) / estimate.standard_error
-    assert np.all(distance < 4.5)
-    assert estimate.weights.sum() == pytest.approx(1.0, abs=1e-12)
-    other = (uniform(lower) if algorithm == 5 else rectangular(lower, tau)).weights(K)
-    if tau == 5:  # a coarse grid has another mean: the right closed form is told from the wrong one
-        assert np.max(np.abs(estimate.weights - other) / estimate.standard_error) > 5
+@pytest.mark.parametrize(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5), (11, 0.5, None), (6, 0.7, None)])
+def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, tau: int | None) -> None:
+    """Algorithms 4 (p_i uniform on [lower, 1)) and 5 (on its grid of tau points) of the paper, of which these are the exact values."""
+    rng, shape = np.random.default_rng(20241101), (4000, K)
+    share = rng.random(shape) if tau is None else rng.integers(tau, size=shape) / tau
+    alpha = poisson_binomial(lower + (1 - lower) * share)
+    gaps = upper_half(alpha) - upper_half(alpha[:, ::-1])
+    grid, flat = rectangular(lower, tau or 5).weights(K), uniform(lower).weights(K)
+    exact, other = (flat, grid) if tau is None else (grid, flat)
 
+    def distance(weights: Array) -> float:  # in standard errors: gap_l − w_l·Σgap has the mean 0 at the weights
+        rests = gaps - weights * gaps.sum(axis=1, keepdims=True)
+        return float(np.max(np.abs(rests.mean(axis=0)) / (rests.std(axis=0) / len(rests) ** 0.5)))
 
-def test_sampling_error_shrinks_and_is_repeatable() -> None:
-    few, many = (monte_carlo_weights(5, draws=draws, seed=3) for draws in (500, 8000))
-    assert np.all(many.standard_error < few.standard_error / 3)
-    again = monte_carlo_weights(5, draws=500, seed=3)
-    assert np.array_equal(again.weights, few.weights)
-    assert not np.array_equal(monte_carlo_weights(5, draws=500, seed=4).weights, few.weights)
-
-
-def test_standard_error_is_the_spread_of_the_estimates() -> None:
-    estimates = [monte_carlo_weights(5, draws=200, seed=seed) for seed in range(200)]
-    spread = np.std([estimate.weights for estimate in estimates], axis=0)
-    stated = np.mean([estimate.standard_error for estimate in estimates], axis=0)
-    assert stated.tolist() == pytest.approx(spread.tolist(), rel=0.2)
+    assert distance(exact) < 4.5
+    if tau == 5 or (
+        tau is None and K == 6
+    ):  # a coarse grid has another mean: the right form is told from the wrong one
+        assert distance(other) > 5
 
 
 @pytest.mark.parametrize(
@@ -326,11 +318,6 @@ def test_weights_cannot_be_changed() -> None:
             r"counts = \(1.0, 2.0\) is not valid: expected K\+1 = 4 counts. Received 2",
         ),
         (lambda: shared(1, 1).weights(0), r"K = 0 is not valid"),
-        (lambda: monte_carlo_weights(3, seed=1, algorithm=wrong(3)), r"algorithm = 3 is not valid: expected 4 or 5"),
-        (lambda: monte_carlo_weights(3, seed=-1), r"seed = -1 is not valid"),
-        (lambda: monte_carlo_weights(3, draws=1, seed=1), r"draws = 1 is not valid"),
-        (lambda: monte_carlo_weights(3, lower=0.2, seed=1), r"lower = 0.2 is not valid"),
-        (lambda: monte_carlo_weights(3, tau=1, seed=1), r"tau = 1 is not valid: expected at least 2"),
     ],
 )
 def test_refusals(call: Callable[[], object], message: str) -> None:

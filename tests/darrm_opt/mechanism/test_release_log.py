@@ -53,7 +53,7 @@ def release(ledger: ReleaseLog) -> PrivateMajority:
     return PrivateMajority(solved(SMALL), ledger)
 
 
-def kept(ledger: ReleaseLog, name: str) -> NDArray[np.uint8]:
+def stored_bits(ledger: ReleaseLog, name: str) -> NDArray[np.uint8]:
     bits = ledger.stored(name)
     assert bits is not None
     return bits
@@ -74,7 +74,7 @@ def test_a_named_release_is_charged_once_and_returned_again(tmp_path: Path) -> N
     for votes in (VOTES, 1 - VOTES):  # whatever the votes are now
         assert np.array_equal(again.release_many(votes, "monday"), bits)
     assert (ledger.spent, ledger.left, ledger.ids) == (5, 95, frozenset({"monday"}))
-    assert np.array_equal(kept(ledger, "monday"), bits)
+    assert np.array_equal(stored_bits(ledger, "monday"), bits)
     assert ledger.stored("tuesday") is None
 
 
@@ -140,7 +140,7 @@ def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: py
     # The line may have come to be or not; if it did, the release was charged, and is returned for that.
     bits = release(ledger).release_many(VOTES, "monday")
     assert ledger.spent == 5
-    assert np.array_equal(kept(ReleaseLog(ledger.path), "monday"), bits)
+    assert np.array_equal(stored_bits(ReleaseLog(ledger.path), "monday"), bits)
 
 
 def test_lines_of_a_process_that_died_are_made_to_last_before_they_count(

@@ -50,7 +50,7 @@ WARM: dict[str, Any] = {"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": [2, 3, 4, 
 MANY = 22
 
 
-def done(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
+def run_grid(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
     """Run a grid on processes of this machine, counting."""
     plan = make_plan(grid_of(content).specs(), store, solve_seconds)
     with closing(Processes(workers, counted)) as executor:
@@ -100,10 +100,10 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
 
 def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = MemoryStore()
-    done({**GRID, "K": [5, 7]}, store)
+    run_grid({**GRID, "K": [5, 7]}, store)
     before = counts(log)
     assert make_plan(grid_of(GRID).specs(), store, solve_seconds).kept == sum(before.values()) == 10
-    done(GRID, store)
+    run_grid(GRID, store)
     assert set(counts(log).values()) == {1}
     assert make_plan(grid_of(GRID).specs(), store, solve_seconds).batches == ()
 
@@ -176,7 +176,7 @@ def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed:
 
     def one(content: dict[str, Any], place: str) -> None:
         with closing(open_store(url)) as store:
-            outcomes.append(done(content, store, RunOptions(store_url=place)))
+            outcomes.append(run_grid(content, store, RunOptions(store_url=place)))
 
     open_store(url).close()
     threads = [threading.Thread(target=one, args=(grid, place)) for grid, place in zip(grids, ("", url), strict=True)]
@@ -206,7 +206,7 @@ def test_a_claim_of_another_is_waited_for(log: Path) -> None:
 
     thread = threading.Thread(target=complete)
     thread.start()
-    outcome = done({**GRID, "K": 5}, store)
+    outcome = run_grid({**GRID, "K": 5}, store)
     thread.join()
     assert counts(log)[spec.key] == 0
     assert (outcome.progress.elsewhere, outcome.progress.solved) == (1, 3)
@@ -216,7 +216,7 @@ def test_a_claim_that_ran_out_is_taken_over(log: Path) -> None:
     store = MemoryStore()
     spec = next(iter(grid_of(GRID).specs()))
     assert Claims(store, "who died", 0.5).take({spec.key: spec}) == {spec.key: "taken"}
-    assert done({**GRID, "K": 5}, store).progress.solved == 4
+    assert run_grid({**GRID, "K": 5}, store).progress.solved == 4
     job = store.jobs.get(job_id(spec.key))
     assert job is not None
     assert (job.state, job.attempts, counts(log)[spec.key]) == ("done", 2, 1)
@@ -270,7 +270,7 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
     poison = [*grid_of(GRID).specs()][3].key
     monkeypatch.setenv("COUNTED_CRASH", poison)
     with closing(open_store(url)) as store:
-        outcome = done(GRID, store, RunOptions(attempts=2, lease=2, store_url=url if direct else ""))
+        outcome = run_grid(GRID, store, RunOptions(attempts=2, lease=2, store_url=url if direct else ""))
         assert [failure.key for failure in outcome.failures] == [poison]
         assert (
             outcome.failures[0].reason
@@ -287,13 +287,13 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
         assert job is not None
         assert (job.state, job.reason) == ("failed", outcome.failures[0].reason)
         monkeypatch.delenv("COUNTED_CRASH")
-        assert done(GRID, store).progress.solved == 1  # another run tries again
+        assert run_grid(GRID, store).progress.solved == 1  # another run tries again
         assert rows(store) == undisturbed
 
 
 def test_a_problem_that_cannot_be_solved_in_time_fails_at_once(log: Path) -> None:
     store = MemoryStore()
-    outcome = done({**GRID, "K": 101, "m": 3}, store, RunOptions(time_limit=1e-6))
+    outcome = run_grid({**GRID, "K": 101, "m": 3}, store, RunOptions(time_limit=1e-6))
     assert len(outcome.failures) == 2
     assert all("time" in failure.reason for failure in outcome.failures)
     assert store.jobs.counts()["failed"] == 2
@@ -308,9 +308,11 @@ class Here:
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
+        self.taken: list[Task] = []
 
     def submit(self, task: Task) -> None:
         self._tasks.append(task)
+        self.taken.append(task)
 
     def poll(self, _: float) -> list[ExecutorEvent]:
         tasks, self._tasks = self._tasks, []
@@ -318,6 +320,27 @@ class Here:
 
     def close(self) -> None:
         """Nothing was started."""
+
+
+def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
+    store, executor = MemoryStore(), Here()
+    plan = make_plan(grid_of({**GRID, "K": {"from": 5, "to": 21, "step": 2}}).specs(), store, lambda _: 0.015)
+    assert len(plan.batches) == 1  # whose keys are claimed together
+    outcome = run(plan, store, executor, lambda _: 0.015)
+    sizes = [len(task.specs) for task in executor.taken]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] >= plan.missing / 4
+    assert sizes[-1] <= 4  # `MIN_TASK_SECONDS`
+    assert sum(sizes) == plan.missing == outcome.progress.solved
+    assert store.jobs.counts()["done"] == plan.missing
+
+
+def test_processes_start_before_there_is_a_task() -> None:
+    with closing(Processes(2)) as executor:
+        end = time.monotonic() + 60
+        while len(executor.pids) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(executor.pids) == 2
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -363,13 +386,13 @@ class Full(MemoryStore):
 def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
     store = Full()
     with pytest.raises(CacheError, match="disk is full"):
-        done(GRID, store, RunOptions(retry_seconds=0.2))
+        run_grid(GRID, store, RunOptions(retry_seconds=0.2))
     assert len(rows(store)) == 3
     assert store.jobs.counts()["running"] == 0  # every claim is free again
     roomy = MemoryStore()
     for row in rows(store):
         roomy.put(row)
-    assert done(GRID, roomy).progress.solved == MANY - 3
+    assert run_grid(GRID, roomy).progress.solved == MANY - 3
 
 
 def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
@@ -420,9 +443,9 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
 
         def kill(at: Progress) -> None:
             nonlocal killed
-            if killed < 3 and at.over > 5 * killed and executor.pids:
+            if killed < 3 and at.over > 5 * killed and executor._pool.processes:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(executor.pids[0], signal.SIGKILL)
+                    os.kill(executor._pool.processes[0], signal.SIGKILL)
                 killed += 1
 
         outcome = run(plan, store, executor, solve_seconds, RunOptions(attempts=20), kill)

@@ -87,6 +87,20 @@ def test_processes_are_started_when_needed_or_at_once() -> None:
     run(test)
 
 
+def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> Any:
+        pool = ProcessPool(1)
+        try:
+            return await pool.run(os.getenv, "OPENBLAS_NUM_THREADS")
+        finally:
+            await pool.close()
+
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert asyncio.run(test()) == "1"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")  # the operator's word
+    assert asyncio.run(test()) == "3"
+
+
 def test_errors_arrive_as_they_were_raised() -> None:
     async def test() -> None:
         async with pool() as solvers:

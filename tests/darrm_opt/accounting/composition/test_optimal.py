@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from darrm_opt.accounting.composition import optimal
+from darrm_opt.accounting.composition import optimal, randomized_response
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.enumeration import enumerated_delta, exp_fraction, worst_mechanism
 from darrm_opt.accounting.composition.optimal import (
@@ -310,6 +310,9 @@ def test_bad_totals_and_events_are_named() -> None:
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
 
 
-def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused() -> None:
+def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomized_response, "MAX_WINDOW", 4095)
+    with pytest.raises(InvalidInput, match=r"k = 987654 .* few enough mechanisms"):
+        optimal_delta(1e-3, 0.0, 987_654, 0.5)
     with pytest.raises(InvalidInput, match="few enough mechanisms"):
         optimal_delta(1e-12, 0.0, 10**15, 0.5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,9 +25,11 @@ from darrm_opt.accounting.pld.composition import (
     profile_of_event,
     symmetric_profile,
 )
+from darrm_opt.accounting.pld.distribution import _composed_cells
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
 
 SETTINGS = [
     (0.2676, 3e-4, 100, 0.03),
@@ -175,3 +179,76 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
         pld_composition(0.3, 1e-3, 3, 0.1)
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+def test_sequences_compose_every_class() -> None:
+    events = {Privacy(0.25): 1, Privacy(0.5): 2, Privacy(0.75, 1e-3): 1}
+    found = pld_composition_of_sequence(events, 0.01).privacy.epsilon
+    exact = optimal_composition_of_sequence(events, 0.01).epsilon
+    assert exact <= found <= exact * (1 + 1e-6)
+    with pytest.raises(InvalidInput, match=r"delta = 2\.0 is not valid"):
+        pld_composition_of_sequence(events, 2.0, -1.0)  # the total is the first to be checked
+    with pytest.raises(InvalidInput, match=r"k = 2\.0 is not valid"):
+        pld_composition(0.1, 0.0, 2.0, 0.1)  # type: ignore[arg-type]
+
+
+def test_a_leak_alone_is_a_loss_of_0_or_an_infinite_one() -> None:
+    leak, response = pld_of(Privacy(0.0, 0.25), 0.5), pld_of(Privacy(0.5), 0.5)
+    assert leak.delta(0.0) == pytest.approx(0.25, rel=1e-13)
+    assert leak.then(response).delta(0.0) == pytest.approx(0.25 + 0.75 * math.tanh(0.25), rel=1e-12)
+    assert pld_of(Privacy(0.0, 1 - 2.0**-53), 0.5).delta(0.0) == 1.0
+
+
+def test_a_profile_is_asked_no_further_than_its_grid() -> None:
+    """Rounded down, since it falls; and whatever it says is made a profile: it falls, and is at least 1 − e^ε."""
+    asked: list[float] = []
+
+    def bumpy(epsilons: Array) -> Array:
+        asked.extend(epsilons.tolist())
+        return np.where(epsilons > 0.3, 0.2, np.where(epsilons > -0.15, 0.1, 0.0))
+
+    step = 0.1
+    pld = pld_from_profile(bumpy, discretisation=step, max_loss=0.55)
+    assert pld.max_loss == pytest.approx(0.6)
+    assert len(asked) == 13
+    assert all(Fraction(each) <= i * Fraction(step) for i, each in zip(range(-6, 7), asked, strict=True))
+    assert pld.mass_error == pytest.approx(16 * ULP / math.tanh(step / 2), rel=1e-12)
+    assert pld.delta(0.4) == pytest.approx(0.1, rel=1e-9)
+    response = pld_of(Privacy(0.5), 0.25)
+    nothing = pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=1.0)
+    assert nothing.then(response).delta(0.1) == pytest.approx(response.delta(0.1), rel=1e-9)
+
+
+def test_bad_profiles_are_named() -> None:
+    with pytest.raises(InvalidInput, match=r"max_loss = -1\.0"):
+        pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=-1.0)
+    for wrong in (-1e-9, 1.1):  # in one place
+        with pytest.raises(InvalidInput, match="profile = "):
+            pld_from_profile(lambda at, bad=wrong: np.where(at > 0.9, bad, 0.5), discretisation=0.25, max_loss=1.0)
+
+
+def test_profiles_and_discretisations_at_their_ends() -> None:
+    assert profile_of_event(Privacy(0.7, 0.01))(np.array([-50.0])).tolist() == [1.0]
+    assert common_discretisation([1.0], 5.0) == 1.0
+    step = Fraction(common_discretisation([0.3, 0.2]))
+    assert 3 * step >= Fraction(0.3)
+    assert 2 * step >= Fraction(0.2)
+
+
+def test_bad_questions_to_a_distribution_are_named() -> None:
+    pld = pld_of(Privacy(0.5), 0.5)
+    for epsilon in (-0.1, "0.1"):
+        with pytest.raises(InvalidInput, match=r"epsilon = .* a number of nats, at least 0"):
+            pld.delta(epsilon)  # type: ignore[arg-type]
+    for k in (0, 2.0):
+        with pytest.raises(InvalidInput, match=f"k = {k} .* a whole number of mechanisms, at least 1"):
+            pld.repeated(k)  # type: ignore[arg-type]
+
+
+def test_the_length_of_a_composition_is_known_before_it_is_made() -> None:
+    one = pld_of(Privacy(0.25), 0.25)
+    for k in (10, 3000):
+        assert abs(_composed_cells(one.mass.to_dense_pmf(), k) - one.repeated(k).mass.size) <= 2

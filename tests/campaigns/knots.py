@@ -1,0 +1,108 @@
+"""Do knots lose anything? Random problems of 60 to 400 voters, solved with knots and with a program of all coordinates.
+
+The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.knots`) and ends at a tolerance. For
+each problem its answer is held against the one of the program of all coordinates: both gaps are within the tolerance, neither
+utility exceeds the other's bound, they agree to the tolerance, and every search there is, compiled and NumPy, verifies both γ.
+
+    PYTHONPATH=tests python -m campaigns.knots --problems 60
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from support.kernels import PATHS, searched_by
+
+from darrm_opt import Problem, Solution, solve, verify
+from darrm_opt.design.knots import Knots
+from darrm_opt.design.status import Status
+from darrm_opt.errors import NotPrivate
+
+TOLERANCE, NEGLIGIBLE = 1e-6, 1e-12
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One problem, with the utility that knots lose (below 0: gain) and what is wrong, in words."""
+
+    problem: Problem
+    shape: str
+    lost: float
+    faults: tuple[str, ...]
+
+
+@contextmanager
+def by_knots_from(K: int) -> Iterator[list[Knots]]:
+    """Design with knots from ``K`` voters on, for a while; yield the first knots of each design."""
+    made, initial = list[Knots](), Knots.initial
+
+    def recorded(*args: Any, **options: Any) -> Knots:
+        made.append(initial(*args, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Knots, "initial", recorded)
+        for module in ("solver", "schedule"):
+            patched.setattr(f"darrm_opt.design.{module}.LARGE_K", K)
+        yield made
+
+
+def examine(seed: int) -> Comparison:
+    """Return the comparison of one random problem."""
+    rng = np.random.default_rng((seed, 51))
+    K, m = int(rng.integers(60, 401)), int(rng.integers(2, 12))
+    Delta = float(rng.choice([0.0, 10.0 ** rng.uniform(-8, -3.5)]))
+    affected = None if rng.random() < 0.8 else int(rng.integers(K // 2, K))
+    problem = Problem.from_allowance(K, m, float(10.0 ** rng.uniform(-2, -0.3)), Delta, affected=affected)
+    shape: Any = "monotone" if rng.random() < 0.3 else "free"
+    with by_knots_from(10_000) as none:
+        whole = solve(problem, shape=shape, tolerance=TOLERANCE)
+    with by_knots_from(50) as some:
+        staged = solve(problem, shape=shape, tolerance=TOLERANCE)
+    faults = [f"not by {name}" for name, found in (("all", not none), ("knots", some)) if not found]
+    for name, answer, other in (("all", whole, staged), ("knots", staged, whole)):
+        if answer.status is not Status.OPTIMAL or answer.gap > TOLERANCE:
+            faults.append(f"{name}: {answer.status}, gap {answer.gap:.2g}")
+        if answer.utility > other.upper_bound + NEGLIGIBLE:
+            faults.append(f"{name}: utility above the other bound by {answer.utility - other.upper_bound:.2g}")
+        faults += [f"{name}: refused by {path}" for path in PATHS if not _verifies(answer, path)]
+    lost = whole.utility - staged.utility
+    if abs(lost) > TOLERANCE:
+        faults.append(f"knots lose {lost:.2g}")
+    return Comparison(problem, shape, lost, tuple(faults))
+
+
+def _verifies(answer: Solution, path: str) -> bool:
+    try:
+        with searched_by(path):
+            return verify(answer.problem, answer.gamma).margin >= 0
+    except NotPrivate:
+        return False
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Examine problems; fail if anything is wrong with one."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.knots", description=__doc__)
+    parser.add_argument("--problems", type=int, default=60)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    chosen = parser.parse_args(arguments)
+    found = []
+    for seed in range(chosen.first, chosen.first + chosen.problems):
+        found.append(examine(seed))
+        if found[-1].faults:
+            sys.stdout.write(f"seed {seed}: {found[-1]}\n")
+    wrong = sum(bool(one.faults) for one in found)
+    most = max(one.lost for one in found)
+    sys.stdout.write(f"{len(found)} problems, {wrong} with faults; utility lost by knots: at most {most:.2g}\n")
+    sys.exit(wrong > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Totals part by part, on few voters: which grid the recursion takes, which account is asked, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from darrm_opt import NoiseFunction, Privacy, Problem
+from darrm_opt.accounting import total
+from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.accounting.release_profile import NoisyMajority, Release
+from darrm_opt.errors import InvalidInput
+
+VOTERS = Problem(3, Privacy(0.3), Privacy(0.3))
+RELEASE = Release(NoiseFunction(np.full(4, 0.1)), VOTERS)
+OTHER = Release(NoiseFunction(np.full(4, 0.05)), VOTERS)
+
+
+def leaking(delta: float, Delta: float = 0.0) -> Release:
+    return Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3, Delta), Privacy(0.3, delta)))
+
+
+def counts(**releases: int) -> Counter[NoisyMajority]:
+    return Counter({{"release": RELEASE, "other": OTHER}[name]: count for name, count in releases.items()})
+
+
+def test_deltas_that_add_up_to_1_promise_nothing() -> None:
+    quarter = leaking(0.25)
+    assert total.basic_total(Counter({quarter: 3}), 0.9).delta == 0.75
+    with pytest.raises(DeltaTooSmall, match="the deltas of the releases add up to 1 or more") as refused:
+        total.basic_total(Counter({quarter: 4}), 0.9)
+    assert refused.value.floor == 1.0
+
+
+def test_profiles_together_leak_no_less_than_each() -> None:
+    """Where all three voters agree the answer is certain: a vote less, and it is wrong with probability (1 − γ)/2."""
+    voters = Problem(3, Privacy(math.inf), Privacy(1.0), 1)
+    little, much = (NoisyMajority(NoiseFunction.from_upper_half([gamma, 1.0], 3), voters) for gamma in (0.9, 0.5))
+    floors = [release.profile.delta(release.profile.max_loss) for release in (little, much)]
+    assert floors == pytest.approx([0.05, 0.25])
+    for order in ((little, much), (much, little)):
+        with pytest.raises(DeltaTooSmall, match="one release may leak") as refused:
+            total.profile_total(Counter(dict.fromkeys(order, 1)), floors[0])
+        assert refused.value.floor == floors[1]
+
+
+@dataclass
+class Curve:
+    """A recursion's result, of which only the total at one δ is asked."""
+
+    value: float
+
+    def epsilon(self, _delta: float) -> float:
+        if self.value == math.inf:
+            raise DeltaTooSmall(0.1, 0.2, "why")
+        return self.value
+
+
+STEP = 2.0**-20
+
+
+@pytest.mark.parametrize(
+    ("most", "found", "asked"),
+    [
+        (40_000, [1.0, 1.0], [5000, 10_000]),
+        (40_000, [1.0 + STEP, 1.0], [5000, 10_000]),
+        (40_000, [1.0 + 1.01 * STEP, 1.0, 0.9], [5000, 10_000, 40_000]),
+        (40_000, [math.inf, 1.0, 0.9], [5000, 10_000, 40_000]),
+        (8008, [1.0, 1.0], [1001, 2002]),
+        (8007, [1.0], [8007]),
+    ],
+)
+def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
+    monkeypatch: pytest.MonkeyPatch, most: int, found: list[float], asked: list[int]
+) -> None:
+    points, values = list[int](), iter(found)
+
+    def composed(_parts: object, *, points: int, made: list[int] = points, values: Iterator[float] = values) -> Curve:
+        made.append(points)
+        return Curve(next(values))
+
+    monkeypatch.setattr(total, "compose_bits_any_order", composed)
+    monkeypatch.setattr(total, "GRID_PRECISION", STEP)
+    assert total.bits_total(counts(release=6), 0.1, most) == Privacy(found[-1], 0.1)
+    assert points == asked
+
+
+def test_the_work_of_two_kinds_is_that_of_all_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    moves = sum(release.profile.outer.moves.shape[0] for release in (RELEASE, OTHER))
+    work = 3 * 2 * moves * total.MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other
+    monkeypatch.setattr(total, "MAX_BITS_WORK", work)
+    assert total.bits_total(counts(release=2, other=1), 1e-6).epsilon > 0
+    monkeypatch.setattr(total, "MAX_BITS_WORK", work - 1)
+    with pytest.raises(TooMuchWork):
+        total.bits_total(counts(release=2, other=1), 1e-6)
+
+
+def test_the_accounts_that_compete_where_the_recursion_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimal = total.optimal_total(counts(release=5), 1e-3).epsilon
+
+    def refused(*_: object) -> Privacy:
+        raise error
+
+    monkeypatch.setattr(total, "bits_total", refused)
+    error: Exception = DeltaTooSmall(1e-3, 0.5, "why")
+    assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
+    error = TooMuchWork("long")
+    with monkeypatch.context() as patched:
+        patched.setattr(total, "profile_total", refused)
+        assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
+    monkeypatch.setattr(total, "MAX_PROFILE_QUERIES", 4)
+    assert total.cheapest_total(RELEASE, 5, 1e-3) == (optimal, "optimal")
+
+
+def test_limits_of_a_total_are_those_of_the_documentation() -> None:
+    assert (total.MAX_RELEASES, total.MAX_PROFILE_QUERIES) == (10**9, 100_000)
+    assert total.MAX_BITS_WORK == 2e9
+    assert total.MAX_ADVERSARY_WORK == 2e8
+    assert total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}, {}).best == Privacy(1.0)
+    assert total.ReleaseTotal(0.1, {}, {}).fresh is False
+
+
+def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(total, "MAX_RELEASES", 3)
+    assert total.total_privacy(RELEASE, 3, 0.0, fresh=True).totals["simple"].epsilon > 0
+    with pytest.raises(InvalidInput, match=r"queries = 4 .* at most 3 releases"):
+        total.total_privacy(RELEASE, 4, 0.0, fresh=True)
+
+
+def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
+    certain = NoiseFunction.from_upper_half([0.9, 1.0], 3)
+    assert total.exact_epsilon(certain, VOTERS, 2, 0.0) == 0.9  # three models of 0.3 each
+    for fresh in (False, True):
+        with pytest.raises(DeltaTooSmall):
+            total.exact_epsilon(certain, Problem(3, Privacy(math.inf), Privacy(1.0)), 2, 0.01, fresh=fresh)
+
+
+@pytest.mark.parametrize("queries", [0, 3])
+@pytest.mark.parametrize("wrong", [1.0, -1e-9, "0.1"])
+def test_a_total_is_at_a_probability(queries: int, wrong: float) -> None:
+    for ask in (total.total_privacy, lambda release, *rest: total.exact_epsilon(release.noise, release.problem, *rest)):
+        with pytest.raises(InvalidInput, match=r"total_delta = .* expected a probability in \[0, 1\)"):
+            ask(RELEASE, queries, wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.0, True])
+def test_a_number_of_releases_is_whole(wrong: int) -> None:
+    with pytest.raises(InvalidInput, match=r"queries = .* expected a whole number of releases, at least 0"):
+        total.total_privacy(RELEASE, wrong, 0.1)
+    with pytest.raises(InvalidInput, match=r"queries = .* expected a whole number of releases, at least 0"):
+        total.exact_epsilon(RELEASE.noise, VOTERS, wrong, 0.1)
+    with pytest.raises(InvalidInput, match=r"queries = .* expected a whole number of releases, at least 0"):
+        total.total_delta_of(Privacy(0.3), wrong, 0.1)
+
+
+def test_the_delta_of_a_slack() -> None:
+    assert total.total_delta_of(Privacy(0.3, 0.5), 0, 0.0) == 0.0
+    assert total.total_delta_of(Privacy(0.3, 0.5), 2, 0.0) == 0.75
+    assert total.total_delta_of(Privacy(0.3, 0.5), 1, 0.5) == pytest.approx(0.75, rel=1e-14)
+    for wrong in (1.0, -0.1, "0.1"):
+        with pytest.raises(InvalidInput, match=r"slack = .* expected a probability in \[0, 1\)"):
+            total.total_delta_of(Privacy(0.3), 0, wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"queries = 2000 .* fewer releases. The total delta rounds to 1"):
+        total.total_delta_of(Privacy(0.3, 0.5), 2000, 0.0)
+
+
+def test_voters_trained_once_may_be_accounted_for_as_models_and_only_they() -> None:
+    once = total.total_privacy(RELEASE, 3, 0.0)
+    assert once.totals["models"] == Privacy(0.9, 0.0)  # a record affects all three, each (0.3, 0)-DP
+    assert once.epsilon_at_least is None
+    fresh = total.total_privacy(RELEASE, 3, 0.0, fresh=True)
+    assert "models" not in fresh.totals | fresh.refused
+    assert fresh.epsilon_at_least is not None
+    assert total.total_privacy(RELEASE, 1, 0.0).totals == total.total_privacy(RELEASE, 1, 0.0, fresh=True).totals
+    unprotected = Problem(3, Privacy(math.inf), Privacy(0.3))
+    mixed = total.total_privacy_of_sequence([(RELEASE, 2), ((np.zeros(4), unprotected), 1)], 0.0)
+    assert "models" not in mixed.totals | mixed.refused
+    leak = total.total_privacy(leaking(0.25, 0.01), 3, 0.02)
+    assert str(leak.refused["models"]).startswith("no finite epsilon exists at delta = 0.02: each model")

@@ -13,7 +13,9 @@ from starlette.middleware.cors import CORSMiddleware
 
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import AdmissionMiddleware
+from api.middleware.compression import CompressionMiddleware
 from api.middleware.head import HeadMiddleware
+from api.middleware.path_prefix import PathPrefixMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
 from api.observability import audit, traces
@@ -64,6 +66,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Optimal private majority votes: γ tables with a certificate.",
         description=DESCRIPTION,
         lifespan=lifespan,
+        servers=[{"url": chosen.path_prefix}] if chosen.path_prefix else None,
         docs_url=None,  # its page would fetch scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
@@ -81,10 +84,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
-    From the outermost: request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); HEAD as GET; response cache.
+    From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
+    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache.
     """
     app.add_middleware(ResponseCacheMiddleware)
+    app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)
     app.add_middleware(AdmissionMiddleware, settings=settings)
     if settings.cors_origins:
@@ -103,3 +107,4 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
             expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
         )
     app.add_middleware(RequestContextMiddleware)
+    app.add_middleware(PathPrefixMiddleware, settings=settings)

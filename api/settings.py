@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from api.access.path_prefix import PREFIX_PATTERN
 from api.server.container_limits import default_solvers, memory_limit, processor_count, solver_memory
 from darrm_client.webhooks import read_webhook_secret
 from darrm_opt.errors import InvalidInput
@@ -119,6 +120,11 @@ class Settings(BaseSettings):
     max_connections: Count = Field(
         default=2000, description="Maximum open connections of each worker; a whole number, at least 1."
     )
+    max_connections_per_address: Count | None = Field(
+        default=None,
+        description="Maximum open connections of one address (IPv6: its /64) to each worker, trusted proxies exempt; a whole number, at "
+        "least 1; unless set, half of all.",
+    )
     max_concurrent_requests: Count = Field(
         default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
     )
@@ -163,7 +169,12 @@ class Settings(BaseSettings):
     )
     trusted_proxies: CommaSeparated = Field(
         default=(),
-        description="Addresses or networks of proxies whose X-Forwarded-For is trusted, separated by commas.",
+        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Prefix are trusted, separated by commas.",
+    )
+    path_prefix: str = Field(
+        default="",
+        description="Path below which a proxy publishes the service, such as /darrm, for links; unless set, the root, or what trusted "
+        "proxies say in X-Forwarded-Prefix.",
     )
 
     # ----------------------------------------------------------------------------------------- webhooks
@@ -247,6 +258,12 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(word for word in map(str.strip, value.split(",")) if word) if isinstance(value, str) else value
+
+    @field_validator("path_prefix")
+    @classmethod
+    def _is_prefix(cls, value: str) -> str:
+        prefix = value.strip().removesuffix("/")
+        return _matching(prefix, PREFIX_PATTERN) if prefix else ""
 
     @field_validator("hosts")
     @classmethod

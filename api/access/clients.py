@@ -91,18 +91,18 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
         ring: the keys; None where none are needed.
     """
     if ring is None:
-        return _client_at(address), None
+        return client_at(address), None
     texts = _presented_keys(headers)
     if not texts:
-        return _client_at(address), _unauthorized(
+        return client_at(address), _unauthorized(
             "Send a key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.", CHALLENGE
         )
     if len(texts) > 1:
-        return _client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
+        return client_at(address), _unauthorized("Send one key, not several.", _invalid(b"invalid_request"))
     key = ring.holder(next(iter(texts)))
     if key is None:
         detail = "The key is not valid here: it may be mistyped or revoked."
-        return _client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
+        return client_at(address), _unauthorized(detail, _invalid(b"invalid_token"))
     client = Client(f"{KEY_PREFIX}{key.id}", local=False, role=key.role, key_name=key.name)
     if key.has_expired():
         detail = f"This key expired at {key.expires}. Ask the operator for a new one."
@@ -110,23 +110,22 @@ def identify_client(headers: Headers, address: str | None, ring: KeyRing | None)
     return client, None
 
 
-READER_PATHS = re.compile(r"/v1/gamma(/[^/]+)?|/v1/designs(/[^/]+(/compare/[^/]+)?)?")
-"""Paths under /v1 for readers: stored answers, by problem, by id, many at once, as a list, and two side by side; not their tags."""
+READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*)?")
+"""Requests under /v1 of readers, method and path: stored answers, by problem, by id, and many at once; and the list of designs."""
 
 
-def check_role(client: Client, path: str, metrics: str) -> Rejection | None:
+def check_role(client: Client, method: str, path: str, metrics: str) -> Rejection | None:
     """Return a rejection of what the role of a client's key does not allow.
 
     Args:
         client: who asks; without a key it is a user.
-        path: of the request.
+        method: of the request, like the next one.
+        path: without the query.
         metrics: the setting of that name.
     """
-    if client.role == "reader" and path.startswith("/v1/") and not READER_PATHS.fullmatch(path):
-        return Rejection(
-            "not-permitted",
-            "This key has the role reader: it reads stored answers under /v1/gamma and /v1/designs only.",
-        )
+    if client.role == "reader" and path.startswith("/v1/") and not READER_REQUESTS.fullmatch(f"{method} {path}"):
+        detail = "This key has the role reader: it reads stored answers, under /v1/gamma and /v1/designs."
+        return Rejection("not-permitted", detail)
     if client.role != "admin" and (path in ADMIN_PATHS or (path == "/metrics" and metrics == "admin")):
         return Rejection("not-permitted", "This is for keys with the role admin.")
     return None
@@ -227,7 +226,8 @@ def _is_loopback(address: str | None) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _client_at(address: str | None) -> Client:
+def client_at(address: str | None) -> Client:
+    """Return the client without a key at an address."""
     try:
         found = ipaddress.ip_address(address or "")
     except ValueError:

@@ -105,7 +105,7 @@ class AdmissionMiddleware:
         client, rejection = identify_client(headers, origin[0] if origin else None, ring)
         if self._private:
             rejection = rejection or check_forwarded(headers, client)
-        rejection = rejection or check_role(client, path, settings.metrics)
+        rejection = rejection or check_role(client, scope["method"], path, settings.metrics)
         scope["darrm.client"] = client
         set_current_client(client)
         rate = settings.rate

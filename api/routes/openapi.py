@@ -17,7 +17,12 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
     """Return the description of the API, computed once."""
     if app.openapi_schema is None:
         made = get_openapi(
-            title=app.title, version=app.version, summary=app.summary, description=app.description, routes=app.routes
+            title=app.title,
+            version=app.version,
+            summary=app.summary,
+            description=app.description,
+            routes=app.routes,
+            servers=app.servers,
         )
         app.openapi_schema = _with_links(_with_keys(_with_examples(_with_problem_media_type(made))))
     return app.openapi_schema

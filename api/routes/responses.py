@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from api.errors.problem_details import ProblemDetails
 from api.schemas import GammaAnswer, PendingAnswer, formats
+from api.schemas.jobs import job_location
 from api.service.design_service import Pending
 
 IMMUTABLE = "max-age=31536000, immutable"
@@ -47,7 +48,7 @@ def pending_answer(found: Pending) -> PendingAnswer:
         id=job.id,
         kind=job.kind,
         state=job.state,
-        location=f"/v1/jobs/{job.id}",
+        location=job_location(job.id),
         retry_after=found.retry_after,
         nearest=nearest,
     )

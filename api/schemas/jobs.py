@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
+from api.access.path_prefix import current_prefix
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
@@ -126,9 +127,14 @@ class JobsAnswer(AnswerModel):
     next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
 
 
+def job_location(id: str) -> str:  # noqa: A002 — the noun's field
+    """Return where a job is, below the prefix by which the client reaches the service."""
+    return f"{current_prefix()}/v1/jobs/{id}"
+
+
 def job_answer(job: Job) -> JobAnswer:
     """Return the answer that describes a job; one whose row is damaged is described as failed."""
-    here = f"/v1/jobs/{job.id}"
+    here = job_location(job.id)
     try:
         about = _question(job)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):

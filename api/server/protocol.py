@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from api.access.clients import UNLIMITED_PATHS
+from api.access.clients import UNLIMITED_PATHS, client_at
+from api.access.path_prefix import is_trusted
 from api.access.rate_limits import RateLimiter
 from api.errors.problem_details import Rejection, retry_after
+from api.middleware.path_prefix import PEER
 from api.observability import metrics
 
 _LOG = logging.getLogger("api.wire")
@@ -37,12 +39,16 @@ class ConnectionLimits(NamedTuple):
 
     Attributes:
         connections: open at once.
+        per_address: of them, those of one address.
+        exempt: networks of trusted proxies, whose connections are many clients'.
         head_bytes: request line and headers [bytes].
         head_seconds: for them to arrive [s].
         body_seconds: for a body to arrive, or for a client to read on [s].
     """
 
     connections: int
+    per_address: int
+    exempt: tuple[str, ...]
     head_bytes: int
     head_seconds: float
     body_seconds: float
@@ -64,6 +70,9 @@ LOGGED_REFUSALS = 10.0
 """Refusals on the wire that are logged in a second; a flood of them must not become a flood of lines."""
 
 _HEALTH = frozenset(path.encode() for path in UNLIMITED_PATHS)
+
+RESERVED_PER_ADDRESS = 4
+"""Connections of one address beyond its limit on which health is still answered."""
 
 _TOO_MANY = Rejection("busy", "Too many connections; try again later.", (retry_after(1),), closing=True)
 
@@ -105,11 +114,27 @@ class IdleConnections:
         """Return the longest idle connection of the address that has the most, first one that never asked; None if none is idle."""
         by_address: dict[str, list[GuardedProtocol]] = {}
         for connection in islice(self._idle, SAMPLED_CONNECTIONS):
-            by_address.setdefault(connection.client[0] if connection.client else "", []).append(connection)
+            by_address.setdefault(connection.address, []).append(connection)
         if not by_address:
             return None
         greediest = max(by_address.values(), key=len)
         return min(greediest, key=lambda connection: connection.was_used)
+
+
+class AddressConnections:
+    """Connections of one address to a worker: all that are open, and those that have no request."""
+
+    def __init__(self) -> None:
+        self.open: set[GuardedProtocol] = set()
+        self.idle = IdleConnections()
+
+
+class OpenConnections:
+    """Connections of a worker: those that have no request, and those of each address."""
+
+    def __init__(self) -> None:
+        self.idle = IdleConnections()
+        self.by_address: dict[str, AddressConnections] = {}
 
 
 class _RejectedError(Exception):
@@ -128,37 +153,60 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head = 0  # bytes since the request began, while its head is not complete
         self._open: list[RequestResponseCycle] = []  # requests that are being answered, or wait for it
         self._rejection: Rejection | None = None
-        self._health_only = False
+        self._too_many: Rejection | None = None  # on this connection, whatever is asked but health
         self._refusals = _REFUSALS
-        self._idle: IdleConnections = config.idle
-        self.was_used = False
+        self._all: OpenConnections = config.open
+        self._siblings = AddressConnections()  # of the same address
+        self.address, self.was_used = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one."""
+        """Accept a connection; where there are too many, an idle one makes room, or only health is answered on this one.
+
+        First those of its address are counted, so that no address gets beyond its own limit; then all.
+        """
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections and not self._make_room():
-            if len(self.connections) > self._limits.connections + RESERVED_CONNECTIONS:
+        origin, limits = self.client[0] if self.client else None, self._limits
+        self.address = client_at(origin).name
+        self._siblings = self._all.by_address.setdefault(self.address, self._siblings)
+        self._siblings.open.add(self)
+        own, every = len(self._siblings.open), len(self.connections)
+        if own > limits.per_address and not is_trusted(origin, limits.exempt) and not _make_room(self._siblings.idle):
+            detail = f"One address may have {limits.per_address} connections open, and this one has."
+            self._too_many = Rejection("too-many-requests", detail, (retry_after(1),), closing=True)
+            if own > limits.per_address + RESERVED_PER_ADDRESS:
+                self._reject(self._too_many)
+                return
+        if every > limits.connections and len(self.connections) == every and not _make_room(self._all.idle):
+            self._too_many = self._too_many or _TOO_MANY
+            if every > limits.connections + RESERVED_CONNECTIONS:
                 self._reject(_TOO_MANY)
                 return
-            self._health_only = True
-        self._idle.add(self)
-        seconds = min(self._limits.head_seconds, RESERVED_SECONDS) if self._health_only else self._limits.head_seconds
+        self._set_idle()
+        seconds = limits.head_seconds if self._too_many is None else min(limits.head_seconds, RESERVED_SECONDS)
         self._request_timer = self.loop.call_later(seconds, self._nothing_came)
 
-    def _make_room(self) -> bool:
-        """Close an idle connection; return whether there is one."""
-        greediest = self._idle.greediest()
-        if greediest is None:
-            return False
-        self._idle.discard(greediest)
-        self.connections.discard(greediest)
-        greediest.transport.close()
-        return True
+    def _set_idle(self) -> None:
+        """Count this connection among those that have no request."""
+        for idle in (self._all.idle, self._siblings.idle):
+            idle.add(self)
+
+    def _set_busy(self) -> None:
+        """Count it among them no more."""
+        for idle in (self._all.idle, self._siblings.idle):
+            idle.discard(self)
+
+    def forget(self) -> None:
+        """Count this connection no more at all."""
+        self._set_busy()
+        self.connections.discard(self)
+        self._siblings.open.discard(self)
+        if not self._siblings.open and self._all.by_address.get(self.address) is self._siblings:
+            del self._all.by_address[self.address]  # addresses come and go for years
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers, and disconnect every pipelined request: uvicorn tells the last one only."""
         self._cancel_request_timer()
-        self._idle.discard(self)
+        self.forget()
         self.resume_writing()
         for cycle in self._open:
             _disconnect(cycle)
@@ -183,7 +231,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._in_head = self._in_message = self.was_used = True
-        self._idle.discard(self)
+        self._set_busy()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -196,12 +244,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.url) > MAX_TARGET_BYTES:
             self._rejection = Rejection("head-too-large", _TARGET_TOO_LONG, closing=True)
             raise _RejectedError
-        if self._health_only and self.url.split(b"?", 1)[0] not in _HEALTH:
-            self._rejection = _TOO_MANY
+        if self._too_many is not None and self.url.split(b"?", 1)[0] not in _HEALTH:
+            self._rejection = self._too_many
             raise _RejectedError
         self._in_head = False
         self._cancel_request_timer()
         super().on_headers_complete()
+        self.scope[PEER] = self.client  # type: ignore[literal-required]  # of the connection, whatever a proxy says
         self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
     def on_message_complete(self) -> None:
@@ -211,7 +260,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._cancel_request_timer()
         super().on_message_complete()
         if not self.transport.is_closing() and self.cycle.response_complete:  # answered before its body had come
-            self._idle.add(self)
+            self._set_idle()
 
     def on_response_complete(self) -> None:
         """End a response; the connection is idle now, unless another request has begun."""
@@ -219,7 +268,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not (
             self.transport.is_closing() or self._in_message or any(not each.response_complete for each in self._open)
         ):
-            self._idle.add(self)
+            self._set_idle()
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that cannot be parsed, or was rejected during parsing."""
@@ -284,6 +333,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._request_timer is not None:
             self._request_timer.cancel()
             self._request_timer = None
+
+
+def _make_room(idle: IdleConnections) -> bool:
+    """Close an idle connection; return whether there is one."""
+    greediest = idle.greediest()
+    if greediest is None:
+        return False
+    greediest.forget()
+    greediest.transport.close()
+    return True
 
 
 def _disconnect(cycle: RequestResponseCycle) -> None:

@@ -27,7 +27,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from api.observability import logs
-from api.server.protocol import ConnectionLimits, GuardedProtocol, IdleConnections
+from api.server.protocol import ConnectionLimits, GuardedProtocol, OpenConnections
 from api.server.shutdown import KILL_SECONDS
 from api.settings import Settings
 from darrm_opt import __version__
@@ -122,9 +122,14 @@ class WorkerConfig(uvicorn.Config):
 
     def __init__(self, settings: Settings, **more: Any) -> None:
         self.limits = ConnectionLimits(
-            settings.max_connections, settings.max_head_bytes, settings.head_seconds, settings.body_seconds
+            settings.max_connections,
+            settings.max_connections_per_address or max(1, settings.max_connections // 2),
+            settings.trusted_proxies,
+            settings.max_head_bytes,
+            settings.head_seconds,
+            settings.body_seconds,
         )
-        self.idle = IdleConnections()
+        self.open = OpenConnections()
         super().__init__(functools.partial(create_worker_app, settings), factory=True, log_config=None, **more)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.access.clients import current_client, current_owner
+from api.access.path_prefix import set_current_prefix
 from api.errors.exceptions import TooManyJobs
 from api.observability import metrics
 from api.schemas.jobs import job_answer
@@ -72,7 +73,7 @@ class Webhooks:
 
     def __init__(self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread) -> None:
         self._stored, self._run_in_thread, self._seconds = stored, run_in_thread, settings.webhook_seconds
-        self._secrets = settings.webhook_secrets
+        self._secrets, self._prefix = settings.webhook_secrets, settings.path_prefix
         self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
         self._busy: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,6 +107,7 @@ class Webhooks:
 
     async def deliver(self) -> None:
         """Deliver whatever is due, several at a time, until cancelled."""
+        set_current_prefix(self._prefix)
         try:
             while True:
                 started = len(self._tasks) < DELIVERIES and await self._start_one()

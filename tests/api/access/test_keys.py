@@ -240,8 +240,8 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
     gone, late = create_key(path, "gone")
     expired(path, gone.id)
     small, other = "/v1/gamma?K=5&m=2&epsilon=0.5", "/v1/gamma?K=7&m=2&epsilon=0.5"
-    long = b'{"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
-    with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin") as service:
+    long = b'{"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}'
+    with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin", DARRM_MAX_VOTERS="1001") as service:
 
         def status(role: str, place: str, method: str = "GET", body: bytes | None = None) -> int:
             more = {"Content_Type": "application/json"} if body else {}
@@ -264,6 +264,9 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         for place in ("/v1/jobs", "/v1/estimate?K=5&m=2&epsilon=0.5", "/v1/compose?epsilon=0.1&queries=2", "/v1/audit"):
             denied = service.ask(place, X_API_Key=made["reader"])
             assert (denied.status, denied.json()["type"]) == (403, "urn:darrm-opt:problem:not-permitted")
+        assert status("reader", "/v1/designs") == 200
+        tag = f"/v1/designs/{answer['id']}/tags/paper"
+        assert (status("reader", tag, "PUT"), status("user", tag, "PUT")) == (403, 200)
         assert b"darrm_jobs_queued 0.0" in service.ask("/metrics", X_API_Key=made["admin"]).body
         assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/audit") == 403
         assert status("reader", "/healthz") == 200

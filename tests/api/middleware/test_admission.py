@@ -329,5 +329,6 @@ def test_a_rate_unless_set_is_for_others_than_this_machine() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS.model_copy(update={"rate": None, "burst": 1}))
     middleware._limiter = RateLimiter(clock=Clock())
     assert [passed(middleware)[0] for _ in range(2)] == [200, 429]
-    scope = {"type": "http", "path": "/", "headers": [], "server": ("10.0.0.1", 80), "client": ("127.0.0.1", 1)}
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    scope |= {"server": ("10.0.0.1", 80), "client": ("127.0.0.1", 1)}
     assert [middleware._check(scope) for _ in range(3)] == [None] * 3

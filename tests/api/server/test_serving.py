@@ -447,7 +447,8 @@ def test_whoever_waits_for_a_solve_is_told_of_the_end(tmp_path: Path) -> None:
 
 
 def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) -> None:
-    with serving(tmp_path, DARRM_MAX_CONNECTIONS="10", DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60") as service:
+    limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "1000"}
+    with serving(tmp_path, DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60", **limits) as service:
         idle = [service.connect() for _ in range(40)]  # the attack: far more than there may be, and not a word
         try:
             assert service.ask("/healthz").status == 200
@@ -468,8 +469,62 @@ def test_idle_connections_make_room_and_health_is_never_refused(tmp_path: Path) 
     assert any(event["event"] == "refused on the wire: busy" for event in service.events())
 
 
+def connected_from(service: Served, address: str) -> socket.socket:
+    """Return a connection from an address of loopback, which stands for a machine of its own."""
+    return socket.create_connection(service.address, timeout=60, source_address=(address, 0))
+
+
+def status_from(service: Served, address: str, path: str) -> int:
+    """Return the status of an answer to an address; 0 where the connection was closed without one."""
+    with connected_from(service, address) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        found = b""
+        while more := connection.recv(65_536):
+            found += more
+    return int(found[9:12]) if found else 0
+
+
+def test_one_address_has_no_more_than_its_connections_and_health_is_never_refused(tmp_path: Path) -> None:
+    limits = {
+        "DARRM_MAX_CONNECTIONS": "40",
+        "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6",
+        "DARRM_TRUSTED_PROXIES": "127.0.0.3",
+    }
+    half = b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+    with serving(tmp_path, DARRM_HEAD_SECONDS="60", DARRM_BODY_SECONDS="60", **limits) as service:
+        open_ = [connected_from(service, "127.0.0.2") for _ in range(30)]  # idle ones make room for each other
+        try:
+            assert status_from(service, "127.0.0.2", GAMMA) == 200
+            busy = [connected_from(service, "127.0.0.2") for _ in range(6)]
+            open_ += busy
+            for connection in busy:
+                connection.sendall(half)
+            assert awaited(lambda: status_from(service, "127.0.0.2", GAMMA), 429) == 429
+            with connected_from(service, "127.0.0.2") as beyond:
+                beyond.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                told = b""
+                while more := beyond.recv(65_536):
+                    told += more
+            assert b"One address may have 6 connections open, and this one has." in told
+            assert b"\r\nretry-after: 1\r\n" in told
+            assert status_from(service, "127.0.0.2", "/healthz") == status_from(service, "127.0.0.2", "/readyz") == 200
+            assert status_from(service, "127.0.0.1", GAMMA) == 200  # nobody else is concerned
+            proxied = [connected_from(service, "127.0.0.3") for _ in range(12)]  # many clients behind one proxy
+            open_ += proxied
+            for connection in proxied:
+                connection.sendall(half)
+            assert status_from(service, "127.0.0.3", GAMMA) == 200
+            busy[0].close()
+            assert awaited(lambda: status_from(service, "127.0.0.2", GAMMA), 200) == 200
+            assert b'route="wire",status="429"' in service.ask("/metrics").body
+        finally:
+            for connection in open_:
+                connection.close()
+
+
 def test_an_idle_connection_makes_room_however_few_are_idle(tmp_path: Path) -> None:
-    limits = {"DARRM_MAX_CONNECTIONS": "200", "DARRM_HEAD_SECONDS": "100", "DARRM_BODY_SECONDS": "100"}
+    limits = {"DARRM_MAX_CONNECTIONS": "200", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "1000"}
+    limits |= {"DARRM_HEAD_SECONDS": "100", "DARRM_BODY_SECONDS": "100"}
     with serving(tmp_path, **limits) as service:
         assert service.ask(GAMMA).status == 200
         held = [service.connect() for _ in range(190)]

@@ -38,7 +38,7 @@ from solver_cache.database.webhooks import DatabaseWebhooks
 SECRET = SECRET_PREFIX + base64.b64encode(bytes(range(32))).decode()
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 PROBLEM = {"K": 5, "m": 2, "epsilon": 0.5}
-LONG = {"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}
+LONG = {"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}
 
 
 # ------------------------------------------------------------------------------------------------------ a receiver
@@ -99,6 +99,7 @@ def settings_of(folder: Path, **more: str) -> dict[str, str]:
         "DARRM_WEBHOOK_NETWORKS": "127.0.0.0/8",
         "DARRM_CACHE_URL": f"sqlite:///{folder / 'store.sqlite'}",
         "DARRM_WAIT_SECONDS": "0",
+        "DARRM_MAX_VOTERS": "1001",  # for a job that takes a minute
         **more,
     }
 

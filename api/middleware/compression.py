@@ -1,0 +1,134 @@
+"""Compression of large answers by gzip, for clients that accept it; never of event streams, nor of what is packed already.
+
+Starlette's middleware leaves a strong entity tag on other bytes than those that it names, compresses the same cached answer every
+time, and takes ``gzip;q=0`` for consent. Here the tag becomes a weak one (RFC 9110, 8.8.3.3), by which clients revalidate as before, and
+the compressed bytes of an answer with a tag are kept in the response cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Iterable
+from typing import Any
+
+from api.middleware.admission import App, Receive, Scope, Send
+from api.middleware.response_cache import EncodedAnswer, ResponseCache
+
+MIN_BYTES = 4096
+"""Smallest body that is compressed [bytes]: below, it fits into a few packets as it is."""
+
+THREAD_BYTES = 2**16
+"""Smallest body that is compressed in a thread [bytes]: it takes milliseconds, for which nobody else should wait."""
+
+LEVEL = 5
+
+_TYPES = (b"application/json", b"application/problem+json", b"text/csv", b"text/plain", b"text/html")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class CompressionMiddleware:
+    """ASGI middleware that compresses whole, large answers of text.
+
+    Args:
+        app: the application behind it.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and compress its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start: dict[str, Any] | None = None
+
+        async def sent(message: dict[str, Any]) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                if message["status"] == 304:
+                    message = {**message, "headers": _as_asked(message.get("headers", []), scope["headers"])}
+                elif _is_text(message.get("headers", ())):
+                    start = message  # until its body is seen
+                    return
+            elif start is not None:
+                begun, start = start, None
+                if not message.get("more_body") and len(message.get("body", b"")) >= MIN_BYTES:
+                    begun, message = await _packed(begun, message, scope)
+                await send(begun)
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+async def _packed(
+    start: dict[str, Any], message: dict[str, Any], scope: Scope
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the two messages of an answer, compressed if the client accepts that."""
+    headers: Headers = _varying(start["headers"])
+    if not accepts_gzip(scope["headers"]):
+        return {**start, "headers": headers}, message
+    tag = next((value for name, value in headers if name == b"etag"), b"")
+    body = await _compressed(message["body"], tag.decode("latin-1"), scope["app"].state.response_cache)
+    headers = [(name, value) for name, value in headers if name not in {b"content-length", b"etag"}]
+    headers += [(b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(body))]
+    if tag:
+        headers.append((b"etag", _weak(tag)))
+    return {**start, "headers": headers}, {**message, "body": body}
+
+
+async def _compressed(body: bytes, tag: str, cache: ResponseCache) -> bytes:
+    kept = cache.get("gzip", tag) if tag else None
+    if kept is not None:
+        return kept.content
+    if len(body) < THREAD_BYTES:
+        packed = gzip.compress(body, LEVEL, mtime=0)
+    else:
+        packed = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
+    if tag:
+        cache.put(EncodedAnswer(packed, "gzip", tag), "gzip", tag)
+    return packed
+
+
+def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a client accepts gzip (RFC 9110, 12.5.3).
+
+    >>> [accepts_gzip([(b"accept-encoding", text)]) for text in (b"br, gzip", b"gzip;q=0", b"*", b"*, gzip; q=0.0", b"br")]
+    [True, False, True, False, False]
+    """
+    weights: dict[str, bool] = {}
+    for name, value in headers:
+        if name == b"accept-encoding":
+            for part in value.decode("latin-1").lower().split(","):
+                coding, _, weight = part.partition(";")
+                weights[coding.strip()] = weight.replace(" ", "").removeprefix("q=").strip("0.") != "" or not weight
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", False)))
+
+
+def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    kind = b""
+    for name, value in headers:
+        if name == b"content-encoding":
+            return False
+        if name == b"content-type":
+            kind = value
+    return kind.startswith(_TYPES)
+
+
+def _varying(headers: Headers) -> Headers:
+    """Return headers by which caches keep the compressed answer apart from the plain one."""
+    vary = [value for name, value in headers if name == b"vary"]
+    others = [(name, value) for name, value in headers if name != b"vary"]
+    return [*others, (b"vary", b", ".join([*vary, b"Accept-Encoding"]))]
+
+
+def _as_asked(headers: Headers, asked: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers of a 304 with the entity tag as the client has it: weak if its copy came compressed."""
+    known = b",".join(value for name, value in asked if name == b"if-none-match")
+    return [(name, _weak(value) if name == b"etag" and _weak(value) in known else value) for name, value in headers]
+
+
+def _weak(tag: bytes) -> bytes:
+    return tag if tag.startswith(b"W/") else b"W/" + tag

@@ -1,0 +1,34 @@
+"""Path prefix of a request: taken from the setting, or from a trusted proxy, and removed from the path where the proxy left it."""
+
+from __future__ import annotations
+
+from api.access.path_prefix import forwarded_prefix, is_trusted, set_current_prefix
+from api.middleware.admission import App, Receive, Scope, Send
+from api.settings import Settings
+
+PEER = "darrm.peer"
+"""Entry of a request's scope: address and port of the connection, whatever proxies say of its client (`api.server.protocol`)."""
+
+
+class PathPrefixMiddleware:
+    """ASGI middleware, the outermost: behind it, paths begin at the root.
+
+    Args:
+        app: the application and its other middleware.
+        settings: the prefix, and whose X-Forwarded-Prefix is trusted.
+    """
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app, self._prefix, self._trusted = app, settings.path_prefix, settings.trusted_proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, by its path below the prefix."""
+        if scope["type"] == "http" and (self._prefix or self._trusted):
+            prefix, peer = self._prefix, scope.get(PEER) or scope.get("client")
+            if self._trusted and is_trusted(peer[0] if peer else None, self._trusted):
+                told = forwarded_prefix(scope["headers"])
+                prefix = prefix if told is None else told
+            set_current_prefix(prefix)
+            if prefix and scope["path"].startswith(f"{prefix}/"):
+                scope = {**scope, "path": scope["path"].removeprefix(prefix)}
+        await self._app(scope, receive, send)

@@ -9,6 +9,8 @@ const CURVES = {
   subsampling: { label: "subsampling", symbol: "square", dash: "dash" },
   randomized_response: { label: "randomised response", symbol: "triangle-up", dash: "dot" },
   gnmax: { label: "GNMax", symbol: "x", dash: "longdash" },
+  first: { label: "first design", symbol: "circle", dash: "solid" },
+  second: { label: "second design", symbol: "square", dash: "dash" },
   majority: { label: "plain majority", symbol: "cross", dash: "longdashdot" },
 };
 

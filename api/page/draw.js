@@ -4,6 +4,9 @@ import { chart } from "./chart.js";
 import { label, ordered } from "./curves.js";
 import { make, scrolling, table } from "./elements.js";
 import { plain } from "./numbers.js";
+import { buttons, places } from "./picture.js";
+
+const drawn = new WeakMap(); // what each figure shows
 
 /**
  * Draws one figure, or draws it anew.
@@ -14,6 +17,7 @@ import { plain } from "./numbers.js";
  */
 export function draw(figure, what) {
   const lines = ordered(what.lines.map(({ name }) => name)).map((name) => what.lines.find((line) => line.name === name));
+  drawn.set(figure, { ...what, lines });
   chart(frame(figure, { ...what, lines }), { ...what, lines });
 }
 
@@ -21,7 +25,7 @@ function frame(figure, { title, about, x, lines, heads }) {
   if (!figure.querySelector(".plot")) {
     const described = `${figure.id}-about`;
     figure.replaceChildren(
-      make("figcaption", { id: `${figure.id}-title` }),
+      make("div", { class: "caption" }, make("figcaption", { id: `${figure.id}-title` }), buttons(figure, () => drawn.get(figure))),
       make("div", { class: "plot", role: "img", "aria-labelledby": `${figure.id}-title`, "aria-describedby": described }),
       make("p", { class: "about", id: described }),
       make("details", {}, make("summary", {}, "Numbers of this plot"), make("div")),
@@ -33,7 +37,7 @@ function frame(figure, { title, about, x, lines, heads }) {
   const numbers = table(
     `${title}: numbers`,
     [x, ...shown.map(({ name }) => label(name))],
-    shown[0].x.map((value, place) => [heads ? heads(place) : plain(value), ...shown.map(({ y }) => plain(y[place], 6))]),
+    places(lines).map((value, place) => [heads ? heads(place) : plain(value), ...shown.map((line) => plain(line.y[line.x.indexOf(value)], 6))]),
   );
   figure.querySelector("details > div").replaceChildren(scrolling(`${title}: numbers`, numbers));
   return figure.querySelector(".plot");

@@ -4,10 +4,12 @@ import { ask, forgetKey, useKey } from "./ask.js";
 import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
+import * as designs from "./designs.js";
 import { draw } from "./draw.js";
 import { byId, make } from "./elements.js";
 import * as fields from "./fields.js";
 import { Cancelled, answered, stop } from "./follow.js";
+import * as inverse from "./inverse.js";
 import { count, percent, plain } from "./numbers.js";
 import * as objective from "./objective.js";
 import * as plan from "./plan.js";
@@ -32,6 +34,12 @@ function start() {
   plan.prepare(compare.request);
   classes.prepare(() => state, change);
   tradeoff.prepare();
+  designs.prepare();
+  inverse.prepare(() => read(state), (found) => {
+    fill(found);
+    arrange();
+    change(found, { focus: true });
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     change(read(state), { focus: true });
@@ -59,6 +67,7 @@ function start() {
   });
   for (const moved of ["scroll", "resize"]) addEventListener(moved, fit, { passive: true });
   addEventListener("beforeprint", () => (byId("proof").open = true));
+  byId("print").addEventListener("click", () => print());
   fit();
   arrive(state);
 }
@@ -134,6 +143,7 @@ function arrange() {
   form.querySelector("[data-field=m]").hidden = chosen("target") !== "m";
   form.querySelector("[data-field=target_epsilon]").hidden = chosen("target") === "m";
   objective.arrange();
+  inverse.arrange();
 }
 
 /** Says the target that was shown in the other way, where nothing is said in that way yet. */
@@ -284,6 +294,7 @@ function present() {
   byId("certificate").replaceChildren(...proof(answer).flatMap(([title, said]) => [make("dt", {}, title), make("dd", {}, said)]));
   legend(Object.keys(shown.curves.curves));
   take.offer(answer, text, state);
+  designs.list();
   tradeoff.offer(answer, state, hidden());
   compare.offer(answer, state);
   plan.offer(answer);
@@ -317,7 +328,7 @@ function plots() {
   const measure = state.measure === "disagreement" ? "disagreement" : "tv_error";
   tradeoff.show(hidden(), measure);
   draw(byId("gamma-figure"), {
-    title: "Weight of the majority against a fair coin: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
+    title: "Weight of the majority: γ", x: "votes for 1", y: "γ (right with (1 + γ)/2)",
     about: aboutGamma(answer, curves.curves, label), lines: lines(ones, (curve) => curve.gamma),
     hidden: hidden(), ceiling: 1.04, markers: true, whole: true,
   });

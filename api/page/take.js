@@ -2,6 +2,7 @@
 
 import { ask } from "./ask.js";
 import { byId, make, table } from "./elements.js";
+import { saveFile } from "./picture.js";
 import { problemQuery } from "./state.js";
 
 const FORMS = {
@@ -108,13 +109,9 @@ async function download() {
   const name = form() === "table" ? "csv" : form();
   const problem = taken.answer.problem;
   try {
-    const link = make("a", {
-      href: URL.createObjectURL(new Blob([await plainText(name)], { type: "text/plain" })),
-      download: `darrm-gamma-K${problem.K}.${FORMS[name].file}`,
-    });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    byId("copied").textContent = `Downloaded as ${link.download}.`;
+    const file = `darrm-gamma-K${problem.K}.${FORMS[name].file}`;
+    saveFile(file, await plainText(name));
+    byId("copied").textContent = `Downloaded as ${file}.`;
   } catch (error) {
     byId("copied").textContent = error.message;
   }

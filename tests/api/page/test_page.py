@@ -1,170 +1,30 @@
 """The page at /, in a real browser against a real server: what a person can do there, and what may never happen."""
 
+# ruff: noqa: F811 — fixtures are taken in by their names
+
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
 import re
-import shutil
-import socket
-import threading
 import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 from support import solver_tasks as tasks
+from support.browser import PATIENT, Visit, Visiting, browser, serve, server, visit, visiting, window  # noqa: F401
 
 from api.access import keys
-from api.app import create_app
 from api.service import gamma_jobs
 from api.settings import Settings
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PAPER_QUERY = "K=11&m=3&epsilon=0.1"
-PATIENT = 30_000
-"""How long the browser waits for anything [ms]: a busy machine is not a failure."""
 
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    yield from _served(Settings(cache_url="memory", max_voters=61))
-
-
-def _served(settings: Settings) -> Iterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        running.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if shutil.which(CHROMIUM) is None and "CI" not in os.environ:
-        pytest.skip(f"there is no browser at {CHROMIUM}")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@dataclass
-class Visit:
-    """A tab, and what it complained of."""
-
-    tab: Any
-    server: str
-    complaints: list[str] = field(default_factory=list)
-
-    @classmethod
-    def open(cls, context: Any, server: str) -> Visit:
-        visit = cls(context.new_page(), server)
-        visit.tab.set_default_timeout(PATIENT)
-        visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
-        visit.tab.on("console", lambda line: visit.complaints.append(line.text) if line.type == "error" else None)
-        return visit
-
-    def go(self, query: str = "") -> None:
-        self.tab.goto(f"{self.server}/{query}")
-        self.wait()
-
-    def wait(self) -> None:
-        """Wait until what was asked is shown."""
-        self.tab.wait_for_selector("#answer:not([aria-busy])")
-
-    def wait_for_curves(self) -> None:
-        self.tab.wait_for_selector("#error-figure .series .line", state="attached")
-
-    def until(self, true: Callable[[], Any]) -> None:
-        """Wait for something: not in the page, whose policy lets nobody evaluate texts."""
-        for _ in range(PATIENT // 50):
-            if true():
-                return
-            self.tab.wait_for_timeout(50)
-        pytest.fail("it did not come about")
-
-    def text(self, selector: str) -> str:
-        return str(self.tab.inner_text(selector))
-
-    def fill(self, name: str, value: str) -> None:
-        self.tab.fill(f"#{name}", value)
-        self.tab.dispatch_event(f"#{name}", "change")
-        self.tab.wait_for_timeout(50)
-        self.wait()
-
-    def query(self) -> dict[str, str]:
-        return {name: value for name, (value,) in parse_qs(urlsplit(self.tab.url).query).items()}
-
-
-Visiting = Callable[..., Visit]
-
-
-@pytest.fixture(scope="module")
-def window(browser: Any) -> Iterator[Any]:
-    """Yield a window whose tabs share what was fetched, as a person's do."""
-    made = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
-    """Return a function that opens a tab; whatever it complained of in the end is a failure."""
-    visits: list[Visit] = []
-
-    def opened(at: str = server, **look: Any) -> Visit:
-        visits.append(Visit.open(browser.new_context(**look) if look else window, at))
-        return visits[-1]
-
-    yield opened
-    for visit in visits:
-        if visit.tab.context is window:
-            visit.tab.close()
-        else:
-            visit.tab.context.close()
-    assert [complaint for visit in visits for complaint in visit.complaints] == []
-
-
-@pytest.fixture
-def visit(visiting: Visiting) -> Visit:
-    """A tab."""
-    return visiting()
-
-
-@pytest.fixture(scope="module")
-def form(window: Any, server: str) -> Iterator[Visit]:
-    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
-    visit = Visit.open(window, server)
-    visit.go()
-    yield visit
-    visit.tab.close()
-    assert visit.complaints == []
 
 
 def _api(server: str, query: str) -> Any:
@@ -389,10 +249,11 @@ def test_keyboard_alone(visit: Visit) -> None:
     assert visit.tab.evaluate("document.activeElement.id") == "K"
     keys.type("7")  # replaces what is there: a field that is tabbed to is selected
     order = ["K"]
-    for _ in range(9):
+    for _ in range(13):
         keys.press("Tab")
         order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
-    assert order == ["K", "affected", "epsilon", "Delta", "target", "m", "delta", "kind", "objective", "shape"]
+    release = ["target", "m", "delta", "wanted", "worth", "unknown", "least-ask"]
+    assert order == ["K", "affected", "epsilon", "Delta", *release, "kind", "objective", "shape"]
     keys.press("ArrowRight")
     keys.press("Tab")
     keys.press("Enter")
@@ -716,7 +577,7 @@ def test_a_server_that_is_down_is_said_to_be(visit: Visit) -> None:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[str]:
     """Serve without waiting for any solve: each is a job to be followed."""
-    yield from _served(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
+    yield from serve(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
 
 
 @pytest.mark.parametrize("events", ["through", "lost"])
@@ -749,7 +610,7 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, impatient: str) -> None:
 
 def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gamma_jobs, "design_gamma", tasks.gamma_with_incumbent)
-    served = _served(Settings(cache_url="memory", wait_seconds=0))
+    served = serve(Settings(cache_url="memory", wait_seconds=0))
     try:
         visit = visiting(next(served))
         visit.tab.goto(f"{visit.server}/?{PAPER_QUERY}")
@@ -776,7 +637,7 @@ def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkey
 )
 def test_a_wrong_key_is_said(visiting: Visiting, tmp_path: Path, wrong: str, said: str) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
-    served = _served(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
     try:
         visit = visiting(next(served))
         visit.tab.goto(visit.server)
@@ -798,7 +659,7 @@ def test_a_wrong_key_is_said(visiting: Visiting, tmp_path: Path, wrong: str, sai
 
 def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
-    served = _served(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
     try:
         visit = visiting(next(served))
         visit.tab.goto(visit.server)
@@ -882,10 +743,10 @@ def test_comparison_tells_bad_input_at_its_field(visit: Visit) -> None:
 
 def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
-    solving = _served(Settings(cache_url=place))
+    solving = serve(Settings(cache_url=place))
     _api(next(solving), "K=5&m=2&epsilon=0.1")
     solving.close()  # type: ignore[attr-defined]  # a generator
-    keeping = _served(Settings(cache_url=place, solve="off"))
+    keeping = serve(Settings(cache_url=place, solve="off"))
     try:
         visit = visiting(next(keeping))
         visit.go("?K=5&m=2.5&epsilon=0.1")

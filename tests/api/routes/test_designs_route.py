@@ -148,9 +148,14 @@ def test_a_server_with_keys_shares_tags_among_them(tmp_path: Any) -> None:
     path = tmp_path / "keys.json"
     _, mine = keys.create_key(path, "mine")
     _, yours = keys.create_key(path, "yours")
+    _, reading = keys.create_key(path, "dashboard", "reader")
     with TestClient(create_app(SETTINGS.model_copy(update={"keys": path}))) as client:
         as_mine, as_yours = ({"Authorization": f"Bearer {key}"} for key in (mine, yours))
         key = client.post("/v1/gamma", json=ASKED[0], headers=as_mine).json()["id"]
         assert client.put(f"/v1/designs/{key}/tags/a").status_code == 401
         assert client.put(f"/v1/designs/{key}/tags/a", headers=as_mine).status_code == 200
         assert client.get("/v1/designs", headers=as_yours).json()["designs"][0]["tags"] == ["a"]
+        as_reader = {"Authorization": f"Bearer {reading}"}
+        assert client.get(f"/v1/designs/{key}/compare/{key}", headers=as_reader).status_code == 200
+        for method in ("PUT", "DELETE"):
+            assert client.request(method, f"/v1/designs/{key}/tags/a", headers=as_reader).status_code == 403

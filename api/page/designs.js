@@ -1,0 +1,174 @@
+// Kept designs: what this server has stored, newest first, with tags; and two of them side by side.
+
+import { ask } from "./ask.js";
+import { swatch } from "./curves.js";
+import { draw } from "./draw.js";
+import { byId, make, scrolling, table } from "./elements.js";
+import * as fields from "./fields.js";
+import { guarantee, percent, plain } from "./numbers.js";
+import { toQuery } from "./state.js";
+
+const PAGE = 10; // designs that are shown at a time
+const FILTERS = { kept_K: "K", kept_epsilon: "epsilon", kept_m: "m", kept_tag: "tag" };
+const NUMBERS = {
+  K: "voters K", m: "allowance m", epsilon: "ε of a voter", Delta: "Δ of a voter", affected: "a record reaches",
+  target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
+  narrowest: "narrowest majority, chance to stay", unanimous: "unanimous vote, chance to stay", gap: "proven gap", margin: "privacy margin",
+};
+const PROOF = new Set(["gap", "margin"]); // which are tiny in any design: their difference says nothing
+const NOISE = 1e-9; // what two utilities differ by from rounding
+
+let listed = []; // the designs on the page, and
+let next = null; // where the following ones begin
+let picked = []; // ids of those to compare, the one that was picked last at the end
+
+/** Prepares the panel; to be called once. */
+export function prepare() {
+  byId("kept-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    list();
+  });
+  byId("kept-more").addEventListener("click", () => list(next));
+}
+
+/** Shows what is kept now; also whenever something new was designed. */
+export async function list(after = null) {
+  const form = byId("kept-form");
+  fields.clear(form);
+  const query = new URLSearchParams({ limit: PAGE, ...(after && { after }) });
+  for (const [id, name] of Object.entries(FILTERS)) if (byId(id).value.trim()) query.set(name, byId(id).value.trim());
+  try {
+    const found = await (await ask(`v1/designs?${query}`)).json();
+    listed = after ? [...listed, ...found.designs] : found.designs;
+    next = found.next;
+    say("");
+    present();
+  } catch (error) {
+    const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [`kept_${name}`, text]);
+    const { first, rest } = fields.show(form, Object.fromEntries(complaints));
+    say(first ? rest.join(" ") : error.message);
+  }
+}
+
+function say(text) {
+  byId("kept-status").textContent = text;
+}
+
+function present() {
+  byId("kept-more").hidden = next === null;
+  if (!listed.length) {
+    byId("kept").replaceChildren();
+    say("Nothing is kept that fits.");
+    return;
+  }
+  const caption = "Kept designs, the newest first";
+  byId("kept").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
+}
+
+function cells(design) {
+  const { id, K, m, epsilon, Delta, affected, target_epsilon: target, delta, objective, shape, utility, created } = design;
+  const name = m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
+  const box = make("input", { type: "checkbox", checked: picked.includes(id), "aria-label": `Compare ${name}, utility ${percent(utility)}` });
+  box.addEventListener("change", () => pick(id, box.checked));
+  const at = m === null ? { target_epsilon: String(target), m: "" } : { m: String(m), target_epsilon: "" };
+  const all = { K: String(K), epsilon: String(epsilon), Delta: String(Delta), delta: String(delta), affected: affected === K ? "" : String(affected) };
+  const voters = epsilon === "inf" ? "voters not private" : `voters ${guarantee(epsilon, Delta)}`;
+  const reach = affected === K ? "" : `, a record reaches ${affected}`;
+  const kind = shape === "monotone" ? `${objective}, never falling` : objective;
+  return [
+    box,
+    make(
+      "span",
+      { class: "design" },
+      make("a", { href: toQuery({ ...all, ...at, objective, shape }) }, name),
+      tags(design),
+      make("span", { class: "hint" }, `Release ${guarantee(target, delta)}, ${voters}${reach}; ${kind}; stored `, make("time", { datetime: created }, when(created))),
+    ),
+    percent(utility),
+  ];
+}
+
+function when(created) {
+  const time = new Date(created);
+  return Number.isNaN(time.getTime()) ? created : time.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+}
+
+// ---- tags
+
+function tags({ id, tags: given, K }) {
+  const shown = given.map((tag) => {
+    const away = make("button", { type: "button", class: "away", "aria-label": `Take the tag ${tag} away` }, "×");
+    away.addEventListener("click", () => change(id, tag, "DELETE"));
+    return make("span", { class: "tag" }, tag, away);
+  });
+  const field = make("input", { "aria-label": `New tag for the design for ${K} voters`, placeholder: "add a tag", autocomplete: "off", spellcheck: "false", maxlength: 64 });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && field.value.trim()) change(id, field.value.trim(), "PUT");
+  });
+  return make("span", { class: "tags" }, ...shown, field);
+}
+
+async function change(id, tag, method) {
+  try {
+    const design = await (await ask(`v1/designs/${id}/tags/${encodeURIComponent(tag)}`, { method })).json();
+    listed = listed.map((one) => (one.id === id ? design : one));
+    present();
+    say(method === "PUT" ? `Tagged ${tag}.` : `The tag ${tag} is taken away.`);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+// ---- two side by side
+
+async function pick(id, chosen) {
+  picked = chosen ? [...picked, id].slice(-2) : picked.filter((one) => one !== id);
+  present();
+  byId("kept-compared").hidden = picked.length < 2;
+  if (picked.length < 2) {
+    say(picked.length ? "Pick another one to compare it with." : "");
+    return;
+  }
+  const both = [...picked];
+  try {
+    const answer = await (await ask(`v1/designs/${both[0]}/compare/${both[1]}`)).json();
+    if (String(both) === String(picked)) compare(answer);
+  } catch (error) {
+    byId("kept-compared").hidden = true;
+    say(error.message);
+  }
+}
+
+function compare({ first, second, numbers, same_objective: same }) {
+  say("");
+  const pair = [["first", first.design], ["second", second.design]];
+  const sameK = first.design.problem.K === second.design.problem.K;
+  const lines = pair.map(([name, { gamma, problem }]) => ({ name, x: gamma.map((_, l) => (sameK ? l : l / problem.K)), y: gamma }));
+  const about = pair.map(([name, { problem, utility }]) => `${name === "first" ? "The first" : "the second"} (${described(problem)}) keeps ${percent(utility)}`);
+  draw(byId("pair-figure"), {
+    title: "γ of both", x: sameK ? "votes for 1" : "share of votes for 1", y: "γ", lines, hidden: new Set(),
+    about: `${about.join(", ")}.${same ? "" : " They maximise different objectives, so these shares are not of the same whole."}`,
+    ceiling: 1.04, markers: true, whole: sameK,
+  });
+  const rows = Object.entries(NUMBERS).map(([name, words]) => {
+    const { first: one, second: other, difference } = numbers[name];
+    return [words, short(one), short(other), PROOF.has(name) || (name === "utility" && !same) ? "–" : signed(difference, name.endsWith("elta") ? 0 : NOISE)];
+  });
+  const caption = "Both designs, and the second minus the first";
+  const heads = ["first", "second"].map((name) => make("span", { class: "named" }, swatch(name), ` ${name}`));
+  byId("pair-numbers").replaceChildren(scrolling(caption, table(caption, ["", ...heads, "difference"], rows)));
+}
+
+function described({ K, m, target_epsilon: target }) {
+  return m === null ? `K = ${K}, target ε = ${plain(target)}` : `K = ${K}, m = ${plain(m)}`;
+}
+
+function short(value) {
+  return plain(value, Math.abs(value) < 1e-3 ? 2 : 5);
+}
+
+function signed(difference, noise) {
+  if (difference === null) return "–";
+  if (Math.abs(difference) <= noise) return "0";
+  return difference > 0 ? `+${short(difference)}` : short(difference).replace(/^-/, "−");
+}

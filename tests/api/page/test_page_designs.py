@@ -1,0 +1,143 @@
+"""The page: kept designs with tags and two side by side, the inverse question, and plots that are saved."""
+
+# ruff: noqa: F401, F811 — fixtures are taken in by their names
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import urllib.request
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.browser import Visit, Visiting, browser, server, visit, visiting, window
+
+from darrm_opt import least_parameter
+
+pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
+
+
+def api(server: str, path: str) -> Any:
+    with urllib.request.urlopen(f"{server}/v1/{path}") as answer:  # noqa: S310 — our own server
+        return json.load(answer)
+
+
+def saved(visit: Visit, figure: str, name: str) -> tuple[str, str]:
+    with visit.tab.expect_download() as download:
+        visit.tab.click(f"#{figure} .save button:text-is('{name}')")
+    return download.value.suggested_filename, download.value.path().read_text(encoding="utf-8")
+
+
+def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
+    visit.go("?K=7&m=2&epsilon=0.2")
+    own = least_parameter(7, epsilon=0.2, utility=0.9)
+    assert own.below is not None
+    visit.tab.fill("#wanted", "90")
+    visit.tab.press("#wanted", "Enter")
+    visit.until(lambda: f"m = {own.value:g} keeps" in visit.text("#least-status"))
+    said = visit.text("#least-status")
+    assert f"At {own.below.value:g} the best γ keeps {own.below.reached * 100:.2f} %" in said
+    assert "it is proved that nothing there or below reaches 90 %" in said
+    visit.until(lambda: visit.query() == {"K": "7", "m": f"{own.value:g}", "epsilon": "0.2"})
+    visit.wait()
+    assert f"{own.reached * 100:.2f} %" in visit.text("#figures")
+
+
+def test_the_field_offers_what_has_a_meaning_and_says_what_is_wrong(visit: Visit) -> None:
+    visit.go("?K=5&epsilon=inf&affected=1&target_epsilon=1&delta=1e-5")
+    assert visit.tab.input_value("#unknown") == "target_epsilon"
+    shown = visit.tab.locator("#unknown option:not([hidden])").evaluate_all("(all) => all.map((one) => one.value)")
+    assert shown == ["target_epsilon"]
+    visit.tab.fill("#wanted", "120")
+    visit.tab.click("#least-ask")
+    visit.until(lambda: "a share in (0, 1]" in visit.text("#wanted-error"))
+    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
+    visit.tab.fill("#wanted", "80 %")
+    visit.tab.select_option("#worth", "agreement")
+    visit.tab.click("#least-ask")
+    visit.until(lambda: "is right in" in visit.text("#least-status"))
+    assert visit.query()["objective"] == "rectangular agreement"
+
+
+def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
+    for query in ("K=3&m=1&epsilon=0.4", "K=5&m=2&epsilon=0.4"):
+        api(visit.server, f"gamma?{query}")
+    visit.go("?K=3&m=1&epsilon=0.4")
+    rows = visit.tab.locator("#kept tbody tr")
+    visit.tab.fill("#kept_epsilon", "0.4")
+    visit.tab.press("#kept_epsilon", "Enter")
+    visit.until(lambda: rows.count() >= 2)
+    row = visit.tab.locator("#kept tr", has_text="K = 5, m = 2").first
+    row.locator(".tags input").fill("round-2")
+    row.locator(".tags input").press("Enter")
+    visit.until(lambda: "Tagged round-2." in visit.text("#kept-status"))
+    visit.tab.fill("#kept_tag", "round-2")
+    visit.tab.press("#kept_tag", "Enter")
+    visit.until(lambda: rows.count() == 1)
+    assert "stored" in rows.first.inner_text()
+    rows.first.locator("input[type=checkbox]").check()
+    visit.until(lambda: "Pick another one" in visit.text("#kept-status"))
+    visit.tab.fill("#kept_tag", "")
+    visit.tab.fill("#kept_K", "3")
+    visit.tab.press("#kept_K", "Enter")
+    visit.until(lambda: "K = 3" in visit.text("#kept") and "K = 5" not in visit.text("#kept"))
+    rows.first.locator("input[type=checkbox]").check()
+    visit.tab.wait_for_selector("#pair-figure .series[data-name=second] .line", state="attached")
+    numbers = visit.text("#pair-numbers")
+    assert re.search(r"voters K\s+5\s+3\s+−2", numbers)
+    name, text = saved(visit, "pair-figure", "CSV")
+    lines = list(csv.reader(io.StringIO(text)))
+    assert (name, lines[0]) == ("darrm-pair-figure.csv", ["share of votes for 1", "first design", "second design"])
+    [tagged] = api(visit.server, "designs?tag=round-2")["designs"]
+    [gamma] = [api(visit.server, f"gamma/{tagged['id']}")["gamma"]]
+    assert [float(first) for _, first, _ in lines[1:] if first] == gamma
+    visit.tab.fill("#kept_K", "5")
+    visit.tab.press("#kept_K", "Enter")
+    visit.tab.click("#kept button[aria-label='Take the tag round-2 away']")
+    visit.until(lambda: "is taken away" in visit.text("#kept-status"))
+    assert api(visit.server, "designs?tag=round-2")["designs"] == []
+
+
+def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None:
+    visit.go()
+    visit.tab.fill("#kept_m", "-1")
+    visit.tab.press("#kept_m", "Enter")
+    visit.until(lambda: "a real number above 0" in visit.text("#kept_m-error"))
+    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_plot_is_saved_whole_in_the_light_scheme(visiting: Visiting, scheme: str) -> None:
+    visit = visiting(color_scheme=scheme)
+    visit.go()
+    visit.wait_for_curves()
+    name, text = saved(visit, "gamma-figure", "SVG")
+    assert name == "darrm-gamma-figure.svg"
+    assert "var(" not in text
+    root = ET.fromstring(text)  # noqa: S314 — our own
+    said = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Weight of the majority: γ", "votes for 1", "optimal γ (this design)", "subsampling"} <= said
+    assert root[1].get("fill") == "#ffffff"
+    gamma = api(visit.server, "gamma?K=11&m=3&epsilon=0.1")["gamma"]
+    _, table = saved(visit, "gamma-figure", "CSV")
+    lines = list(csv.reader(io.StringIO(table)))
+    assert lines[0][:2] == ["votes for 1", "optimal γ (this design)"]
+    assert [float(line[1]) for line in lines[1:]] == gamma
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) -> None:
+    visit = visiting(viewport={"width": width, "height": 844})
+    visit.go()
+    visit.tab.wait_for_selector("#kept tbody tr")
+    boxes = visit.tab.locator("#kept input[type=checkbox]")
+    for at in (0, 1):
+        boxes.nth(at).check()
+        visit.tab.wait_for_selector(f":nth-match(#kept input:checked, {at + 1})")
+    visit.tab.wait_for_selector("#pair-numbers table")
+    for which in ("#kept .scroll", "#pair-numbers .scroll"):
+        inner, outer = visit.tab.locator(which).evaluate("(box) => [box.scrollWidth, box.clientWidth]")
+        assert inner <= outer, which

@@ -1,0 +1,164 @@
+"""A browser with the page in it: fixtures of the page's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import uvicorn
+
+from api.app import create_app
+from api.settings import Settings
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENT = 30_000
+"""How long the browser waits for anything [ms]: a busy machine is not a failure."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Yield the address of a server."""
+    yield from serve(Settings(cache_url="memory", max_voters=61))
+
+
+def serve(settings: Settings) -> Iterator[str]:
+    """Yield the address of a server with these settings."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Yield a browser; where there is none, skip."""
+    if shutil.which(CHROMIUM) is None and "CI" not in os.environ:
+        pytest.skip(f"there is no browser at {CHROMIUM}")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@dataclass
+class Visit:
+    """A tab, and what it complained of."""
+
+    tab: Any
+    server: str
+    complaints: list[str] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, context: Any, server: str) -> Visit:
+        """Return a new tab of a context, whose complaints are noted."""
+        visit = cls(context.new_page(), server)
+        visit.tab.set_default_timeout(PATIENT)
+        visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
+        visit.tab.on("console", lambda line: visit.complaints.append(line.text) if line.type == "error" else None)
+        return visit
+
+    def go(self, query: str = "") -> None:
+        """Open the page."""
+        self.tab.goto(f"{self.server}/{query}")
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until what was asked is shown."""
+        self.tab.wait_for_selector("#answer:not([aria-busy])")
+
+    def wait_for_curves(self) -> None:
+        """Wait until the plots are drawn."""
+        self.tab.wait_for_selector("#error-figure .series .line", state="attached")
+
+    def until(self, true: Callable[[], Any]) -> None:
+        """Wait for something: not in the page, whose policy lets nobody evaluate texts."""
+        for _ in range(PATIENT // 50):
+            if true():
+                return
+            self.tab.wait_for_timeout(50)
+        pytest.fail("it did not come about")
+
+    def text(self, selector: str) -> str:
+        """Return what an element says."""
+        return str(self.tab.inner_text(selector))
+
+    def fill(self, name: str, value: str) -> None:
+        """Fill a field in, and wait for what that asks."""
+        self.tab.fill(f"#{name}", value)
+        self.tab.dispatch_event(f"#{name}", "change")
+        self.tab.wait_for_timeout(50)
+        self.wait()
+
+    def query(self) -> dict[str, str]:
+        """Return the query of the page's address."""
+        return {name: value for name, (value,) in parse_qs(urlsplit(self.tab.url).query).items()}
+
+
+Visiting = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """Yield a window whose tabs share what was fetched, as a person's do."""
+    made = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
+    """Return a function that opens a tab; whatever it complained of in the end is a failure."""
+    visits: list[Visit] = []
+
+    def opened(at: str = server, **look: Any) -> Visit:
+        visits.append(Visit.open(browser.new_context(**look) if look else window, at))
+        return visits[-1]
+
+    yield opened
+    for visit in visits:
+        if visit.tab.context is window:
+            visit.tab.close()
+        else:
+            visit.tab.context.close()
+    assert [complaint for visit in visits for complaint in visit.complaints] == []
+
+
+@pytest.fixture
+def visit(visiting: Visiting) -> Visit:
+    """A tab."""
+    return visiting()
+
+
+@pytest.fixture(scope="module")
+def form(window: Any, server: str) -> Iterator[Visit]:
+    """A tab that the tests of wrong input share and leave as they found it: loading the page takes longer than they do."""
+    visit = Visit.open(window, server)
+    visit.go()
+    yield visit
+    visit.tab.close()
+    assert visit.complaints == []

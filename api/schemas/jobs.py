@@ -127,7 +127,7 @@ class JobsAnswer(AnswerModel):
     next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
 
 
-def job_location(id: str) -> str:  # noqa: A002 — the noun's field
+def job_location(id: str) -> str:
     """Return where a job is, below the prefix by which the client reaches the service."""
     return f"{current_prefix()}/v1/jobs/{id}"
 

@@ -86,7 +86,7 @@ def test_answers_that_are_not_cached_are_compressed_too(client: TestClient) -> N
 
 
 def test_an_event_stream_is_never_compressed(client: TestClient) -> None:
-    id = client.post("/v1/jobs", json={"K": 5, "m": 2, "epsilon": 0.1}).json()["id"]  # noqa: A001
+    id = client.post("/v1/jobs", json={"K": 5, "m": 2, "epsilon": 0.1}).json()["id"]
     answer, body = fetch(client, f"/v1/jobs/{id}/events")
     assert "content-encoding" not in answer.headers
     assert body.startswith(b"retry: ")

@@ -22,7 +22,7 @@ def links(service: Served, path: str = "/v1/jobs", **headers: str) -> tuple[str,
     return answer.headers["location"], told["location"], told["result"], told["events"]
 
 
-def expected(prefix: str, id: str) -> tuple[str, str, str, str]:  # noqa: A002 â€” the noun's field
+def expected(prefix: str, id: str) -> tuple[str, str, str, str]:
     here = f"{prefix}/v1/jobs/{id}"
     return here, here, f"{here}/result", f"{here}/events"
 
@@ -30,7 +30,7 @@ def expected(prefix: str, id: str) -> tuple[str, str, str, str]:  # noqa: A002 â
 def test_links_begin_with_the_prefix_whether_or_not_the_proxy_removes_it(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_PATH_PREFIX="/darrm/", DARRM_WAIT_SECONDS="0", DARRM_MAX_VOTERS="1001") as service:
         found = links(service)
-        id = found[0].rpartition("/")[2]  # noqa: A001
+        id = found[0].rpartition("/")[2]
         assert found == expected("/darrm", id)
         assert links(service, "/darrm/v1/jobs") == found
         assert service.ask(found[0]).json()["location"] == found[0]  # as it was told
@@ -56,7 +56,7 @@ def test_a_trusted_proxy_says_the_prefix_and_nobody_else(tmp_path: Path) -> None
     with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1", **more) as service:
         # the client's own address, in X-Forwarded-For, does not decide who is trusted
         found = links(service, X_Forwarded_Prefix="/team/darrm", X_Forwarded_For="10.9.8.7")
-        id = found[0].rpartition("/")[2]  # noqa: A001
+        id = found[0].rpartition("/")[2]
         assert found == expected("/team/darrm", id)
         assert links(service) == expected("/usual", id)
         for wrong in ("//evil.example", "https://evil.example", "/a b", "/..", "/x" * 200, "/a?b", "/a,/b"):

@@ -42,10 +42,10 @@ POINTS = 8001
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
 
-MAX_FINALISTS = 2
-"""Points of the curve that are proved: those of the largest estimated utility."""
+MAX_FINALISTS, MIN_SPACING = 4, 0.05
+"""Points of the curve that are proved: those of the largest estimated utility, their δ apart by this share."""
 
-ESTIMATE_PRECISION, PRECISION = 1e-2, 1e-3
+ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3
 """Relative precision to which the budget is used up, along the curve and at its end."""
 
 SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
@@ -239,13 +239,21 @@ class _TargetSearch:
             if not self._stop():
                 self._explore(self._next_delta())
         best = self._equal_share()
-        for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility)[:MAX_FINALISTS]:
+        for delta in self._finalists():
             if not self._stop():
                 final, _ = self._largest_epsilon(
                     delta, self._proved_cost, self._curve[delta].epsilon, PRECISION, best.utility
                 )
                 best = max(best, best if final is None else final.result, key=lambda solution: solution.utility)
         return best
+
+    def _finalists(self) -> list[float]:
+        """Return the δ of the best estimates, apart from each other: where one estimate misses a jump of the cost, so do its neighbours."""
+        chosen: list[float] = []
+        for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
+            if len(chosen) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in chosen):
+                chosen.append(delta)
+        return chosen
 
     def _explore(self, delta: float) -> None:
         if delta not in self._curve:

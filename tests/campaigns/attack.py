@@ -98,7 +98,7 @@ def ask(connection: HTTPConnection, path: str, body: Any, key: str) -> tuple[int
 def timed(
     service: Served, key: str, requests: int, names: Sequence[str] = tuple(SHORT)
 ) -> dict[str, tuple[list[float], int]]:
-    """Ask for each kind of short work, the kinds in turn; return its times [ms], and how many answers were not 200.
+    """Ask for each kind of short work, the kinds in turn; return its times [ms], and how many were refused.
 
     A connection is kept alive for ten requests; one that the server closed meanwhile counts as refused.
     """
@@ -112,7 +112,7 @@ def timed(
             except (OSError, HTTPException):
                 status = 0
             times, refused = found[name]
-            found[name] = [*times, 1000 * (time.perf_counter() - began)], refused + (status != 200)
+            found[name] = [*times, 1000 * (time.perf_counter() - began)], refused + (status not in {200, 202})
         if number % 10 == 9:
             connection.close()
     connection.close()
@@ -166,7 +166,7 @@ def attacked(service: Served, keys: list[str], queued: int, connections: int) ->
 
 
 def during_the_beginning(process: subprocess.Popen[str], service: Served, key: str) -> tuple[list[float], int]:
-    """Ask for certificates until the attack has begun; return their times [ms], and how many answers were not 200."""
+    """Ask for certificates until the attack has begun; return their times [ms], and how many were refused."""
     begun = threading.Thread(target=lambda: process.stdout and process.stdout.readline())
     begun.start()
     times, refused = list[float](), 0

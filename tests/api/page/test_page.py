@@ -27,6 +27,16 @@ PAPER_QUERY = "K=11&m=3&epsilon=0.1"
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
 
 
+@pytest.fixture(scope="module")
+def form(window: Any, server: str) -> Iterator[Visit]:
+    """A tab that tests of wrong input share, and leave as they found it: most of their time would go into loading the page."""
+    visit = Visit.open(window, server)
+    visit.go()
+    yield visit
+    visit.tab.close()
+    assert visit.complaints == []
+
+
 def _api(server: str, query: str) -> Any:
     with urllib.request.urlopen(f"{server}/v1/gamma?{query}") as answer:  # noqa: S310 — our own server
         return json.load(answer)

@@ -113,7 +113,7 @@ def test_who_has_it_is_told_so(client: TestClient, told: dict[str, Any], accept:
             for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
                 answer = client.get(address, headers={"Accept": accept, "If-None-Match": given})
                 assert (answer.status_code, answer.content) == (304, b"")
-                assert answer.headers["etag"] == tag
+                assert answer.headers["etag"].removeprefix("W/") == tag
             assert client.get(address, headers={"Accept": accept, "If-None-Match": '"other"'}).content == whole.content
     assert client.get(address, headers={"Accept": "application/json"}).headers["cache-control"] == "no-cache"
 

@@ -15,15 +15,25 @@ from typing import Any
 from api.middleware.admission import App, Receive, Scope, Send
 from api.middleware.response_cache import EncodedAnswer, ResponseCache
 
-MIN_BYTES = 4096
-"""Smallest body that is compressed [bytes]: below, it fits into a few packets as it is."""
+MIN_BYTES = 1400
+"""Smallest body that is compressed [bytes]: below, it fits into one packet as it is."""
 
 THREAD_BYTES = 2**16
 """Smallest body that is compressed in a thread [bytes]: it takes milliseconds, for which nobody else should wait."""
 
 LEVEL = 5
 
-_TYPES = (b"application/json", b"application/problem+json", b"text/csv", b"text/plain", b"text/html")
+_TYPES = (
+    b"application/json",
+    b"application/problem+json",
+    b"image/svg+xml",
+    b"text/css",
+    b"text/csv",
+    b"text/html",
+    b"text/javascript",
+    b"text/plain",
+)
+"""Media types that are text; those of the page, too."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -49,7 +59,7 @@ class CompressionMiddleware:
             nonlocal start
             if message["type"] == "http.response.start":
                 if message["status"] == 304:
-                    message = {**message, "headers": _as_asked(message.get("headers", []), scope["headers"])}
+                    message = {**message, "headers": _as_asked(_varying(message.get("headers", [])), scope["headers"])}
                 elif _is_text(message.get("headers", ())):
                     start = message  # until its body is seen
                     return

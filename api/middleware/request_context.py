@@ -38,7 +38,7 @@ STOPPED = Rejection(
 
 
 class RequestContextMiddleware:
-    """ASGI middleware, the outermost.
+    """ASGI middleware, the outermost but for the path prefix.
 
     Args:
         app: the application and its other middleware.

@@ -59,7 +59,7 @@ class EncodedAnswer(NamedTuple):
         >>> EncodedAnswer.of(b"{}", "application/json").etag
         '"44136fa355b3678a1146ad16f7e8649e"'
         """
-        return cls(content, form, f'"{hashlib.sha256(content).hexdigest()[:32]}"', key)
+        return cls(content, form, entity_tag(content), key)
 
 
 class ResponseCache:
@@ -110,6 +110,11 @@ def query_key(scope: MutableMapping[str, Any]) -> tuple[str, ...]:
         if name == b"accept":
             accept += value.decode("latin-1") + "\n"
     return ("?", scope["query_string"].decode("latin-1"), accept)
+
+
+def entity_tag(content: bytes) -> str:
+    """Return the strong entity tag of some bytes."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def etag_matches(if_none_match: Sequence[str], etag: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from api.middleware.response_cache import etag_matches
+from api.middleware.response_cache import entity_tag, etag_matches
 
 router = APIRouter(include_in_schema=False)
 
@@ -31,17 +29,15 @@ TYPES = {
 
 
 class PageFile(NamedTuple):
-    """One file in its sent form.
+    """One file of the page.
 
     Attributes:
         content: its bytes.
-        packed: the same, compressed; empty where that was not worth it.
         media_type: what it is.
         etag: names these very bytes.
     """
 
     content: bytes
-    packed: bytes
     media_type: str
     etag: str
 
@@ -67,29 +63,18 @@ def get_page_file(name: str, request: Request) -> Response:
 
 
 def _file_response(file: PageFile, request: Request) -> Response:
-    packed = bool(file.packed) and "gzip" in request.headers.get("accept-encoding", "")
-    etag = f'"{file.etag}-gzip"' if packed else f'"{file.etag}"'
     headers = {
-        "ETag": etag,
+        "ETag": file.etag,
         "Cache-Control": "no-cache",
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
-        "Vary": "Accept-Encoding",
     }
-    if etag_matches(request.headers.getlist("if-none-match"), etag):
+    if etag_matches(request.headers.getlist("if-none-match"), file.etag):
         return Response(status_code=304, headers=headers)
-    if packed:
-        headers["Content-Encoding"] = "gzip"
-    return Response(file.packed if packed else file.content, headers=headers, media_type=file.media_type)
-
-
-def _page_file(content: bytes, kind: str) -> PageFile:
-    packed = gzip.compress(content, mtime=0)
-    worth = packed if len(packed) < len(content) else b""
-    return PageFile(content, worth, TYPES[kind], hashlib.sha256(content).hexdigest()[:32])
+    return Response(file.content, headers=headers, media_type=file.media_type)
 
 
 @cache
@@ -101,4 +86,5 @@ def _names() -> frozenset[str]:
 
 @cache
 def _file(name: str) -> PageFile:
-    return _page_file(files("api").joinpath("page", name).read_bytes(), Path(name).suffix)
+    content = files("api").joinpath("page", name).read_bytes()
+    return PageFile(content, TYPES[Path(name).suffix], entity_tag(content))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -238,15 +238,13 @@ class Settings(BaseSettings):
     @property
     def webhook_secrets(self) -> tuple[bytes, ...]:
         """The secrets of webhooks, the newest first."""
-        told = "" if self.webhook_secret is None else self.webhook_secret.get_secret_value()
-        return tuple(read_webhook_secret(each) for each in told.split(",") if each.strip())
+        return () if self.webhook_secret is None else _secrets_of(self.webhook_secret)
 
     @field_validator("webhook_secret")
     @classmethod
     def _are_secrets(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            for each in value.get_secret_value().split(","):
-                read_webhook_secret(each)
+            _secrets_of(value)
         return value
 
     @field_validator("cache_url")
@@ -285,6 +283,10 @@ _HOST = re.compile(r"(\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9_.-]+(:[0-9]+)?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 
+def _secrets_of(value: SecretStr) -> tuple[bytes, ...]:
+    return tuple(read_webhook_secret(each) for each in value.get_secret_value().split(","))
+
+
 def _matching(text: str, pattern: re.Pattern[str]) -> str:
     if not pattern.fullmatch(text):
         raise ValueError(text)
@@ -306,7 +308,7 @@ def read_settings(**overrides: Any) -> Settings:
         first = err.errors(include_url=False)[0]
         name = str(first["loc"][0])
         field = Settings.model_fields[name]
-        accepted, hidden = str(field.description).rstrip("."), "Secret" in str(field.annotation)
+        accepted, hidden = str(field.description).rstrip("."), SecretStr in get_args(field.annotation)
         value = "(hidden)" if hidden else first["input"]
         complaint = InvalidInput(PREFIX + name.upper(), value, f"the {accepted[0].lower()}{accepted[1:]}")
         raise complaint from (None if hidden else err)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from darrm_client.errors import AnswerNotFound, ClientError
 from darrm_client.requests import DRAW, with_allowance
@@ -71,7 +71,7 @@ class TableBackend:
     def _least(_: dict[str, Any]) -> Any:
         raise AnswerNotFound("A table solves nothing: darrm_opt.least_parameter searches here.")
 
-    def designs(self, method: str, path: str, deadline: Deadline) -> Any:  # noqa: ARG002 — the protocol's arguments
+    def designs(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a table has no tags.
 
         Raises:
@@ -112,7 +112,7 @@ class TableBackend:
         """Return the job as it is: it is over."""
         return self.job(id, deadline)
 
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:  # noqa: ARG002 — the protocol's arguments
+    def add_webhook(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a file tells nobody anything.
 
         Raises:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import re
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -33,6 +34,7 @@ CLOSE_SECONDS = 1.0
 """Time for the receiver to end its answer before the connection is cut [s]."""
 
 _URL = re.compile(r"[!-~]+")
+"""Visible ASCII."""
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
@@ -73,15 +75,15 @@ def parse_webhook_url(text: str, networks: Sequence[Network] = ()) -> WebhookUrl
     Raises:
         InvalidInput: it is none, or not one for webhooks.
     """
-    schemes = {"https", "http"} if any(network.is_loopback for network in networks) else {"https"}
+    if len(text) > MAX_URL_LENGTH or not _URL.fullmatch(text):
+        raise _refused(text)
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
-        host = None if host is None else host.encode("ascii").decode()
     except ValueError:
         raise _refused(text) from None
-    wrong = not _URL.fullmatch(text) or len(text) > MAX_URL_LENGTH or parts.scheme not in schemes or port == 0
-    if wrong or not host or "%" in host or parts.username is not None or parts.password is not None or "#" in text:
+    schemes = {"https", "http"} if any(network.is_loopback for network in networks) else {"https"}
+    if parts.scheme not in schemes or not host or "%" in host or port == 0 or "@" in parts.netloc or "#" in text:
         raise _refused(text)
     secure = parts.scheme == "https"
     literal = _literal(host)
@@ -169,7 +171,7 @@ async def post(
 
 async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> str:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=1)  # SOCK_STREAM
+        found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except OSError as err:
         raise DeliveryError("its host name cannot be resolved") from err
     for *_, place in found:
@@ -180,8 +182,10 @@ async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> str:
 
 
 async def _exchange(url: WebhookUrl, address: str, request: bytes) -> int:
-    tls = {"ssl": _tls(), "server_hostname": url.host} if url.secure else {}
-    reader, writer = await asyncio.open_connection(address, url.port, limit=MAX_HEAD_BYTES, **tls)  # type: ignore[arg-type]
+    tls, name = (_tls(), url.host) if url.secure else (None, None)
+    reader, writer = await asyncio.open_connection(
+        address, url.port, limit=MAX_HEAD_BYTES, ssl=tls, server_hostname=name
+    )
     try:
         writer.write(request)
         await writer.drain()

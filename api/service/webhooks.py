@@ -8,7 +8,6 @@ that a job ended, and where its result is; the receiver fetches that, with its k
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import hmac
 import ipaddress
@@ -29,7 +28,7 @@ from api.schemas.jobs import job_answer
 from api.service.job_events import RunInThread
 from api.service.webhook_delivery import DeliveryError, parse_webhook_url, post
 from api.settings import Settings, mask_password
-from darrm_client.webhooks import SECRET_PREFIX, sign_webhook
+from darrm_client.webhooks import sign_webhook, webhook_secret_text
 from darrm_opt import __version__
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.jobs import DatabaseJobs
@@ -94,7 +93,7 @@ class Webhooks:
         made = await self._run_in_thread(self._stored.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING)
         if made is None:
             raise TooManyJobs(f"One client may have {MAX_PENDING} webhooks pending, and this one has.", 60.0)
-        return made, SECRET_PREFIX + base64.b64encode(client_secret(self._secrets[0], owner)).decode()
+        return made, webhook_secret_text(client_secret(self._secrets[0], owner))
 
     async def list(self, job: str) -> Sequence[Webhook]:
         """Return the client's webhooks of a job, the oldest first."""

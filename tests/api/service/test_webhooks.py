@@ -29,13 +29,13 @@ from api.service.webhook_delivery import DeliveryError, is_allowed, parse_webhoo
 from api.service.webhooks import client_secret
 from api.settings import Settings, read_settings
 from darrm_client import DarrmClient, VerificationFailed, verify_webhook
-from darrm_client.webhooks import SECRET_PREFIX, sign_webhook
+from darrm_client.webhooks import read_webhook_secret, sign_webhook, webhook_secret_text
 from darrm_opt import InvalidInput, Problem
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import DatabaseJobs
 from solver_cache.database.webhooks import DatabaseWebhooks
 
-SECRET = SECRET_PREFIX + base64.b64encode(bytes(range(32))).decode()
+SECRET = webhook_secret_text(bytes(range(32)))
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 PROBLEM = {"K": 5, "m": 2, "epsilon": 0.5}
 LONG = {"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}
@@ -135,7 +135,7 @@ EVENT = b'{"type":"job.done","timestamp":"2026-01-01T00:00:00+00:00","data":{"id
 
 
 def signed_headers(secret: str, at: int, body: bytes = EVENT) -> dict[str, str]:
-    signature = sign_webhook(base64.b64decode(secret.removeprefix(SECRET_PREFIX)), "msg_1", at, body)
+    signature = sign_webhook(read_webhook_secret(secret), "msg_1", at, body)
     return {"Webhook-Id": "msg_1", "Webhook-Timestamp": str(at), "Webhook-Signature": f"v1a,x {signature}"}
 
 
@@ -144,7 +144,7 @@ def test_a_receiver_believes_nothing_that_was_not_signed_now_with_its_secret() -
     good = signed_headers(SECRET, at)
     event = verify_webhook(SECRET, good, EVENT, now=at + 299.0)
     assert (event.id, event.kind, event.data) == ("msg_1", "job.done", {"id": "a"})
-    other = SECRET_PREFIX + base64.b64encode(bytes(32)).decode()
+    other = webhook_secret_text(bytes(32))
     for secret, headers, body, now in (
         (other, good, EVENT, at),
         (SECRET, good, EVENT + b" ", at),
@@ -435,7 +435,7 @@ def test_a_wrong_secret_stops_the_start_and_is_in_no_message(monkeypatch: pytest
 
 
 def test_two_secrets_sign_while_one_replaces_the_other() -> None:
-    other = SECRET_PREFIX + base64.b64encode(bytes(24)).decode()
+    other = webhook_secret_text(bytes(24))
     chosen = Settings(webhook_secret=f"{SECRET}, {other}")  # type: ignore[arg-type]  # as the environment has it
     assert chosen.webhook_secrets == (bytes(range(32)), bytes(24))
     assert "AAEC" not in repr(chosen)

@@ -112,7 +112,7 @@ def keys_add(
     from api.access.keys import create_key
 
     made, text = create_key(_keys_file(file), name, role, expires or "")
-    _print({**_told(made), "key": text}, text, as_json=json)
+    _print({**_key_record(made), "key": text}, text, as_json=json)
     until = f", until {made.expires}" if made.expires else ""
     say(f"Key {made.id} of {made.name!r} ({made.role}{until}): keep it now, it cannot be shown again.")
 
@@ -123,7 +123,7 @@ def keys_ls(file: KeysFile = None, *, json: AsJson = False) -> None:
 
     found = list_keys(_keys_file(file))
     lines = "\n".join(f"{each.id}  {each.created}  {each.role:6}  {_expiry(each):33}  {each.name}" for each in found)
-    _print([_told(each) for each in found], lines or "No keys: nobody is let in.", as_json=json)
+    _print([_key_record(each) for each in found], lines or "No keys: nobody is let in.", as_json=json)
 
 
 def keys_revoke(
@@ -136,10 +136,10 @@ def keys_revoke(
     from api.access.keys import revoke_key
 
     gone = revoke_key(_keys_file(file), key)
-    _print(_told(gone), f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
+    _print(_key_record(gone), f"Revoked {gone.id} of {gone.name!r}.", as_json=json)
 
 
-def _told(key: Key) -> dict[str, Any]:
+def _key_record(key: Key) -> dict[str, Any]:
     """Return what is shown of a key: everything but the digest of its secret."""
     return {name: value for name, value in asdict(key).items() if name != "digest"}
 

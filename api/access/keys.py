@@ -200,6 +200,12 @@ class KeyRing:
         same = hmac.compare_digest(_digest(shape[2] if shape else ""), key.digest if key else _NO_DIGEST)
         return key if same else None
 
+    def is_valid(self, identity: str) -> bool:
+        """Tell whether there is a key with this id that has not expired."""
+        self._look()
+        key = self._keys.get(identity)
+        return key is not None and not key.has_expired()
+
     def _look(self) -> None:
         now = self._clock()
         if now - self._looked < RELOAD_SECONDS:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import HTTPException, Response
 
+from api.observability import audit
 from api.routes.jobs import find_job
 from api.routes.requests import Service, create_router
 from api.routes.responses import error_responses
@@ -42,6 +43,7 @@ async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
 @router.delete("/{webhook}", status_code=204, summary="Take a webhook back", responses=error_responses(404, 422))
 async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:
     """Forget a webhook: it is not delivered any more."""
+    audit.mention_job(id)
     if not await _webhooks(service).remove(webhook, id):
         raise HTTPException(404, f"This job has no webhook {webhook}.")
     return Response(status_code=204)

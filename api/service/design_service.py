@@ -311,6 +311,7 @@ class DesignService:
             return near
         if not isinstance(found, Job):
             return found
+        audit.mention_job(found.id)  # which another request may have queued
         text = task.to_json()
 
         async def queue(*, afresh: bool) -> Job:

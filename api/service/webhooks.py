@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from api.access.clients import current_client, current_owner
+from api.access.clients import KEY_PREFIX, current_client, current_owner
+from api.access.keys import KeyRing
 from api.access.path_prefix import set_current_prefix
 from api.errors.exceptions import TooManyJobs
 from api.observability import metrics
@@ -61,18 +62,23 @@ MAX_REASON = 200
 """Longest reason of a failed job that is told [characters]: the payload stays small."""
 
 
+class GivenUpError(Exception):
+    """A webhook is not sent, now or later; the text says why."""
+
+
 class Webhooks:
     """Webhooks of one service: asking for them, and delivering those that are due until cancelled.
 
     Args:
         stored: where they are.
-        settings: the operator's secrets, the networks that are allowed, the time limit of a delivery.
+        settings: the operator's secrets and keys, the networks that are allowed, the time limit of a delivery.
         run_in_thread: how a blocking call is made.
     """
 
     def __init__(self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread) -> None:
         self._stored, self._run_in_thread, self._seconds = stored, run_in_thread, settings.webhook_seconds
         self._secrets, self._prefix = settings.webhook_secrets, settings.path_prefix
+        self._ring = None if settings.keys is None else KeyRing(settings.keys)
         self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
         self._busy: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,8 +158,8 @@ class Webhooks:
             if not 200 <= status < 300:
                 reason = f"the receiver answered {status}"
                 outcome = "failed" if status == GONE else "pending"
-        except InvalidInput:  # of a row that is damaged, or of a network that is allowed no more
-            outcome, reason = "failed", "its address is not one for webhooks"
+        except GivenUpError as err:
+            outcome, reason = "failed", str(err)
         except DeliveryError as err:
             outcome, reason = "pending", str(err)
         if outcome == "pending":
@@ -170,7 +176,11 @@ class Webhooks:
             _LOG.warning("webhook %s: its attempt cannot be recorded: %s", webhook.id, err)
 
     async def _send(self, webhook: Webhook, job: Job) -> int:
-        url = parse_webhook_url(webhook.url, self._networks)
+        self._check_key(webhook.client)
+        try:
+            url = parse_webhook_url(webhook.url, self._networks)
+        except InvalidInput as err:  # of a row that is damaged, or of a network that is allowed no more
+            raise GivenUpError("its address is not one for webhooks") from err
         body, now = webhook_body(job), int(time.time())
         signatures = [
             sign_webhook(client_secret(secret, webhook.client), webhook.id, now, body) for secret in self._secrets
@@ -183,6 +193,12 @@ class Webhooks:
             "webhook-signature": " ".join(signatures),
         }
         return await post(url, headers, body, networks=self._networks, seconds=self._seconds)
+
+    def _check_key(self, client: str) -> None:
+        """Raise GivenUpError where a client's key is valid no more: who revokes it wants nothing sent for its holder."""
+        is_key = client.startswith(KEY_PREFIX)
+        if self._ring is not None and is_key and not self._ring.is_valid(client.removeprefix(KEY_PREFIX)):
+            raise GivenUpError("the key that asked for it was revoked or has expired")
 
 
 def stored_webhooks(jobs: Jobs, settings: Settings) -> DatabaseWebhooks:

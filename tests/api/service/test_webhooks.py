@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import pytest
 from support.darrm_runner import refused
 from support.served import Served, serving
 
-from api.access.keys import create_key
+from api.access.keys import _write, create_key, list_keys
 from api.service import webhooks as service
 from api.service.webhook_delivery import DeliveryError, is_allowed, parse_webhook_url, post
 from api.service.webhooks import client_secret
@@ -531,13 +531,15 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
     monkeypatch.setattr(service, "POLL_SECONDS", 0.01)
     database = Database(f"sqlite:///{tmp_path / 'jobs.sqlite'}")
     jobs, hooks = DatabaseJobs(database), DatabaseWebhooks(database)
-    chosen = Settings(webhook_secret=SECRET, webhook_networks="127.0.0.0/8")  # type: ignore[arg-type]  # as above
+    keys = tmp_path / "keys.json"
+    create_key(keys, "alice")
+    chosen = Settings(webhook_secret=SECRET, webhook_networks="127.0.0.0/8", keys=keys)  # type: ignore[arg-type]  # as above
     jobs.submit("a" * 64, "gamma", "{}")
     jobs.cancel("a" * 64)
 
-    async def run(receiver: Receiver, wanted: str) -> list[Any]:
+    async def run(receiver: Receiver, wanted: str, client: str = "") -> list[Any]:
         deliverer = service.Webhooks(hooks, chosen, asyncio.to_thread)
-        await deliverer.add("a" * 64, f"{receiver.url}/{wanted}")
+        hooks.add(f"msg_{wanted}", "a" * 64, client, f"{receiver.url}/{wanted}", 10)
         delivering = asyncio.create_task(deliverer.deliver())
         while hooks.list("a" * 64)[-1].state == "pending":  # noqa: ASYNC110 — nothing else tells
             await asyncio.sleep(0.02)
@@ -549,4 +551,12 @@ def test_one_that_fails_is_given_up_after_two_days_and_one_that_is_not_wanted_at
         assert (given_up.state, given_up.attempts, given_up.reason) == ("failed", 3, "the receiver answered 500")
         [gone] = asyncio.run(run(receiver, "second"))
         assert (gone.state, gone.attempts, gone.reason) == ("failed", 1, "the receiver answered 410")
+        [valid] = asyncio.run(run(receiver, "valid", f"key {list_keys(keys)[0].id}"))
+        assert (valid.state, len(receiver.got)) == ("delivered", 5)
+        _write(keys, tuple(replace(key, expires="2026-01-01T00:00:00+00:00") for key in list_keys(keys)))
+        [expired] = asyncio.run(run(receiver, "expired", f"key {list_keys(keys)[0].id}"))
+        [revoked] = asyncio.run(run(receiver, "revoked", "key 00000000"))
+        for lost in (expired, revoked):
+            assert (lost.state, lost.reason) == ("failed", "the key that asked for it was revoked or has expired")
+        assert len(receiver.got) == 5
     database.close()

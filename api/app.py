@@ -53,7 +53,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = open_store(chosen.cache_url)
         shutdown = app.state.shutdown = Shutdown()
-        with audit.audited(chosen.audit_log), traces.traced(), watch_signals(shutdown, chosen.stop_seconds):
+        with (
+            audit.opened(chosen.audit_log) as app.state.audit_log,
+            traces.traced(),
+            watch_signals(shutdown, chosen.stop_seconds),
+        ):
             async with DesignService.open(store, chosen, shutdown) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
@@ -73,6 +77,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.response_cache = ResponseCache()
+    app.state.audit_log = None  # until it is opened
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)

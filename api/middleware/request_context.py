@@ -60,7 +60,7 @@ class RequestContextMiddleware:
                 break
         identity = scope["darrm.request_id"] = accept_request_id(offered)
         REQUEST_ID.set(identity)
-        status, length, mentions = 0, 0, audit.begin(scope["path"])
+        status, length, mentions = 0, 0, audit.begin(scope["app"].state.audit_log, scope["path"])
 
         async def sent(message: dict[str, Any]) -> None:
             nonlocal status, length

@@ -80,9 +80,14 @@ class AuditEntry(NamedTuple):
 
 
 class Mentions:
-    """What one request is about, as the service finds out while it answers."""
+    """What one request is about, as the service finds out while it answers.
 
-    def __init__(self) -> None:
+    Args:
+        log: where the request will be written.
+    """
+
+    def __init__(self, log: AuditLog) -> None:
+        self.log = log
         self.questions: dict[str, None] = {}  # sets in order
         self.jobs: dict[str, None] = {}
 
@@ -176,15 +181,14 @@ def open_file(path: Path) -> AuditFile:
     return AuditFile(path)
 
 
-_CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
+AuditLog = AuditFile | _Stderr
 
-_log: AuditFile | _Stderr | None = None
-"""The audit log of this process; None while there is none."""
+_CURRENT: ContextVar[Mentions | None] = ContextVar("mentions", default=None)
 
 
 @contextlib.contextmanager
-def audited(place: str | None) -> Iterator[None]:
-    """Write the audit log within the block.
+def opened(place: str | None) -> Iterator[AuditLog | None]:
+    """Yield the audit log, and write the last of it at the end of the block.
 
     Args:
         place: a path, or "stderr"; None for none.
@@ -192,35 +196,28 @@ def audited(place: str | None) -> Iterator[None]:
     Raises:
         OSError: the file cannot be opened.
     """
-    global _log  # noqa: PLW0603 — as the log of a process is one
     if place is None:
-        yield
+        yield None
         return
-    _log = _Stderr() if place == STDERR else open_file(Path(place))
+    log = _Stderr() if place == STDERR else open_file(Path(place))
     try:
-        yield
+        yield log
     finally:
-        if not _log.drain():
-            _LOG.error("the last lines of the audit log could not be written: %s", _log.trouble)
-        _log = None
+        if not log.drain():
+            _LOG.error("the last lines of the audit log could not be written: %s", log.trouble)
 
 
 def check_audit_log(place: str | None) -> None:
     """Make the file of the audit log, if it is one; raises OSError where it cannot be opened."""
-    if place not in {None, STDERR}:
-        os.close(_open(Path(str(place))))
+    if place is not None and place != STDERR:
+        os.close(_open(Path(place)))
 
 
-def current_log() -> AuditFile | None:
-    """Return the audit log, if it is a file."""
-    return _log if isinstance(_log, AuditFile) else None
-
-
-def begin(path: str) -> Mentions | None:
+def begin(log: AuditLog | None, path: str) -> Mentions | None:
     """Begin a request; return what will be found out about it, or None where it is not audited."""
-    if _log is None or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
+    if log is None or path in OPEN_PATHS or path.startswith(OPEN_FOLDERS):
         return None
-    mentions = Mentions()
+    mentions = Mentions(log)
     _CURRENT.set(mentions)
     return mentions
 
@@ -248,7 +245,7 @@ def record(mentions: Mentions | None, scope: dict[str, Any], status: int, second
         status: of the answer.
         seconds: time to answer [s].
     """
-    if mentions is None or _log is None:
+    if mentions is None:
         return
     client: Client | None = scope.get("darrm.client")
     origin, path = scope.get("client"), scope["path"]
@@ -266,7 +263,7 @@ def record(mentions: Mentions | None, scope: dict[str, Any], status: int, second
         status=status,
         seconds=round(seconds, 6),
     )
-    _log.write(entry.line())
+    mentions.log.write(entry.line())
 
 
 def _open(path: Path) -> int:

@@ -25,8 +25,8 @@ Which = Annotated[AuditRequest, Depends(from_query(AuditRequest))]
 async def get_audit(which: Which, request: Request, service: Service) -> AuditAnswer:
     """Read the end of the audit log's file; for keys with the role admin."""
     require_json(request)
-    log = audit.current_log()
-    if log is None:
+    log = request.app.state.audit_log
+    if not isinstance(log, audit.AuditFile):
         raise HTTPException(404, "There is no audit log in a file: the operator sets DARRM_AUDIT_LOG.")
     try:
         found = await service.run_in_reader(log.last, which.limit)

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Request, Response
 
 from api.errors.exceptions import NotCached
+from api.observability import audit
 from api.routes.requests import Service, create_router, from_query, query_parameters
 from api.routes.responses import error_responses, json_response, require_json
 from api.schemas import GammaAnswer
@@ -99,6 +100,7 @@ async def untag_design(id: DesignId, tag: TagName, request: Request, service: Se
 
 
 async def _design(id: str, service: DesignService) -> DesignAnswer:
+    audit.mention_question(id)
     kept = await service.run_in_reader(service.store.designs.get, id)
     record = None if kept is None else await service.run_in_thread(repository.load_record, id, service.store)
     if kept is None or record is None:
@@ -108,6 +110,7 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
 
 
 def _summary(id: str, kept: KeptDesign | None) -> Response:
+    audit.mention_question(id)
     shown = None if kept is None else summary(kept)
     if shown is None:
         raise _unknown(id)

@@ -78,7 +78,7 @@ async def get_readiness(request: Request, service: Service) -> Response:
     if state.shutdown.requested:
         return _not_ready("The server is shutting down.")
     if not hasattr(state, "readiness"):
-        state.readiness = ReadinessCheck(service)
+        state.readiness = ReadinessCheck(service, state.audit_log)
     found = await state.readiness.check()
     if is_ready(found):
         return Response(ReadyAnswer(status="ready", checks=found).model_dump_json(), media_type="application/json")
@@ -121,10 +121,11 @@ class ReadinessCheck:
 
     Args:
         service: whose parts are checked.
+        log: the audit log; None where there is none.
     """
 
-    def __init__(self, service: DesignService) -> None:
-        self._service = service
+    def __init__(self, service: DesignService, log: audit.AuditLog | None = None) -> None:
+        self._service, self._log = service, log
         self._checked = -math.inf
         self._findings: dict[str, str] = {}
         self._lock = asyncio.Lock()
@@ -137,9 +138,9 @@ class ReadinessCheck:
                     self._finding(self._database()), self._finding(self._solver()), self._finding(self._queue())
                 )
                 self._findings = {"database": database, "solver": solver, "queue": queue}
-                log = audit.current_log()
-                if log is not None:
-                    self._findings["audit"] = f"it cannot be written: {log.trouble}" if log.trouble else "ok"
+                if isinstance(self._log, audit.AuditFile):
+                    trouble = self._log.trouble
+                    self._findings["audit"] = f"it cannot be written: {trouble}" if trouble else "ok"
                 self._checked = time.monotonic()
             return self._findings
 

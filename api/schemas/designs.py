@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from api.schemas.design import GammaAnswer
-from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
-from solver_cache.designs import MAX_LISTED, TAG_PATTERN, DesignFilter, KeptDesign
-from solver_cache.jobs import PAGE_SIZE
+from api.schemas.design import GammaAnswer, ProblemAnswer, nats
+from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
+from solver_cache.designs import TAG_PATTERN, DesignFilter, KeptDesign
 from solver_cache.model import LARGEST
 
 TagName = Annotated[
@@ -32,7 +31,7 @@ DesignId = Annotated[
 ]
 
 
-class DesignsRequest(RequestModel):
+class DesignsRequest(PageRequest):
     """Which kept designs to list."""
 
     K: Annotated[
@@ -45,32 +44,19 @@ class DesignsRequest(RequestModel):
     ] = None
     m: Annotated[FiniteFloat | None, described("Only designs with this allowance.", exclusiveMinimum=0)] = None
     tag: Annotated[TagName | None, Field(description="Only designs with this tag.")] = None
-    limit: Annotated[
-        int, described("Most designs on the page.", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
-    ] = PAGE_SIZE
-    after: Annotated[
-        str | None, Field(description="Continue behind this design: the `next` of the page before.", max_length=64)
-    ] = None
 
     def which(self) -> DesignFilter:
         """Return the filter; raises InvalidInput for a tag of another form."""
-        epsilon = math.inf if self.epsilon == "inf" else self.epsilon
+        epsilon = None if self.epsilon is None else nats(self.epsilon)
         return DesignFilter(self.K, epsilon, self.m, self.tag)
 
 
-class DesignSummary(AnswerModel):
+class DesignSummary(ProblemAnswer):
     """A kept design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
     tags: list[str] = Field(description="Its tags, in order; everyone who uses this server sees the same.")
-    K: int = Field(description="Number of voters [voters].")
-    m: FiniteFloat | None = Field(description="Privacy allowance; null for epsilon = 0 and 'inf'.")
-    epsilon: FiniteFloat | Literal["inf"] = Field(description="ε of one voter [nats].")
-    Delta: FiniteFloat = Field(description="Δ of one voter [probability].")
-    target_epsilon: FiniteFloat = Field(description="ε of the release [nats].")
-    delta: FiniteFloat = Field(description="δ of the release [probability].")
-    affected: int = Field(description="How many voters one record can influence [voters].")
     objective: str = Field(description="What was maximised.")
     shape: str = Field(description="free or monotone.")
     utility: FiniteFloat = Field(description="Share of the noiseless utility kept, as recorded.")

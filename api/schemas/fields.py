@@ -18,6 +18,8 @@ from darrm_opt.design import solver as design
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import forms
 from darrm_opt.problem import FRESH
+from solver_cache.designs import MAX_LISTED
+from solver_cache.jobs import PAGE_SIZE
 
 EXAMPLES: dict[str, Any] = json.loads(files("api.schemas").joinpath("examples.json").read_text(encoding="utf-8"))
 """Examples of requests and answers in the description of the API; a test asks the application for these very answers."""
@@ -144,6 +146,17 @@ class RequestModel(BaseModel):
     """Base of requests: strict types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class PageRequest(RequestModel):
+    """Base of requests for a list, page by page."""
+
+    limit: Annotated[
+        int, described("At most so many on the page.", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
+    ] = PAGE_SIZE
+    after: Annotated[
+        str | None, Field(description="Continue behind this id: the `next` of the page before.", max_length=64)
+    ] = None
 
 
 class AnswerModel(BaseModel):

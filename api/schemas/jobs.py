@@ -12,16 +12,13 @@ from pydantic import ConfigDict, Field, FiniteFloat
 from api.access.path_prefix import current_prefix
 from api.errors.problem_details import ProblemDetails
 from api.schemas.design import GammaAnswer, ProblemAnswer
-from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
+from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel
 from darrm_opt.errors import DarrmError
 from darrm_opt.record import problem_from_record, problem_record
-from solver_cache.jobs import PAGE_SIZE, Job, State, damaged
+from solver_cache.jobs import Job, State, damaged
 
 GAMMA = "gamma"
 """The kind of job that designs one γ."""
-
-MAX_LISTED = 1000
-"""Most jobs on one page."""
 
 JobId = Annotated[
     str,
@@ -33,16 +30,10 @@ JobId = Annotated[
 ]
 
 
-class ListRequest(RequestModel):
+class ListRequest(PageRequest):
     """Which jobs to list."""
 
     state: Annotated[State | None, Field(description="Only jobs in this state.")] = None
-    limit: Annotated[
-        int, described("Most jobs on the page [jobs].", minimum=1, maximum=MAX_LISTED), Field(ge=1, le=MAX_LISTED)
-    ] = PAGE_SIZE
-    after: Annotated[
-        str | None, Field(description="Continue behind this job: the `next` of the page before.", max_length=64)
-    ] = None
 
 
 class PendingAnswer(AnswerModel):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from api.middleware.admission import App, Receive, Scope, Send
@@ -80,13 +81,13 @@ async def _packed(
     headers: Headers = _varying(start["headers"])
     if not accepts_gzip(scope["headers"]):
         return {**start, "headers": headers}, message
-    tag = next((value for name, value in headers if name == b"etag"), b"")
+    tag = dict(headers).get(b"etag", b"")
     body = await _compressed(message["body"], tag.decode("latin-1"), scope["app"].state.response_cache)
-    headers = [(name, value) for name, value in headers if name not in {b"content-length", b"etag"}]
-    headers += [(b"content-encoding", b"gzip"), (b"content-length", b"%d" % len(body))]
+    changed = {b"content-encoding": b"gzip", b"content-length": b"%d" % len(body)}
     if tag:
-        headers.append((b"etag", _weak(tag)))
-    return {**start, "headers": headers}, {**message, "body": body}
+        changed[b"etag"] = _weak(tag)
+    headers = [(name, value) for name, value in headers if name not in changed]
+    return {**start, "headers": [*headers, *changed.items()]}, {**message, "body": body}
 
 
 async def _compressed(body: bytes, tag: str, cache: ResponseCache) -> bytes:
@@ -108,12 +109,15 @@ def accepts_gzip(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     >>> [accepts_gzip([(b"accept-encoding", text)]) for text in (b"br, gzip", b"gzip;q=0", b"*", b"*, gzip; q=0.0", b"br")]
     [True, False, True, False, False]
     """
+    return _names_gzip(b",".join([value for name, value in headers if name == b"accept-encoding"]))
+
+
+@lru_cache(maxsize=256)  # clients send one of a few
+def _names_gzip(accepted: bytes) -> bool:
     weights: dict[str, bool] = {}
-    for name, value in headers:
-        if name == b"accept-encoding":
-            for part in value.decode("latin-1").lower().split(","):
-                coding, _, weight = part.partition(";")
-                weights[coding.strip()] = weight.replace(" ", "").removeprefix("q=").strip("0.") != "" or not weight
+    for part in accepted.decode("latin-1").lower().split(","):
+        coding, _, weight = part.partition(";")
+        weights[coding.strip()] = weight.replace(" ", "").removeprefix("q=").strip("0.") != "" or not weight
     return weights.get("gzip", weights.get("x-gzip", weights.get("*", False)))
 
 

@@ -1,4 +1,4 @@
-"""Kept designs, their tags, and two of them side by side, as requests and answers."""
+"""Stored designs, their tags, and two of them side by side, as requests and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, RequestModel, described
-from solver_cache.designs import MAX_LISTED, TAG_PATTERN, DesignFilter, KeptDesign
+from solver_cache.designs import MAX_LISTED, TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.jobs import PAGE_SIZE
 from solver_cache.model import LARGEST
 
@@ -33,7 +33,7 @@ DesignId = Annotated[
 
 
 class DesignsRequest(RequestModel):
-    """Which kept designs to list."""
+    """Which stored designs to list."""
 
     K: Annotated[
         int | None,
@@ -59,7 +59,7 @@ class DesignsRequest(RequestModel):
 
 
 class DesignSummary(AnswerModel):
-    """A kept design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
+    """A stored design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
@@ -77,14 +77,14 @@ class DesignSummary(AnswerModel):
 
 
 class DesignsAnswer(AnswerModel):
-    """Kept designs, the newest first."""
+    """Stored designs, the newest first."""
 
     designs: list[DesignSummary] = Field(description="One page of them.")
     next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
 
 
 class DesignAnswer(AnswerModel):
-    """A kept design, its γ proved again, with its tags."""
+    """A stored design, its γ proved again, with its tags."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
@@ -101,7 +101,7 @@ class PairAnswer(AnswerModel):
 
 
 class ComparisonAnswer(AnswerModel):
-    """Two kept designs side by side, each proved again."""
+    """Two stored designs side by side, each proved again."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARISON_EXAMPLE"]]})
 
@@ -119,7 +119,7 @@ class ComparisonAnswer(AnswerModel):
     )
 
 
-def summary(design: KeptDesign) -> DesignSummary | None:
+def summary(design: StoredDesign) -> DesignSummary | None:
     """Return a design as a list shows it; None if its record does not say what it is."""
     about = design.about
     numbers = () if about is None else (about.voter_delta, about.target_epsilon, about.target_delta, about.utility)

@@ -1,4 +1,4 @@
-"""Kept designs and their tags: the same in memory, SQLite and PostgreSQL, and apart from the rows that are proved."""
+"""Stored designs and their tags: the same in memory, SQLite and PostgreSQL, and apart from the rows that are proved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from solver_cache import (
     open_store,
     recall,
 )
-from solver_cache.designs import MAX_TAGS, DesignFilter, KeptDesign
+from solver_cache.designs import MAX_TAGS, DesignFilter, StoredDesign
 from solver_cache.model import row_of
 
 PROBLEMS = [
@@ -84,7 +84,7 @@ def test_pages_follow_one_another_and_miss_nothing(filled: Store) -> None:
     assert [(design.created, design.key) for design in whole] == sorted(
         ((design.created, design.key) for design in whole), reverse=True
     )
-    paged: list[KeptDesign] = []
+    paged: list[StoredDesign] = []
     after: str | None = None
     while page := filled.designs.list(limit=2, after=after):
         paged += page

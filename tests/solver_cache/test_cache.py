@@ -6,16 +6,13 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import postgres
 from support.paths import DATA
 
 import darrm_opt.design_spec
@@ -41,7 +38,6 @@ from solver_cache import (
     cached_solve,
     check,
     keep,
-    open_store,
     recall,
     validate_row,
 )
@@ -340,19 +336,6 @@ def test_any_changed_letter_is_found(place: int, letter: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
-
-
-URLS: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
-
-
-@pytest.fixture(params=URLS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(URLS[request.param](tmp_path))) as opened:
-        yield opened
 
 
 def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:

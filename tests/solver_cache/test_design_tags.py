@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import postgres
+from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve
 from darrm_opt.design_spec import digest
@@ -37,18 +36,6 @@ PROBLEMS = [
     Problem.from_allowance(K=5, m=3, epsilon=0.7),
 ]
 ROWS = [row_of(solve(problem)) for problem in PROBLEMS]
-
-OPENED: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
-
-
-@pytest.fixture(params=OPENED)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(OPENED[request.param](tmp_path))) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -203,7 +190,7 @@ def test_what_is_no_page_is_refused(filled: Store, limit: int, after: str | None
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_a_store_for_reading_lists_and_does_not_tag(name: str, tmp_path: Path) -> None:
-    url = OPENED[name](tmp_path)
+    url = STORE_URLS[name](tmp_path)
     with closing(open_store(url)) as store:
         store.put(ROWS[0])
         store.designs.tag(ROWS[0].key, "kept")

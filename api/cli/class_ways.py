@@ -120,7 +120,7 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
 def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
     """Print every way, and write the best one for `darrm label`."""
     from api.cli.files import write_whole
-    from api.cli.report import as_json, columns
+    from api.cli.report import as_json, columns, count_text
 
     best = design.best
     if output is not None:
@@ -140,7 +140,7 @@ def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
     heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
     law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
     lines = [
-        f"{design.K} voters, {design.classes} classes, {design.queries} queries, ({design.total.epsilon:g}, {design.total.delta:g})-DP in all.",
+        f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, ({design.total.epsilon:g}, {design.total.delta:g})-DP in all.",
         columns(heads, rows),
         f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
     ]

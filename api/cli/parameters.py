@@ -139,7 +139,9 @@ class DesignOptions:
             _DESIGN,
         ),
     ] = "rectangular"
-    shape: Annotated[str, Option("--shape", "Whether γ may have dents.", shapes, _DESIGN)] = "free"
+    shape: Annotated[
+        str, Option("--shape", "free: any γ; monotone: one that never falls as the majority grows.", shapes, _DESIGN)
+    ] = "free"
     method: Annotated[
         str,
         Option("--method", "Add constraints as they are violated, or all at once.", methods, _DESIGN),

@@ -51,7 +51,7 @@ def solution_text(solution: Solution) -> str:
     K, gamma = solution.problem.K, solution.gamma
     names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
     took = solution.statistics
-    size = f"{_count(took.rows, 'row')}, {_count(took.rounds, 'round')}"
+    size = f"{count_text(took.rows, 'row')}, {count_text(took.rounds, 'round')}"
     kind = "private" if solution.shape == "free" else f"private {solution.shape}"
     bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
     notes = [
@@ -85,8 +85,10 @@ def problem_text(problem: Problem) -> str:
 def voters_text(problem: Problem) -> str:
     """Return who votes, and what one record can change of it."""
     kind = "not private" if problem.voter.epsilon == math.inf else guarantee(problem.voter)
-    reach = "" if problem.affected == problem.K else f"; one record reaches at most {_count(problem.affected, 'voter')}"
-    return f"{_count(problem.K, 'voter')}, each {kind}{reach}"
+    reach = (
+        "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
+    )
+    return f"{count_text(problem.K, 'voter')}, each {kind}{reach}"
 
 
 def guarantee(privacy: Privacy) -> str:
@@ -113,8 +115,9 @@ def _corner(label: str) -> str:
     return f"{label} {CORNERS[label]}" if label in CORNERS else label
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def count_text(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: 1 release, 2 releases."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def solution_html(solution: Solution) -> str:

@@ -95,10 +95,12 @@ def test_one_minus_one_minus_a_tiny_Delta_is_taken_at_its_word() -> None:
 @pytest.mark.parametrize("value", [0.1234567890123, 0.12345678901234, 1 / 3, 2 / 3, math.pi / 4])
 def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: float) -> None:
     assert voter(value).epsilon >= value >= target(value).epsilon
-    assert voter(value).epsilon - target(value).epsilon == pytest.approx(10.0**-GRID_DIGITS, rel=1e-3)
+    assert voter(value).epsilon - target(value).epsilon == pytest.approx(10.0**-GRID_DIGITS, rel=1e-3, abs=0)
     tiny = value * 1e-10
     assert voter(1.0, tiny).delta >= tiny >= target(1.0, tiny).delta
-    assert voter(1.0, tiny).delta - target(1.0, tiny).delta == pytest.approx(10.0 ** (-GRID_DIGITS - 10), rel=1e-3)
+    assert voter(1.0, tiny).delta - target(1.0, tiny).delta == pytest.approx(
+        10.0 ** (-GRID_DIGITS - 10), rel=1e-3, abs=0
+    )
 
 
 @given(asks())

@@ -78,8 +78,12 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
     noises = {"optimal": solution.noise, **private_baselines(problem)}
     kept = [f"{100 * aim.utility(noise.values[6:]):.1f} %" for noise in noises.values()]
     assert [*noises] == ["optimal", "double_subsampling", "subsampling", "randomized_response"]
-    said = "γ_opt keeps {} of the utility, double subsampling {}, subsampling {}, randomised response {}."
+    said = "γ_opt keeps {} of the utility, double subsampling {}, subsampling {}, randomised response {} by the paper's formulas."
     assert said.format(*kept) in " ".join(README.split())
+    exact = compare(problem, 1, problem.target)
+    best = max((row for row in exact.rows if row.name != "optimal_sequence"), key=lambda row: row.utility or 0)
+    assert best.name == "permute_and_flip"
+    assert f"permute-and-flip keeps {100 * (best.utility or 0):.1f} %" in README
 
 
 @pytest.mark.slow
@@ -119,7 +123,7 @@ def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("DARRM_CACHE_URL")
     settings = Settings()
     assert (settings.max_voters, settings.time_limit) == (101, 60.0)
-    assert "more than 101 voters and stops a solve after a minute" in " ".join(README.split())
+    assert "Default limits: 101 voters, a minute a solve" in " ".join(README.split())
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -85,7 +85,7 @@ def compare(
     from api.cli.cached_solve import refuse_slow
     from api.cli.class_ways import class_ways, several_classes
     from api.cli.files import check_plot, picture_format, write_whole
-    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text, voters_text
+    from api.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text, voters_text
     from darrm_opt.answers.accounting import comparison_to_dict
     from darrm_opt.answers.running_time import COMPARISON_SOLVES
     from darrm_opt.comparison.compare import compare as compare_mechanisms
@@ -152,7 +152,7 @@ def compare(
     if json:
         answer(as_json(comparison_to_dict(found)))
         return
-    head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {queries} releases, {guarantee(found.total)} in all."
+    head = f"{voters_text(problem)}{trained_text(problem, fresh=fresh)}; {count_text(found.queries, 'release')}, {guarantee(found.total)} in all."
     heads = ["mechanism", "knob", "ε spent", "utility", "disagreement", "tv error"]
     left_out = [f"{name} is left out: {why}." for name, why in found.not_compared.items()]
     if found.bags is not None:

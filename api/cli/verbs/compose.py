@@ -56,7 +56,7 @@ def compose(
     profile of that γ and the exact recursion on its bits are asked too: the least of all is the best. Voters that were trained
     once (no --fresh) are taken as not private, and what their models cost together is an account beside the others.
     """
-    from api.cli.report import as_json, assumed_text, columns, guarantee, trained_text
+    from api.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text
     from darrm_opt.answers.accounting import composition_to_dict
 
     each, release = _release(asked, design, solution)
@@ -73,7 +73,7 @@ def compose(
         notes.append(f"No account can be below {least:.6f}: some adversary attains that.")
     if release is not None and (assumed := assumed_text(release.problem, int(number(queries)), fresh=fresh)):
         notes.append(assumed)
-    head = f"{queries} releases, each {guarantee(each)}{'' if release is None else trained_text(release.problem, fresh=fresh)}:"
+    head = f"{count_text(int(number(queries)), 'release')}, each {guarantee(each)}{'' if release is None else trained_text(release.problem, fresh=fresh)}:"
     answer("\n".join([head, "", columns(["account", "ε", "δ"], rows), *([""] if notes else []), *notes]))
 
 

@@ -244,11 +244,11 @@ def _next_step(found: Plan, output: str | None) -> str:
 
 
 def _text(found: Plan, output: str | None) -> str:
-    from api.cli.report import assumed_text, columns, guarantee, trained_text, voters_text
+    from api.cli.report import assumed_text, columns, count_text, guarantee, trained_text, voters_text
 
     asked = found.request
     trained = trained_text(asked.voters, fresh=asked.fresh)
-    head = f"{voters_text(asked.voters)}{trained}; {asked.queries:,} queries, {guarantee(asked.total)} in all."
+    head = f"{voters_text(asked.voters)}{trained}; {count_text(asked.queries, 'query', 'queries')}, {guarantee(asked.total)} in all."
     heads = ["mechanism", "accuracy", "queries", "ε spent", "proved by"]
     reasons = [f"{option.mechanism:<19} {option.why}" for option in found.options if option is not found.best]
     if assumed := assumed_text(asked.voters, asked.queries, fresh=asked.fresh):

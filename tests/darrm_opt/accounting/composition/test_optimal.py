@@ -168,7 +168,7 @@ def test_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
 
 def test_leak_floor_of_one_mechanism_is_its_delta() -> None:
     for delta in (1e-300, 3e-4, 0.1, 1 - 2.0**-53):
-        assert least_possible_delta(delta, 1) == pytest.approx(delta, rel=1e-15)
+        assert least_possible_delta(delta, 1) == pytest.approx(delta, rel=1e-15, abs=0)
     assert least_possible_delta(3e-4, 1) == 3e-4
     assert optimal_composition(0.5, 3e-4, 1, 3e-4) == Privacy(0.5, 3e-4)
     assert least_possible_delta_of_sequence([(0.1, 2), (0.2, 1)]) == least_possible_delta_of_sequence(

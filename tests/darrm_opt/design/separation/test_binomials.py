@@ -55,7 +55,7 @@ def exact_farthest(row: Array, N: int, plus: int, minus: int, Delta: float) -> F
 def test_the_masses_of_a_binomial(trials: int, Delta: float) -> None:
     terms = min(terms_of(trials * Delta), trials)
     mass = binomial(np.array([trials, 0]), Delta, terms)
-    assert mass[:, 0] == pytest.approx([float(m) for m in masses(trials, Delta)[: terms + 1]], rel=1e-13)
+    assert mass[:, 0] == pytest.approx([float(m) for m in masses(trials, Delta)[: terms + 1]], rel=1e-13, abs=0)
     assert mass[:, 1].tolist() == [1.0, *[0.0] * terms]
     assert sum(masses(trials, Delta)[terms + 1 :]) <= TAIL
 

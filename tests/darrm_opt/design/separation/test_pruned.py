@@ -261,7 +261,8 @@ def test_the_bend_near_a_skeleton(mean: float) -> None:
     found = pruned._local_bend(A, bend, at, mean)
     for value, row, here in zip(found.tolist(), at.i, at.n1, strict=True):
         distance = min(abs(kinks[row] - here), abs(kinks[row] - (n - here)))
-        seen, beyond = pytest.approx(0.25 + tail * bend[row], rel=1e-11), pytest.approx(tail * bend[row], rel=1e-11)
+        seen = pytest.approx(0.25 + tail * bend[row], rel=1e-11, abs=0)
+        beyond = pytest.approx(tail * bend[row], rel=1e-11, abs=0)
         assert value in (seen, beyond)
         if distance <= window:
             assert value == seen

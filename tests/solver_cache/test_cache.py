@@ -6,7 +6,9 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paths import DATA
+from support.stores import STORE_URLS
 
 import darrm_opt.design_spec
 import solver_cache.solve
@@ -38,6 +41,7 @@ from solver_cache import (
     cached_solve,
     check,
     keep,
+    open_store,
     recall,
     validate_row,
 )
@@ -336,6 +340,12 @@ def test_any_changed_letter_is_found(place: int, letter: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
+
+
+@pytest.fixture(params=STORE_URLS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
+        yield opened
 
 
 def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,6 +37,12 @@ PROBLEMS = [
     Problem.from_allowance(K=5, m=3, epsilon=0.7),
 ]
 ROWS = [row_of(solve(problem)) for problem in PROBLEMS]
+
+
+@pytest.fixture(params=STORE_URLS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
+        yield opened
 
 
 @pytest.fixture

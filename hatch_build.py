@@ -56,12 +56,10 @@ def compile_kernel(root: Path) -> bool:
     library = root / LIBRARY
     beside = library.with_name(f"{library.name}.{os.getpid()}")
     sources = sorted((root / FOLDER).glob("*.[ch]"))
-    checksum = (
-        f"-DSOURCE_CHECKSUM={zlib.crc32(b''.join(each.read_bytes() for each in sources))}u"  # library.py compares it
-    )
+    checksum = zlib.crc32(b"".join(each.read_bytes() for each in sources))  # library.py compares it
     units = [str(each) for each in sources if each.suffix == ".c"]
     for variant in VARIANTS:
-        command = [*compiler, *FLAGS, *variant, checksum, *units, "-o", str(beside), "-lm"]
+        command = [*compiler, *FLAGS, *variant, f"-DSOURCE_CHECKSUM={checksum}u", *units, "-o", str(beside), "-lm"]
         if subprocess.run(command, cwd=root, check=False, capture_output=True).returncode == 0:  # noqa: S603 - the user's compiler
             beside.replace(library)
             return True

@@ -1,4 +1,4 @@
-"""Designs client: kept designs of a service, listed, tagged and compared."""
+"""Designs client: stored designs of a service, listed, tagged and compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from darrm_client.verification import member, members, parse_problem, verify_gam
 
 
 class DesignsClient:
-    """Kept designs, as `DarrmClient.designs`. Tags are shared by all who use the service.
+    """Stored designs, as `DarrmClient.designs`. Tags are shared by all who use the service.
 
     Args:
         backend: the service.
@@ -26,7 +26,7 @@ class DesignsClient:
     def list(
         self, *, K: int | None = None, epsilon: float | None = None, m: float | None = None, tag: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield kept designs, the newest first, as the REST interface has them: their numbers and tags, and no γ.
+        """Yield stored designs, the newest first, as the REST interface has them: their numbers and tags, and no γ.
 
         Args:
             K: only those for so many voters.
@@ -49,15 +49,15 @@ class DesignsClient:
                 return
 
     def tag(self, id: str, tag: str) -> dict[str, Any]:
-        """Give a kept design a tag, unless it has it; return its numbers and tags; raises as `list`."""
+        """Give a stored design a tag, unless it has it; return its numbers and tags; raises as `list`."""
         return dict(self._call("PUT", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def untag(self, id: str, tag: str) -> dict[str, Any]:
-        """Take a tag from a kept design, if it has it; return its numbers and tags; raises as `list`."""
+        """Take a tag from a stored design, if it has it; return its numbers and tags; raises as `list`."""
         return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
 
     def compare(self, id: str, other: str) -> dict[str, Any]:
-        """Return two kept designs side by side; each γ was proved by this process for the problem that is told beside it.
+        """Return two stored designs side by side; each γ was proved by this process for the problem that is told beside it.
 
         Raises:
             NotPrivate: a γ is not.

@@ -95,7 +95,7 @@ class HttpBackend:
             tried += 1
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:
-        """Return what a request about kept designs is answered."""
+        """Return what a request about stored designs is answered."""
         return self._transport.call(method, f"/v1/designs{path}", None, deadline).content
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ from darrm_opt.decimal_grid import (
     grid_step,
 )
 from darrm_opt.errors import InvalidInput
+from darrm_opt.rounding import check_arithmetic
 
 MAX_TARGET_EPSILON = 500.0
 """Largest target ε [nats]: e^500 still leaves room in a double. Nobody calls 500 privacy."""
@@ -227,7 +228,11 @@ def whole_number(value: Any, argument: str, accepted: str, *, least: int = 1) ->
 
 
 def real_number(value: Any, argument: str, accepted: str) -> float:
-    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text."""
+    """Return ``value``, a real number or a ``Decimal``, as a float; refuse booleans, NaN and text.
+
+    Every account takes its numbers through here, and so notices if this thread's arithmetic is unsafe (`check_arithmetic`).
+    """
+    check_arithmetic()
     if type(value) is float and not math.isnan(value):  # nearly always, and the abstract classes take their time
         return value
     value = _number_of(value)

@@ -29,7 +29,8 @@ def check_arithmetic() -> None:
     """Raise `UnsafeArithmetic` unless this thread rounds to nearest and computes with subnormal numbers.
 
     Libraries that are compiled for speed change both for a whole thread ("flush to zero", "denormals are zero"); a bound that
-    was computed so proves nothing. Every proof and every account asks, in a fraction of a microsecond.
+    was computed so proves nothing. Every proof asks, every account, and every number that comes in (`problem.real_number`), in a
+    fraction of a microsecond.
 
     Raises:
         UnsafeArithmetic: a sum is rounded otherwise, or a subnormal number counts as 0.

@@ -1,4 +1,4 @@
-"""Kept designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
+"""Stored designs as people look at them: newest first, filtered, with tags. Nothing is proved here, and no γ is read.
 
 A tag is a word beside the content key of an answer, in a place of its own: it is never a part of the row, so it can change
 neither an answer nor its proof. It lasts as long as the row does. Tags are shared: everyone who uses a store sees the same ones.
@@ -30,7 +30,7 @@ CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
-class KeptDesign:
+class StoredDesign:
     """One stored answer in a list: what its record says was asked, unproved, and its tags.
 
     Attributes:
@@ -92,7 +92,7 @@ EVERY = DesignFilter()
 
 
 class Designs(Protocol):
-    """Kept designs and their tags. Safe to use from several threads; in a database also from several processes.
+    """Stored designs and their tags. Safe to use from several threads; in a database also from several processes.
 
     Every method raises CacheError where the place cannot be used, and has then changed nothing.
     """
@@ -102,7 +102,7 @@ class Designs(Protocol):
         which: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
-    ) -> Sequence[KeptDesign]:
+    ) -> Sequence[StoredDesign]:
         """Return designs of this version, the newest first.
 
         Args:
@@ -114,17 +114,17 @@ class Designs(Protocol):
             InvalidInput: a limit out of range, or ``after`` is the key of none.
         """
 
-    def get(self, key: str) -> KeptDesign | None:
+    def get(self, key: str) -> StoredDesign | None:
         """Return one design, or None where there is none of this version."""
 
-    def tag(self, key: str, tag: str) -> KeptDesign | None:
+    def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, unless it has it; return it as it then stands, or None where there is none.
 
         Raises:
             InvalidInput: no such form of a tag, or the design has `MAX_TAGS` others.
         """
 
-    def untag(self, key: str, tag: str) -> KeptDesign | None:
+    def untag(self, key: str, tag: str) -> StoredDesign | None:
         """Take a tag from a design, if it has it; return it as it then stands, or None where there is none.
 
         Raises:

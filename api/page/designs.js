@@ -1,4 +1,4 @@
-// Kept designs: what this server has stored, newest first, with tags; and two of them side by side.
+// Stored designs: what this server has stored, newest first, with tags; and two of them side by side.
 
 import { ask } from "./ask.js";
 import { swatch } from "./curves.js";
@@ -61,7 +61,7 @@ function present() {
     say("Nothing is kept that fits.");
     return;
   }
-  const caption = "Kept designs, the newest first";
+  const caption = "Stored designs, the newest first";
   byId("kept").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
 }
 

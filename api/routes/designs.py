@@ -1,4 +1,4 @@
-"""Routes of kept designs: list, read, tag, and compare two.
+"""Routes of stored designs: list, read, tag, and compare two.
 
 Tags are shared names of the server, not of a client: whoever may have designs made here may give and take them, and all see
 the same. They stand beside the answers, in a table of their own, and change no answer.
@@ -28,7 +28,7 @@ from api.schemas.designs import (
 )
 from api.service import repository
 from api.service.design_service import DesignService
-from solver_cache.designs import KeptDesign
+from solver_cache.designs import StoredDesign
 
 router = create_router("designs", "/v1/designs")
 
@@ -37,13 +37,13 @@ Which = Annotated[DesignsRequest, Depends(from_query(DesignsRequest))]
 
 @router.get(
     "",
-    summary="Kept designs, the newest first",
+    summary="Stored designs, the newest first",
     openapi_extra=query_parameters(DesignsRequest),
     response_model=DesignsAnswer,
     responses=error_responses(406, 422),
 )
 async def list_designs(which: Which, request: Request, service: Service) -> Response:
-    """List kept designs page by page, all or by voters, ε, m or tag; nothing is proved, and no γ is sent."""
+    """List stored designs page by page, all or by voters, ε, m or tag; nothing is proved, and no γ is sent."""
     require_json(request)
     found = await service.run_in_reader(service.store.designs.list, which.which(), which.limit, which.after)
     following = found[-1].key if len(found) == which.limit else None
@@ -53,31 +53,31 @@ async def list_designs(which: Which, request: Request, service: Service) -> Resp
 
 @router.get(
     "/{id}",
-    summary="A kept design and its tags",
+    summary="A stored design and its tags",
     response_model=DesignAnswer,
     responses=error_responses(404, 406, 422),
 )
 async def get_design(id: DesignId, request: Request, service: Service) -> Response:
-    """Read a kept design; its γ is proved again."""
+    """Read a stored design; its γ is proved again."""
     require_json(request)
     return json_response(await _design(id, service))
 
 
 @router.get(
     "/{id}/compare/{other}",
-    summary="Two kept designs side by side",
+    summary="Two stored designs side by side",
     response_model=ComparisonAnswer,
     responses=error_responses(404, 406, 422),
 )
 async def compare_designs(id: DesignId, other: DesignId, request: Request, service: Service) -> Response:
-    """Read two kept designs, each proved again, with the differences of their numbers and of their γ."""
+    """Read two stored designs, each proved again, with the differences of their numbers and of their γ."""
     require_json(request)
     return json_response(comparison(await _design(id, service), await _design(other, service)))
 
 
 @router.put(
     "/{id}/tags/{tag}",
-    summary="Give a kept design a tag",
+    summary="Give a stored design a tag",
     response_model=DesignSummary,
     responses=error_responses(404, 406, 422),
 )
@@ -89,7 +89,7 @@ async def tag_design(id: DesignId, tag: TagName, request: Request, service: Serv
 
 @router.delete(
     "/{id}/tags/{tag}",
-    summary="Take a tag from a kept design",
+    summary="Take a tag from a stored design",
     response_model=DesignSummary,
     responses=error_responses(404, 406, 422),
 )
@@ -109,7 +109,7 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     return DesignAnswer(id=id, created=kept.created, tags=list(kept.tags), design=design)
 
 
-def _summary(id: str, kept: KeptDesign | None) -> Response:
+def _summary(id: str, kept: StoredDesign | None) -> Response:
     audit.mention_question(id)
     shown = None if kept is None else summary(kept)
     if shown is None:

@@ -1,4 +1,4 @@
-"""Kept designs, their tags, and two of them side by side, as requests and answers."""
+"""Stored designs, their tags, and two of them side by side, as requests and answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from api.schemas.design import GammaAnswer, ProblemAnswer, nats
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, described
-from solver_cache.designs import TAG_PATTERN, DesignFilter, KeptDesign
+from solver_cache.designs import TAG_PATTERN, DesignFilter, StoredDesign
 from solver_cache.model import LARGEST
 
 TagName = Annotated[
@@ -32,7 +32,7 @@ DesignId = Annotated[
 
 
 class DesignsRequest(PageRequest):
-    """Which kept designs to list."""
+    """Which stored designs to list."""
 
     K: Annotated[
         int | None,
@@ -52,7 +52,7 @@ class DesignsRequest(PageRequest):
 
 
 class DesignSummary(ProblemAnswer):
-    """A kept design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
+    """A stored design in a list: what its record says, unproved. Read it by its id, and its γ is proved again."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
@@ -63,14 +63,14 @@ class DesignSummary(ProblemAnswer):
 
 
 class DesignsAnswer(AnswerModel):
-    """Kept designs, the newest first."""
+    """Stored designs, the newest first."""
 
     designs: list[DesignSummary] = Field(description="One page of them.")
     next: str | None = Field(description="Give this as `after` for the next page; null if there is none.")
 
 
 class DesignAnswer(AnswerModel):
-    """A kept design, its γ proved again, with its tags."""
+    """A stored design, its γ proved again, with its tags."""
 
     id: str = Field(description="Content key.")
     created: str = Field(description="When it was stored (UTC, ISO 8601).")
@@ -87,7 +87,7 @@ class PairAnswer(AnswerModel):
 
 
 class ComparisonAnswer(AnswerModel):
-    """Two kept designs side by side, each proved again."""
+    """Two stored designs side by side, each proved again."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["COMPARISON_EXAMPLE"]]})
 
@@ -105,7 +105,7 @@ class ComparisonAnswer(AnswerModel):
     )
 
 
-def summary(design: KeptDesign) -> DesignSummary | None:
+def summary(design: StoredDesign) -> DesignSummary | None:
     """Return a design as a list shows it; None if its record does not say what it is."""
     about = design.about
     numbers = () if about is None else (about.voter_delta, about.target_epsilon, about.target_delta, about.utility)

@@ -37,7 +37,7 @@ from darrm_opt.design.solution import Solution
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
-from darrm_opt.rounding import ULP, up
+from darrm_opt.rounding import ULP, check_arithmetic, up
 
 MAX_LINES = 240
 """Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
@@ -188,6 +188,7 @@ def release_profile(
     >>> profile.delta(0.3) < 1e-12, round(profile.delta(0.0), 3)
     (True, 0.111)
     """
+    check_arithmetic()
     noise = NoiseFunction(gamma, problem.K)
     votes = NonPrivateVotes(noise, problem.affected) if problem.voter.epsilon == math.inf else None
     at = ProfileSearch(noise, problem).at if votes is None else votes.at

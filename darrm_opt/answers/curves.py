@@ -143,8 +143,8 @@ def find_least(argument: dict[str, Any], report: Report) -> dict[str, Any]:
     from darrm_opt.design.inverse import least_parameter
 
     epsilon = argument["epsilon"]
-    asked = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
-    found = least_parameter(**asked, progress=lambda done, of: report({"done": done, "of": of}))
+    arguments = {**argument, "epsilon": float("inf") if epsilon == "inf" else epsilon}
+    found = least_parameter(**arguments, progress=lambda done, of: report({"done": done, "of": of}))
     below = found.below
     return {
         **{name: getattr(found, name) for name in ("parameter", "value", "measure", "wanted", "reached", "is_least")},

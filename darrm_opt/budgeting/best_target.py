@@ -43,7 +43,7 @@ ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of the estimates along the curve; coarser where that would take more updates than this in one estimate."""
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
-"""Points of the curve that are proved: those of the largest estimated utility, their δ apart by this share."""
+"""Points of the curve that are proved: how many, and how far apart their δ are, as a share."""
 
 ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3
 """Relative precision to which the budget is used up, along the curve and at its end."""
@@ -110,8 +110,10 @@ def best_target(
         noise is needed, and γ_opt at the total keeps the majority wherever one release may.
 
     Guarantees:
-        The releases are within ``total``, proved by that account. Of the targets looked at, none that fits has a larger
-        utility; it is a search, so the best of all may be better by a little (about `PRECISION` of the budget).
+        The releases are within ``total``, proved by that account. Of the targets proved to fit, none has a larger utility.
+        That none of all has is not proved. The best is usually better by a little (about `PRECISION` of the budget). Where
+        voters may leak (Δ > 0) the cost jumps along the curve, and a target beyond a jump may be better by more: for K = 35,
+        ε = 0.1, Δ = 1e-5, Q = 100 and a total of (3, 0.01) one with utility 0.594 fits, and 0.535 is found.
 
     Raises:
         InvalidInput: a number is outside its range.
@@ -248,7 +250,7 @@ class _TargetSearch:
         return best
 
     def _finalists(self) -> list[float]:
-        """Return the δ of the best estimates, apart from each other: where one estimate misses a jump of the cost, so do its neighbours."""
+        """Return the δ of the best estimates, apart from each other: what an estimate misses, those beside it miss too."""
         chosen: list[float] = []
         for delta in sorted(self._curve, key=lambda delta: -self._curve[delta].utility):
             if len(chosen) < MAX_FINALISTS and all(abs(delta - other) > MIN_SPACING * other for other in chosen):
@@ -339,9 +341,8 @@ class _TargetSearch:
         return solution, self._cost(solution)
 
     def _cost(self, solution: Solution) -> float:
-        return cheapest_total(Release.of(solution), self._queries, self._total.delta, POINTS)[
-            0
-        ]  # the voters are already those that compose
+        # the voters are already those that compose
+        return cheapest_total(Release.of(solution), self._queries, self._total.delta, POINTS)[0]
 
     def _estimated_cost(self, epsilon: float, delta: float) -> tuple[Solution, float]:
         """Return γ_opt at a target, and an estimate of the total ε of Q releases."""

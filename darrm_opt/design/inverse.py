@@ -26,6 +26,7 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem, real_number, whole_number
+from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 
 Parameter = Literal["m", "target_epsilon", "epsilon"]
@@ -44,7 +45,7 @@ MIN_DIGITS, MAX_DIGITS, DIGITS = 2, 10, 3
 """Significant digits of the searched numbers: fewest, most, and usual."""
 
 FULL_SLACK = 1e-12
-"""A utility of 1 is reached up to the repair's scaling, which costs about this much."""
+"""A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class LeastParameter:
     @property
     def is_least(self) -> bool:
         """Whether it is proved that no smaller one of the numbers that are tried would do."""
-        return self.below is None or (self.parameter != "epsilon" and self.below.bound < self.wanted)
+        return self.below is None or (self.parameter != "epsilon" and self.below.bound < _enough(self.wanted))
 
 
 def least_parameter(
@@ -133,8 +134,8 @@ def least_parameter(
         The number, its γ_opt, and the number next below it with what that reaches.
 
     Guarantees:
-        The γ is private for the problem at exactly the returned number, and reaches what is wanted. `LeastParameter.is_least`
-        says whether no smaller number does; without a time limit it holds for m and the target ε.
+        The γ is private for the problem at exactly the returned number, and reaches what is wanted (1 up to `FULL_SLACK`).
+        `LeastParameter.is_least` says whether it is proved that no smaller number does; for m and the target ε it nearly always is.
 
     Raises:
         InvalidInput: an argument is out of range, or no number that is tried reaches what is wanted.
@@ -166,7 +167,7 @@ def least_parameter(
         if progress is not None:
             progress(len(solved), (steps + 1).bit_length())
         solved[index], rows = solve_warm(at(index), goal, shape, rows=rows, **options)
-        return worth(solved[index].noise, goal, measure) < min(wanted, 1.0 - FULL_SLACK)
+        return worth(solved[index].noise, goal, measure) < _enough(wanted)
 
     # −1 stands for "none falls short", and `steps` for "all do": whatever else is returned was solved, and so was what follows it
     last = largest_count_between(falls_short, -1, steps)
@@ -269,6 +270,11 @@ def _wanted(utility: float | None, agreement: float | None) -> tuple[MeasureOfWo
     return "agreement", chance
 
 
+def _enough(wanted: float) -> float:
+    """Return the utility or agreement that counts as what is wanted."""
+    return min(wanted, 1.0 - FULL_SLACK)
+
+
 def _with_agreement(goal: AnyObjective) -> Objective:
     if not isinstance(goal, Objective):
         accepted = "an objective with a prior, such as rectangular or shared(2,5)"
@@ -333,4 +339,5 @@ def _neighbour(value: float, solution: Solution, measure: MeasureOfWorth) -> Nei
     if measure == "agreement":  # a utility of 1 saves all that a fair coin disagrees
         coin = NoiseFunction(np.zeros(K + 1), K)
         bound = 1.0 - (1.0 - worth(coin, solution.objective, measure)) * (1.0 - bound)
+        bound = min(1.0, up(bound, 2 * K + 8))  # means of K + 1 terms, and these four operations
     return Neighbour(value, worth(solution.noise, solution.objective, measure), bound, solution)

@@ -94,7 +94,7 @@ def voting_plan(
                 "is everything computed from their models. The plain majority needs no noise and no limit.",
             )
         if queries == 1:
-            single = _asked(design or solve, Problem(K, voter, total, affected))
+            single = _designed(design or solve, Problem(K, voter, total, affected))
             return VotingPlan("noisy majority", single, 1, total, "One query: the best γ for voters of that privacy.")
     solution = _many(K, affected, queries, total) if design is None else _shared(K, affected, queries, total, design)
     return VotingPlan(
@@ -119,10 +119,10 @@ def _shared(K: int, affected: int, queries: int, total: Privacy, design: Design)
     """Return the better γ of two splits of δ between the queries and their composition."""
     shares = sorted({total.delta} if queries == 1 else {0.0, total.delta / (2 * queries)})
     targets = [total if queries == 1 else Privacy(epsilon_each(total, delta, queries), delta) for delta in shares]
-    return max((_asked(design, _fixed(K, affected, target)) for target in targets), key=lambda found: found.utility)
+    return max((_designed(design, _fixed(K, affected, target)) for target in targets), key=lambda found: found.utility)
 
 
-def _asked(design: Design, problem: Problem) -> Solution:
+def _designed(design: Design, problem: Problem) -> Solution:
     """Return the γ of exactly that problem; whoever releases with it proves it again.
 
     Raises:

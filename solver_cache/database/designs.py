@@ -18,7 +18,7 @@ from solver_cache.designs import (
     EVERY,
     MAX_TAGS,
     DesignFilter,
-    KeptDesign,
+    StoredDesign,
     check_list,
     check_tag,
     too_many_tags,
@@ -47,7 +47,7 @@ class DatabaseDesigns:
         which: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
-    ) -> Sequence[KeptDesign]:
+    ) -> Sequence[StoredDesign]:
         """Return designs, the newest first, as `Designs.list` says."""
         check_list(limit)
         at = SOLUTIONS.c
@@ -60,12 +60,12 @@ class DatabaseDesigns:
                 page = page.where(tuple_(at.created, at.key) < tuple_(*last))
             return _designs(connection, page)
 
-    def get(self, key: str) -> KeptDesign | None:
+    def get(self, key: str) -> StoredDesign | None:
         """Return one design, as `Designs.get` says."""
         with self._database.reading() as connection:
             return _design(connection, key)
 
-    def tag(self, key: str, tag: str) -> KeptDesign | None:
+    def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, as `Designs.tag` says."""
         check_tag(tag)
         with self._database.writing() as connection:
@@ -80,7 +80,7 @@ class DatabaseDesigns:
             connection.execute(insert_new(self._database.dialect, TAGS, key=key, tag=tag, created=now))
             return _design(connection, key)
 
-    def untag(self, key: str, tag: str) -> KeptDesign | None:
+    def untag(self, key: str, tag: str) -> StoredDesign | None:
         """Take a tag from a design, as `Designs.untag` says."""
         check_tag(tag)
         with self._database.writing() as connection:
@@ -108,12 +108,12 @@ def _about(number: float) -> tuple[float, float]:
     return number * (1 - CLOSE), number * (1 + CLOSE)
 
 
-def _design(connection: Connection, key: str) -> KeptDesign | None:
+def _design(connection: Connection, key: str) -> StoredDesign | None:
     found = _designs(connection, select(*_DESIGN).where(SOLUTIONS.c.key == key, SOLUTIONS.c.core == CORE))
     return found[0] if found else None
 
 
-def _designs(connection: Connection, page: Select[Any]) -> Sequence[KeptDesign]:
+def _designs(connection: Connection, page: Select[Any]) -> Sequence[StoredDesign]:
     """Return the designs of a page, with their tags."""
     rows = connection.execute(page).mappings().all()
     keys = [str(row["key"]) for row in rows]
@@ -121,7 +121,7 @@ def _designs(connection: Connection, page: Select[Any]) -> Sequence[KeptDesign]:
     for key, tag in connection.execute(select(TAGS.c.key, TAGS.c.tag).where(TAGS.c.key.in_(keys)).order_by(TAGS.c.tag)):
         tags.setdefault(str(key), []).append(str(tag))
     return [
-        KeptDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))
+        StoredDesign(str(row["key"]), str(row["created"]), _columns(row), tuple(tags.get(str(row["key"]), ())))
         for row in rows
     ]
 

@@ -230,37 +230,37 @@ class DatabaseJobs:
         more = {} if progress is None else {"progress": progress}
         with self._database.writing() as connection:
             until = self._now + lease_seconds
-            return self._changed(connection, _held(id, owner), lease_until=until, **more)
+            return self._changed(connection, _update_own(id, owner), lease_until=until, **more)
 
     def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
         """Hold claims for longer as `Jobs.renew_all` says."""
         check_claim(owner, lease_seconds)
         with self._database.writing() as connection:
-            mine = _lock_held(connection, ids, owner)
+            mine = _lock_own(connection, ids, owner)
             _change(connection, mine, lease_until=self._now + lease_seconds)
         return set(mine)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
         with self._database.writing() as connection:
-            return self._changed(connection, _held(id, owner), state="done", result=result, **RELEASED)
+            return self._changed(connection, _update_own(id, owner), state="done", result=result, **RELEASED)
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
         said = reason.replace("\0", "�")  # which PostgreSQL does not keep
         with self._database.writing() as connection:
-            return self._changed(connection, _held(id, owner), state="failed", reason=said, **RELEASED)
+            return self._changed(connection, _update_own(id, owner), state="failed", reason=said, **RELEASED)
 
     def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
         with self._database.writing() as connection:
             back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **RELEASED}
-            return self._changed(connection, _held(id, owner), **back)
+            return self._changed(connection, _update_own(id, owner), **back)
 
     def release_all(self, ids: Collection[str], owner: str) -> set[str]:
         """Put claimed jobs back as `Jobs.release_all` says."""
         with self._database.writing() as connection:
-            mine = _lock_held(connection, ids, owner)
+            mine = _lock_own(connection, ids, owner)
             _change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **RELEASED)
         return set(mine)
 
@@ -331,7 +331,7 @@ class DatabaseJobs:
         return server_time(self._database.dialect)
 
 
-def _held(id: str, owner: str) -> Update:
+def _update_own(id: str, owner: str) -> Update:
     return update(JOBS).where(JOBS.c.id == id, JOBS.c.owner == owner, JOBS.c.state == "running")
 
 
@@ -402,11 +402,15 @@ def _submit_and_claim(
         absent, over, free = _lock_submitted(connection, names, afresh=afresh)
         first = {**QUEUED, **claim, "kind": kind, "attempts": 1, "created": now}
         if absent:
-            new = insert_new(connection.dialect.name, JOBS, id=bindparam("name"), request=bindparam("asked"), **first)
-            execute_many(connection, new, [{"name": name, "asked": requests[name]} for name in absent])
+            new = insert_new(
+                connection.dialect.name, JOBS, id=bindparam("name"), request=bindparam("request_text"), **first
+            )
+            execute_many(connection, new, [{"name": name, "request_text": requests[name]} for name in absent])
         if over:
-            again = update(JOBS).where(JOBS.c.id == bindparam("name")).values(request=bindparam("asked"), **first)
-            execute_many(connection, again, [{"name": name, "asked": requests[name]} for name in over])
+            again = (
+                update(JOBS).where(JOBS.c.id == bindparam("name")).values(request=bindparam("request_text"), **first)
+            )
+            execute_many(connection, again, [{"name": name, "request_text": requests[name]} for name in over])
         if free:
             more = (
                 update(JOBS)
@@ -414,13 +418,13 @@ def _submit_and_claim(
                 .values(attempts=JOBS.c.attempts + 1, **claim)
             )
             connection.execute(more)
-        held = is_among(connection.dialect.name, JOBS.c.id, names)
-        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(held))
+        these = is_among(connection.dialect.name, JOBS.c.id, names)
+        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(these))
         became |= {str(name): _claim_result(state, holder == owner) for name, state, holder in found}
     return became
 
 
-def _lock_held(connection: Connection, ids: Collection[str], owner: str) -> list[str]:
+def _lock_own(connection: Connection, ids: Collection[str], owner: str) -> list[str]:
     """Return those jobs that ``owner`` holds, locked until the caller's transaction ends."""
     found: list[str] = []
     for names in pages(ids):
@@ -442,7 +446,7 @@ def _change(connection: Connection, ids: Collection[str], **values: Any) -> None
 
 def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -> set[str]:
     """Make those jobs done that ``owner`` holds, within the caller's transaction; return which."""
-    mine = _lock_held(connection, results, owner)
+    mine = _lock_own(connection, results, owner)
     if mine:
         now = server_time(connection.dialect.name)
         done = (

@@ -9,7 +9,7 @@ from solver_cache.designs import (
     EVERY,
     MAX_TAGS,
     DesignFilter,
-    KeptDesign,
+    StoredDesign,
     check_list,
     check_tag,
     too_many_tags,
@@ -39,7 +39,7 @@ class MemoryDesigns:
         which: DesignFilter = EVERY,
         limit: int = PAGE_SIZE,
         after: str | None = None,
-    ) -> Sequence[KeptDesign]:
+    ) -> Sequence[StoredDesign]:
         """Return designs, the newest first, as `Designs.list` says."""
         check_list(limit)
         created, about = self._created(), self._about()
@@ -51,12 +51,12 @@ class MemoryDesigns:
         fitting = [key for _, key in found if which.fits(about.get(key)) and self._has(key, which.tag)]
         return [self._design(key, created[key], about.get(key)) for key in fitting[:limit]]
 
-    def get(self, key: str) -> KeptDesign | None:
+    def get(self, key: str) -> StoredDesign | None:
         """Return one design, as `Designs.get` says."""
         when = self._created().get(key)
         return None if when is None else self._design(key, when, self._about().get(key))
 
-    def tag(self, key: str, tag: str) -> KeptDesign | None:
+    def tag(self, key: str, tag: str) -> StoredDesign | None:
         """Give a design a tag, as `Designs.tag` says."""
         check_tag(tag)
         with self._lock:
@@ -67,7 +67,7 @@ class MemoryDesigns:
                 tags.add(tag)
         return self.get(key)
 
-    def untag(self, key: str, tag: str) -> KeptDesign | None:
+    def untag(self, key: str, tag: str) -> StoredDesign | None:
         """Take a tag from a design, as `Designs.untag` says."""
         check_tag(tag)
         with self._lock:
@@ -82,5 +82,5 @@ class MemoryDesigns:
     def _has(self, key: str, tag: str | None) -> bool:
         return tag is None or tag in self._tags.get(key, ())
 
-    def _design(self, key: str, when: str, about: SearchColumns | None) -> KeptDesign:
-        return KeptDesign(key, when, about, tuple(sorted(self._tags.get(key, ()))))
+    def _design(self, key: str, when: str, about: SearchColumns | None) -> StoredDesign:
+        return StoredDesign(key, when, about, tuple(sorted(self._tags.get(key, ()))))

@@ -145,7 +145,7 @@ class MemoryJobs:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
         more = {} if progress is None else {"progress": progress}
-        return self._held(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **more})
+        return self._update_own(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **more})
 
     def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
         """Hold claims for longer as `Jobs.renew_all` says."""
@@ -154,16 +154,20 @@ class MemoryJobs:
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
-        return self._held(id, owner, lambda _: {"state": "done", "result": result, "owner": "", "lease_until": 0.0})
+        return self._update_own(
+            id, owner, lambda _: {"state": "done", "result": result, "owner": "", "lease_until": 0.0}
+        )
 
     def fail(self, id: str, owner: str, reason: str) -> bool:
         """Make a claimed job failed as `Jobs.fail` says."""
-        return self._held(id, owner, lambda _: {"state": "failed", "reason": reason, "owner": "", "lease_until": 0.0})
+        return self._update_own(
+            id, owner, lambda _: {"state": "failed", "reason": reason, "owner": "", "lease_until": 0.0}
+        )
 
     def release(self, id: str, owner: str) -> bool:
         """Put a claimed job back as `Jobs.release` says."""
         back = {"state": "queued", "owner": "", "lease_until": 0.0}
-        return self._held(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
+        return self._update_own(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
 
     def release_all(self, ids: Collection[str], owner: str) -> set[str]:
         """Put claimed jobs back as `Jobs.release_all` says."""
@@ -201,7 +205,7 @@ class MemoryJobs:
                 del self._jobs[key], self._clients[key]
         return len(old)
 
-    def held(self, ids: Collection[str], owner: str) -> set[str]:
+    def own_claims(self, ids: Collection[str], owner: str) -> set[str]:
         """Return those jobs that ``owner`` holds."""
         with self._lock:
             there = [self._jobs.get(name) for name in ids]
@@ -211,7 +215,7 @@ class MemoryJobs:
         """Whether a job is a client's, or nobody's."""
         return client is None or not self._clients[id] or client in self._clients[id]
 
-    def _held(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:
+    def _update_own(self, id: str, owner: str, change: Callable[[Job], dict[str, Any]]) -> bool:
         """Change a job if ``owner`` holds it."""
         with self._lock:
             there = self._jobs.get(id)

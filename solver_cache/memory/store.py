@@ -36,7 +36,7 @@ class MemoryStore:
         self._created: dict[str, str] = {}
         self._index = MemoryIndex()
         self._lock = threading.Lock()
-        self._designs = MemoryDesigns(self._stored, self._asked)
+        self._designs = MemoryDesigns(self._stored, self._search_columns)
         self.designs: Designs = self._designs
 
     def get(self, key: str) -> Row | None:
@@ -59,8 +59,8 @@ class MemoryStore:
     def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
         """Keep `answers` and end the jobs of `owner`; return them, as `Store.complete` does."""
         done: dict[str, Row | None] = {}
-        held = self.jobs.held([each.job for each in answers], owner)
-        for each in (each for each in answers if each.job in held):
+        own = self.jobs.own_claims([each.job for each in answers], owner)
+        for each in (each for each in answers if each.job in own):
             standing = None if each.row is None else self.put(each.row)
             if self.jobs.finish(each.job, owner, each.result):
                 done[each.job] = standing
@@ -98,9 +98,9 @@ class MemoryStore:
         with self._lock:
             return {key: when for key, when in self._created.items() if self._rows[key].core == CORE}
 
-    def _asked(self) -> dict[str, SearchColumns]:
+    def _search_columns(self) -> dict[str, SearchColumns]:
         with self._lock:
-            return self._index.asked()
+            return self._index.search_columns()
 
     def integrity_errors(self) -> list[str]:
         """Return nothing: there is no place to be damaged."""
@@ -118,7 +118,7 @@ class MemoryIndex:
 
     def __init__(self) -> None:
         self._new: dict[str, Row] = {}
-        self._asked: dict[str, SearchColumns] = {}
+        self._search_columns: dict[str, SearchColumns] = {}
         self._kin: dict[Kin, set[str]] = {}
         self._columns: dict[Kin, _Columns] = {}
 
@@ -130,16 +130,16 @@ class MemoryIndex:
     def remove(self, key: str) -> None:
         """Forget a row."""
         self._new.pop(key, None)
-        asked = self._asked.pop(key, None)
-        if asked is not None:
-            kin = asked.voters, asked.objective
+        columns = self._search_columns.pop(key, None)
+        if columns is not None:
+            kin = columns.voters, columns.objective
             self._kin[kin].discard(key)
             self._columns.pop(kin, None)
 
-    def asked(self) -> dict[str, SearchColumns]:
+    def search_columns(self) -> dict[str, SearchColumns]:
         """Return what the rows say was asked, by key."""
         self._read()
-        return dict(self._asked)
+        return dict(self._search_columns)
 
     def candidates(self, spec: DesignSpec) -> Iterator[str]:
         """Yield the keys of rows that say they answer ``spec``, as `solver_cache.store.Store.candidates` says."""
@@ -148,16 +148,16 @@ class MemoryIndex:
         if kin not in self._kin:
             return iter(())
         if kin not in self._columns:
-            self._columns[kin] = _Columns.of({key: self._asked[key] for key in self._kin[kin]})
+            self._columns[kin] = _Columns.of({key: self._search_columns[key] for key in self._kin[kin]})
         return self._columns[kin].answers(spec)
 
     def _read(self) -> None:
         """Read what the new rows say."""
         for key, row in self._new.items():
-            asked = search_columns(row.record) if row.core == CORE else None
-            if asked is not None:
-                kin = asked.voters, asked.objective
-                self._asked[key] = asked
+            columns = search_columns(row.record) if row.core == CORE else None
+            if columns is not None:
+                kin = columns.voters, columns.objective
+                self._search_columns[key] = columns
                 self._kin.setdefault(kin, set()).add(key)
                 self._columns.pop(kin, None)
         self._new.clear()

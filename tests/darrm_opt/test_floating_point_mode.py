@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import math
 import platform
 import shutil
 import subprocess
@@ -21,7 +22,13 @@ from darrm_opt import NoiseFunction, Privacy, Problem, solve, verify
 from darrm_opt.accounting import total_privacy
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import privacy_region
+from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition
+from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
+from darrm_opt.accounting.release_profile import release_profile
+from darrm_opt.accounting.subsampling import amplify_by_subsampling
+from darrm_opt.aggregators.gnmax import gnmax_epsilon
 from darrm_opt.errors import NotPrivate, UnsafeArithmetic
 from darrm_opt.rounding import check_arithmetic
 
@@ -68,7 +75,7 @@ def proofs() -> dict[str, Callable[[], object]]:
     solution, rough = solve(problem), np.full(10, 0.01)
     rough[[0, 9]] = 0.0
     nothing, least = Problem(5, Privacy(0.1), Privacy(0.0)), NoiseFunction(np.full(6, 5e-324))
-    region = privacy_region(Privacy(0.3, 1e-4))
+    region, open_votes = privacy_region(Privacy(0.3, 1e-4)), Problem(9, Privacy(math.inf), Privacy(0.3), affected=1)
     return {
         "verify, monotone": lambda: verify(problem, solution.gamma),
         "verify, not monotone": lambda: verify(problem, rough),
@@ -77,6 +84,14 @@ def proofs() -> dict[str, Callable[[], object]]:
         "total": lambda: total_privacy(solution, 5, 1e-3),
         "bits": lambda: compose_bits([(region, 3)], points=101),
         "composition": lambda: optimal_composition(0.1, 0.0, 3, 1e-3),
+        "closed form": lambda: kov_composition(0.1, 0.0, 3, 1e-3),
+        "sums": lambda: basic_composition(0.1, 0.0, 3),
+        "profile of voters that are not private": lambda: release_profile(np.zeros(10), open_votes),
+        "Gaussian noise": lambda: gaussian_epsilon(1.0, 1e-5),
+        "Rényi": lambda: gaussian_rdp_epsilon(2.0, 3, 1e-5),
+        "subsampling": lambda: amplify_by_subsampling(problem.voter, 0.1),
+        "noisy argmax": lambda: gnmax_epsilon(40.0, 1e-5),
+        "a number that comes in": lambda: Privacy(0.1),
     }
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import postgres
 from support.paths import DATA
+from support.stores import STORE_URLS
 
 import darrm_opt.design_spec
 import solver_cache.solve
@@ -342,16 +342,9 @@ def test_any_changed_letter_is_found(place: int, letter: str) -> None:
 # ------------------------------------------------------------------------------------------- lookup, solve, keep
 
 
-URLS: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
-
-
-@pytest.fixture(params=URLS)
+@pytest.fixture(params=STORE_URLS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(URLS[request.param](tmp_path))) as opened:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
         yield opened
 
 

@@ -1,16 +1,16 @@
-"""Kept designs and their tags: the same in memory, SQLite and PostgreSQL, and apart from the rows that are proved."""
+"""Stored designs and their tags: the same in memory, SQLite and PostgreSQL, and apart from the rows that are proved."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import postgres
+from support.stores import STORE_URLS
 
 from darrm_opt import InvalidInput, Privacy, Problem, solve
 from darrm_opt.design_spec import digest
@@ -26,7 +26,7 @@ from solver_cache import (
     open_store,
     recall,
 )
-from solver_cache.designs import MAX_TAGS, DesignFilter, KeptDesign
+from solver_cache.designs import MAX_TAGS, DesignFilter, StoredDesign
 from solver_cache.model import row_of
 
 PROBLEMS = [
@@ -38,16 +38,10 @@ PROBLEMS = [
 ]
 ROWS = [row_of(solve(problem)) for problem in PROBLEMS]
 
-OPENED: dict[str, Callable[[Path], str]] = {
-    "memory": lambda _: "memory",
-    "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
-    "postgresql": lambda _: postgres.server().url(postgres.server().new()),
-}
 
-
-@pytest.fixture(params=OPENED)
+@pytest.fixture(params=STORE_URLS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    with closing(open_store(OPENED[request.param](tmp_path))) as opened:
+    with closing(open_store(STORE_URLS[request.param](tmp_path))) as opened:
         yield opened
 
 
@@ -84,7 +78,7 @@ def test_pages_follow_one_another_and_miss_nothing(filled: Store) -> None:
     assert [(design.created, design.key) for design in whole] == sorted(
         ((design.created, design.key) for design in whole), reverse=True
     )
-    paged: list[KeptDesign] = []
+    paged: list[StoredDesign] = []
     after: str | None = None
     while page := filled.designs.list(limit=2, after=after):
         paged += page
@@ -203,7 +197,7 @@ def test_what_is_no_page_is_refused(filled: Store, limit: int, after: str | None
 
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_a_store_for_reading_lists_and_does_not_tag(name: str, tmp_path: Path) -> None:
-    url = OPENED[name](tmp_path)
+    url = STORE_URLS[name](tmp_path)
     with closing(open_store(url)) as store:
         store.put(ROWS[0])
         store.designs.tag(ROWS[0].key, "kept")

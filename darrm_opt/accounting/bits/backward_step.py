@@ -95,9 +95,8 @@ def compile_moves(region: BitRegion, step: float, points: int) -> Moves:
             position = shift / step
             position -= 4 * ULP * (1 + abs(math.log(a)) + abs(shift)) / step + 4 * ULP * abs(position)
             if position < -2 * points:  # V(x) = 1 − x + x·V(1/x), and the grid has ended before 1/x
-                log_x = (
-                    position + np.arange(points)
-                ) * step  # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
+                # of at most one answer: q/p or (1−q)/(1−p) is no less than 1
+                log_x = (position + np.arange(points)) * step
                 far[vertex] = len(beyond)
                 beyond.append(np.stack([-np.expm1(log_x), np.exp(log_x)]) * (a * (1 + _ROUNDING)))
                 continue

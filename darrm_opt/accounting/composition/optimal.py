@@ -35,7 +35,7 @@ from darrm_opt.accounting.composition.randomized_response import NEGLIGIBLE, Los
 from darrm_opt.accounting.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number, whole_number
-from darrm_opt.rounding import ULP, check_arithmetic, float_above, multiple_up, up
+from darrm_opt.rounding import ULP, float_above, multiple_up, up
 from darrm_opt.search import least_fitting
 
 MAX_EXACT_COUNT = 64
@@ -223,8 +223,7 @@ def epsilon_at_delta(
 
 
 def checked_mechanisms(epsilon: float, delta: float, k: int) -> tuple[float, float, int]:
-    """Return checked (ε, δ, k), or raise `InvalidInput`; `UnsafeArithmetic` where no bound on rounding holds."""
-    check_arithmetic()
+    """Return checked (ε, δ, k), or raise `InvalidInput`."""
     each = Privacy(epsilon, delta)
     if each.epsilon == math.inf:
         raise InvalidInput(

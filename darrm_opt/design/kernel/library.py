@@ -5,6 +5,8 @@ also the reference that the kernel is held against. ``DARRM_KERNEL=numpy`` leave
 insists on it.
 """
 
+# ruff: noqa: PTH118, PTH120, PTH123, PTH208 - nothing else in a first solve loads pathlib, which takes 15 ms
+
 from __future__ import annotations
 
 import ctypes
@@ -15,10 +17,10 @@ from functools import cache
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
-SOURCES: str | os.PathLike[str] = os.path.dirname(__file__)  # noqa: PTH120 - pathlib loads slowly
+SOURCES: str | os.PathLike[str] = os.path.dirname(__file__)
 """Folder of what the library must have been compiled from, to the byte: a stale one is not used."""
 
-LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")  # noqa: PTH118, PTH120
+LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")
 """Its name ends so that Python does not take it for an extension module."""
 
 LARGEST = sys.float_info.max
@@ -85,9 +87,9 @@ def kernel() -> ctypes.CDLL | None:
 def _source_checksum() -> int:
     """Return what a library of `SOURCES` states: a CRC-32 of all in the order of their names, against oversight and not malice."""
     checksum = 0
-    for name in sorted(os.listdir(SOURCES)):  # noqa: PTH208
+    for name in sorted(os.listdir(SOURCES)):
         if name.endswith((".c", ".h")):
-            with open(os.path.join(SOURCES, name), "rb") as source:  # noqa: PTH118, PTH123
+            with open(os.path.join(SOURCES, name), "rb") as source:
                 checksum = zlib.crc32(source.read(), checksum)
     return checksum
 

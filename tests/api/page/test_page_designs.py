@@ -1,4 +1,4 @@
-"""The page: kept designs with tags and two side by side, the inverse question, and plots that are saved."""
+"""The page: stored designs with tags and two side by side, the inverse question, and plots that are saved."""
 
 # ruff: noqa: F401, F811 — fixtures are taken in by their names
 

@@ -1,4 +1,4 @@
-"""/v1/designs: kept designs are listed, read with a proof, tagged and compared; a tag changes no answer."""
+"""/v1/designs: stored designs are listed, read with a proof, tagged and compared; a tag changes no answer."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,15 @@ def test_the_bound_of_an_agreement_is_that_of_the_best() -> None:
     best = solve(found.below.solution.problem, rectangular(measure="agreement"))
     assert 1 - disagreement(best.noise, rectangular().prior) <= found.below.bound
     assert found.below.bound == pytest.approx(found.below.reached, abs=1e-8)
+
+
+def test_a_bound_that_counts_as_all_of_it_proves_nothing() -> None:
+    """What is wanted as 1 is reached a rounding below: a neighbour that might reach that is not excluded."""
+    found = least_parameter(5, epsilon=0.5, utility=0.9)
+    assert found.below is not None
+    almost = replace(found, wanted=1.0, below=replace(found.below, bound=1.0 - 1e-13))
+    assert found.is_least
+    assert not almost.is_least
 
 
 def test_more_digits_come_closer() -> None:

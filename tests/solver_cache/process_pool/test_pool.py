@@ -240,24 +240,24 @@ def test_a_process_that_grows_is_ended_or_replaced() -> None:
     run(test)
 
 
-class HeldStarts:
+class DelayedStarts:
     """Starts of processes, of which the second waits until it is let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.go, start = 0, asyncio.Event(), PoolProcess.start
 
-        async def held(name: str, report_seconds: float) -> PoolProcess:
+        async def start_later(name: str, report_seconds: float) -> PoolProcess:
             self.count += 1
             if self.count == 2:
                 await self.go.wait()
             return await start(name, report_seconds)
 
-        monkeypatch.setattr(PoolProcess, "start", held)
+        monkeypatch.setattr(PoolProcess, "start", start_later)
 
 
 def test_a_process_that_has_served_long_goes_on_until_its_successor_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        starts = HeldStarts(monkeypatch)
+        starts = DelayedStarts(monkeypatch)
         async with pool(max_tasks=3) as solvers:
             first = await solvers.run(tasks.who, None)
             assert {await solvers.run(tasks.who, None) for _ in range(9)} == {first}
@@ -296,7 +296,7 @@ def test_one_process_stays_where_an_old_one_dies_before_its_successor_takes_over
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
 ) -> None:
     async def test() -> None:
-        starts, file = HeldStarts(monkeypatch), tmp_path / "pid"
+        starts, file = DelayedStarts(monkeypatch), tmp_path / "pid"
         async with pool(max_tasks=3) as solvers:
             for _ in range(2):
                 await solvers.run(tasks.who, None)

@@ -77,6 +77,16 @@ def server(tmp_path: Path) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ blocks
 
 
+@pytest.mark.parametrize("name", sorted(DOCUMENTS.keys() - MADE))
+def test_lines_of_prose_are_short(name: str) -> None:
+    prose, fenced = [], False
+    for line in DOCUMENTS[name].splitlines():
+        fenced ^= line.startswith(("```", "~~~")) or line == "$$"
+        prose += [] if fenced else [line]
+    unbroken = ("|", "<", ">", "$", "!", "    ")  # tables, quotations, pictures, code
+    assert [line for line in prose if len(line) > 110 and not line.startswith(unbroken)] == []
+
+
 def test_every_block_is_run_or_says_why_not() -> None:
     unknown = [str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "toml", "json", "text"}]
     assert not unknown, f"a block of no kind that is run, without <!-- not run: reason -->: {', '.join(unknown)}"

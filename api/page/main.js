@@ -1,6 +1,6 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
-import { ask, forgetKey, useKey } from "./ask.js";
+import { ask, forgetKey, hasKey, useKey } from "./ask.js";
 import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
@@ -255,8 +255,12 @@ function refuse(error, focus) {
   }
   byId("result").classList.add("stale"); // what stands there answers something else
   const { first, rest } = fields.show(form, complaints(error));
-  const again = make("button", { type: "button" }, "Try again");
-  again.addEventListener("click", () => design());
+  const denied = [403, 404].includes(error.status) && hasKey(); // a reader's key: what is not stored is 404
+  const again = make("button", { type: "button" }, denied ? "Use another key" : "Try again");
+  again.addEventListener("click", () => {
+    if (denied) forgetKey();
+    design();
+  });
   const whole = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", again];
   byId("trouble").replaceChildren(make("p", {}, ...whole));
   byId("trouble").hidden = false;

@@ -386,7 +386,7 @@ def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
         (problem_details(500, "internal-error"), ServiceFailed),
         (problem_details(401, "key-needed"), AccessDenied),
         (problem_details(421, "wrong-host"), AccessDenied),
-        (problem_details(404, "not-kept"), AnswerNotFound),
+        (problem_details(404, "not-stored"), AnswerNotFound),
         (problem_details(503, "shutting-down"), ServiceBusy),
         (problem_details(429, "too-many-requests"), ServiceBusy),
         ((404, {"detail": "Why."}), AnswerNotFound),
@@ -583,7 +583,7 @@ def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
     assert found.certificate.bound >= verify(PROBLEM, nearest.gamma).bound
     assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
     assert found.gap >= solve(PROBLEM).utility - found.utility > 0
-    assert any("nearest kept answer" in text for text in found.warnings)
+    assert any("nearest stored answer" in text for text in found.warnings)
 
 
 def test_a_label_does_not_make_another_number_of_voters_right() -> None:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import AdmissionMiddleware
 from api.middleware.compression import CompressionMiddleware
@@ -46,8 +47,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     Raises:
         InvalidInput: a setting in the environment is not valid.
+        KeysFileError: there is a keys file and it cannot be read.
     """
     chosen = read_settings() if settings is None else settings
+    ring = open_ring(chosen.keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -58,7 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             traces.traced(),
             watch_signals(shutdown, chosen.stop_seconds),
         ):
-            async with DesignService.open(store, chosen, shutdown) as service:
+            async with DesignService.open(store, chosen, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
                 async with app.state.metrics.collected():
@@ -81,12 +84,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)
-    _add_middleware(app, chosen)
+    _add_middleware(app, chosen, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
     From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
@@ -95,7 +98,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(ResponseCacheMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)
-    app.add_middleware(AdmissionMiddleware, settings=settings)
+    app.add_middleware(AdmissionMiddleware, settings=settings, ring=ring)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -146,7 +146,7 @@ class DatabaseStore:
             last = found[-1][0], found[-1][1]
 
     def stats(self) -> Stats:
-        """Return what is kept, counted; of a store for reading only, the jobs that its database holds."""
+        """Return what is stored, counted; of a store for reading only, the jobs that its database holds."""
         counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
         with self._database.reading() as connection:
             rows, stale = connection.execute(counted).one()

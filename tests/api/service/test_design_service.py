@@ -88,6 +88,22 @@ async def running(opened: DesignService, key: str) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
+    async def test() -> None:
+        async with service(settings(prestart=True)) as opened:
+            assert {name: state.alive for name, state in opened.pools.items()} == {
+                "solvers": 1,
+                "quick": 0,
+                "compute": 1,
+            }
+            assert await opened.compute(tasks.has_module, "dp_accounting")
+            here = os.nice(0)
+            assert await opened.compute(tasks.niceness, None) == here + 5
+            assert await opened._solvers.run(tasks.niceness, None) == here + 15
+
+    run(test)
+
+
 # ------------------------------------------------------------------------------------------------ single flight
 
 

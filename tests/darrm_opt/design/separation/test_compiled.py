@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from support.exact import NEGLIGIBLE, Voters, named
 from support.kernels import HAS_KERNEL, searched_by
-from support.strategies import asked, random_noise
+from support.strategies import random_case, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.kernel import library
@@ -66,7 +66,7 @@ def equal(one: WorstCase, other: WorstCase) -> bool:
 @pytest.mark.parametrize("seed", range(40))
 def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
     rng = np.random.default_rng((seed, 21))
-    problem = asked(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
+    problem = random_case(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
     noise, constraint = uneven(rng, problem.K), PrivacyConstraint.of(problem)
     if seed % 3 == 0:
         noise, _ = certify(problem, noise)
@@ -191,7 +191,7 @@ def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monke
 def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
     """The bound covers φ at every multiset that either path knows; the value is attained."""
     rng = np.random.default_rng((seed, 24))
-    problem = asked(rng, (3, 5, 6, 8, 11, 16)).problem
+    problem = random_case(rng, (3, 5, 6, 8, 11, 16)).problem
     noise, constraint, voters = uneven(rng, problem.K), PrivacyConstraint.of(problem), Voters.of(problem.strictest)
     found, reference = both(noise, constraint, above=-math.inf, most=8)
     error = Decimal(3 * found.error) + NEGLIGIBLE

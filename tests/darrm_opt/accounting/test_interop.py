@@ -17,7 +17,7 @@ from darrm_opt import NoiseFunction, Privacy, Problem, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.accounting.interop import DISCRETISATION, as_event, as_pld, pld_accountant, privacy_map
-from darrm_opt.accounting.release_profile import release_profile
+from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
@@ -95,8 +95,24 @@ def test_group_privacy_holds_to_the_last_unit() -> None:
         share = Fraction(epsilon) / 4
         each, found = Fraction(to_profile(1)(float(share) * (1 - 2.0**-52))), to_profile(4)(epsilon)
         exact = each * sum(exp_fraction(float(share) * (1 - 2.0**-52)) ** i for i in range(4))
-        assert exact <= Fraction(found) <= exact * (1 + Fraction(100, 2**52))
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(60, 2**52))
         assert found < 1
+    assert to_profile(4)(43.99925088175103) == pytest.approx(0.3810757970872876, rel=3e-15)
+
+
+def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def recorded(profile: ReleaseProfile, epsilon: float) -> float:
+        asked.append(epsilon)
+        return 1e-9
+
+    monkeypatch.setattr(ReleaseProfile, "delta", recorded)
+    to_profile = privacy_map(SOLUTION)
+    for records in (2, 3, 7):
+        for epsilon in np.random.default_rng(records).uniform(0, 3, 40).tolist():
+            to_profile(records)(epsilon)
+            assert Fraction(epsilon) * (1 - 3 * Fraction(2.0**-52)) <= Fraction(asked[-1]) * records <= Fraction(epsilon)
 
 
 def test_group_privacy_at_the_ends_of_its_range() -> None:

@@ -114,7 +114,7 @@ def test_a_move_to_the_border_of_a_cell_is_taken_just_left_of_it(p: float, cells
     assert moves.cells[0, :2].tolist() == [cells - 1 + moves.left, cells + moves.left]
     guard = 4 * ULP * (1 + abs(math.log(p)) + abs(cells * step)) / step + 4 * ULP * abs(cells)
     position = (math.log(q) - math.log(p)) / step
-    assert near / (near + far) == pytest.approx(guard + cells - position, rel=0.01)
+    assert near / (near + far) == pytest.approx(guard + cells - position, rel=0.01, abs=0)
     assert 14 < in_units(near + far, p) < 18
 
 
@@ -127,7 +127,7 @@ def test_weights_are_those_of_the_chord_and_pay_for_rounding() -> None:
         share = math.expm1((position - cell) * step) / math.expm1(step)
         near, far = moves.weights[0, 2 * answer : 2 * answer + 2].tolist()
         assert moves.cells[0, 2 * answer : 2 * answer + 2].tolist() == [cell + moves.left, cell + 1 + moves.left]
-        assert (near, far) == pytest.approx((a * (1 - share), a * share), rel=1e-11)
+        assert (near, far) == pytest.approx((a * (1 - share), a * share), rel=1e-11, abs=0)
         assert 14 < in_units(near + far, a) < 18
     assert (moves.left, moves.right) == (4, 6)
     assert moves.far.tolist() == [-1]
@@ -172,8 +172,8 @@ def test_beyond_twice_the_grid_to_the_left_the_mirror_image_is_added(position: f
     if is_far:
         assert moves.weights[0, :2].tolist() == [0.0, 0.0]
         x = np.exp(step * np.arange(points)) * (q / p)
-        assert moves.factor[0] == pytest.approx(p * x, rel=1e-12)
-        assert moves.base[0] == pytest.approx(p * (1 - x), rel=1e-12)
+        assert moves.factor[0] == pytest.approx(p * x, rel=1e-12, abs=0)
+        assert moves.base[0] == pytest.approx(p * (1 - x), rel=1e-12, abs=0)
         for base, factor in zip(moves.base[0].tolist(), moves.factor[0].tolist(), strict=True):
             assert 12 < in_units(base + factor, p) < 20
 

@@ -134,19 +134,20 @@ def test_what_is_taken_unless_said_otherwise() -> None:
     theirs = inspect.signature(privacy_loss_distribution.from_gaussian_mechanism).parameters
     assert theirs["value_discretization_interval"].default == DISCRETISATION
     assert as_event(SOLUTION).fresh is False
-    for epsilon in EPSILONS[:3]:
-        taken, said, other = (
-            made.get_delta_for_epsilon(epsilon)
-            for made in (
-                as_pld(SOLUTION),
-                as_pld(SOLUTION, queries=1, fresh=False, discretisation=DISCRETISATION),
-                as_pld(SOLUTION, fresh=True),
-            )
+    taken, said, other = (
+        made.get_delta_for_epsilon(0.1)
+        for made in (
+            as_pld(SOLUTION, discretisation=0.01),
+            as_pld(SOLUTION, queries=1, fresh=False, discretisation=0.01),
+            as_pld(SOLUTION, fresh=True, discretisation=0.01),
         )
-        assert taken == said > other
+    )
+    assert taken == said > other
+    assert inspect.signature(as_pld).parameters["discretisation"].default == DISCRETISATION
+    for epsilon in EPSILONS[:3]:
         assert privacy_map(SOLUTION)(1)(epsilon) == privacy_map(SOLUTION, queries=1)(1)(epsilon)
-        assert privacy_map(SOLUTION, queries=2)(1)(epsilon) == privacy_map(SOLUTION, queries=2, fresh=False)(1)(epsilon)
-        assert privacy_map(SOLUTION, queries=2)(1)(epsilon) > privacy_map(SOLUTION, queries=2, fresh=True)(1)(epsilon)
+    twice, fresh = privacy_map(SOLUTION, queries=2), privacy_map(SOLUTION, queries=2, fresh=True)
+    assert twice(1)(0.1) == privacy_map(SOLUTION, queries=2, fresh=False)(1)(0.1) > fresh(1)(0.1)
 
 
 def test_an_infinite_loss_is_no_likelier_than_certain() -> None:

@@ -37,6 +37,7 @@ def test_the_orders_are_those_of_the_docs() -> None:
     assert np.ptp(np.diff(np.log(orders[200:]))) < 1e-9
     assert max(steps.max(), np.diff(np.log(orders)).max()) < math.log(1.06)
     assert not orders.flags.writeable
+    assert gaussian_rdp(1.0).size == orders.size
 
 
 @pytest.mark.parametrize(

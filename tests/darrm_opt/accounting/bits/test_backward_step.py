@@ -249,6 +249,9 @@ def test_the_grid_ends_where_the_total_is_flat() -> None:
     shift = math.log(3)
     assert end([(HALF, 1)], 0.7, 101) == 0.7
     assert end([(HALF, 1)], 50.0, 101) == max(shift, backward._loss_tail_end([(HALF, 1)], shift, 1e-20))
+    both = [(privacy_region(Privacy(0.2)), 1), (HALF, 2)]
+    assert end(both, 50.0, 101) == max(shift, backward._loss_tail_end(both, shift, 1e-20))
+    assert end(both[::-1], 50.0, 101) == end(both, 50.0, 101)
     tail = backward._loss_tail_end([(HALF, 400)], shift, 1e-20)
     assert end([(HALF, 400)], 400 * shift, 101) == tail < 400 * shift
     shift, leak = backward._largest_shift(LEAKY), backward._infinite_loss(LEAKY)
@@ -278,7 +281,7 @@ def test_leaks_below_rounding_are_not_looked_for() -> None:
 
 
 def test_the_largest_loss_is_a_whole_number_of_cells() -> None:
-    three = BitRegion(np.array([[0.6, 0.4, 0.45, 0.55], [0.9, 0.1, 0.3, 0.7], [0.05, 0.95, 0.04, 0.96]]), "outer")
+    three = BitRegion(np.array([[0.6, 0.4, 0.45, 0.55], [0.9, 0.1, 0.3, 0.7], [0.95, 0.05, 0.8, 0.2]]), "outer")
     step = grid_spacing([(LEAKY, 2), (three, 2)], 501)
     cells = math.log(3) / step
     assert cells == pytest.approx(round(cells), rel=1e-12)

@@ -19,6 +19,7 @@ from api.middleware.head import HeadMiddleware
 from api.middleware.path_prefix import PathPrefixMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
+from api.middleware.turns import TurnsMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
@@ -64,6 +65,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             async with DesignService.open(store, chosen, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
+                for route in app.routes:  # FastAPI builds routes when they are first looked at, for a fifth of a second
+                    route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
                 async with app.state.metrics.collected():
                     yield
 
@@ -93,8 +96,9 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
     """Put the middleware around the routes; the last one added is the outermost.
 
     From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache.
+    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache; turns.
     """
+    app.add_middleware(TurnsMiddleware)
     app.add_middleware(ResponseCacheMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)

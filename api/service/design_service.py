@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.clients import current_client, current_owner, may_solve
+from api.access.fair_queue import FairQueue
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
-from api.service.fair_queue import FairQueue
 from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_events import JobEvents, JobUpdate, RunInThread
@@ -397,6 +397,11 @@ class DesignService:
                 worker.stop(id)
             self._events.publish(job)
         return job
+
+    def followed(self, id: str) -> Job | None:
+        """Return an unfinished job that somebody follows here already, without a look at the store; None if nobody does."""
+        audit.mention_job(id)
+        return self._events.followed(id)
 
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""

@@ -87,7 +87,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Source: Balle, Wang 2018.
     """
-    mu, delta = _check_shift(mu), positive_delta(delta)
     return least_epsilon(lambda epsilon: gaussian_delta(mu, epsilon), delta, gaussian_epsilon_tail(mu, delta))
 
 

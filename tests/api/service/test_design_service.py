@@ -373,6 +373,22 @@ def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -
     run(test)
 
 
+def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_says_otherwise() -> None:
+    async def test() -> None:
+        for size, share in ((None, 2), (6, 3)):
+            async with service(settings(max_connections=16, max_streams=size)) as opened:
+                with ExitStack() as held:
+                    for name in ("key one", "key two"):
+                        set_current_client(Client(name, local=False))
+                        for _ in range(share):
+                            held.enter_context(opened.reserve_stream())
+                    set_current_client(Client("key three", local=False))
+                    with pytest.raises(Overloaded), opened.reserve_stream():
+                        pass
+
+    run(test)
+
+
 def test_one_client_has_half_of_the_places() -> None:
     shares = ClientQuota(4)
     flood, other = Client("flood", local=True), Client("other", local=False)

@@ -6,10 +6,14 @@ property changes more than once, the result fits and may not be the least or the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 RESOLUTION = 2.0**-48
 """Finest relative width in use: some roundings of the values compared."""
+
+LEAST = math.ulp(0.0)
+"""Finest absolute width: no double lies between two subnormal neighbours."""
 
 
 def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
@@ -24,7 +28,7 @@ def least_fitting(fits: Callable[[float], bool], low: float, high: float, precis
     >>> round(least_fitting(lambda x: x * x >= 2, 0.0, 2.0), 9)
     1.414213562
     """
-    while high - low > precision * high:
+    while high - low > precision * high + LEAST:
         middle = low + (high - low) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
@@ -42,7 +46,7 @@ def largest_fitting(fits: Callable[[float], bool], low: float, high: float, prec
     >>> round(largest_fitting(lambda x: x * x <= 2, 0.0, 2.0), 9)
     1.414213562
     """
-    while high - low > precision * high:
+    while high - low > precision * high + LEAST:
         middle = low + (high - low) / 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

@@ -198,7 +198,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
             "constraints": found.constraints,
             "method": found.method,
             "seconds": 0.0 if there else found.seconds,
-            "kept": there,
+            "stored": there,
             "allowed": there or within,
             "basis": found.basis,
         }

@@ -21,6 +21,9 @@ from darrm_opt.rounding import ULP, up
 ERFCX_ULPS = 64
 """Relative error charged for one value of scipy's erfcx or ndtr; measured below 8 (see the tests)."""
 
+MAX_RATIO = 1e300
+"""Largest ε/μ that is computed with, so that no sum overflows; δ only falls beyond it, and is far below every double."""
+
 _MU = "a shift in standard deviations, a finite number above 0"
 _NATS = "a number of nats, at least 0"
 
@@ -49,7 +52,12 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     mu, epsilon = _check_shift(mu), non_negative(epsilon, "epsilon", _NATS)
     if epsilon == math.inf:
         return 0.0
-    near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    ratio = min(epsilon / mu, MAX_RATIO)
+    near, far = ratio - mu / 2, ratio + mu / 2
+    blur = 4 * ULP * far  # near errs by less than half of it
+    if near * blur >= 1:  # beyond the linear charges below: no second term; half of blur is left for all other rounding
+        least = near - blur
+        return up(0.5 * math.exp(-least * least / 2) * float(erfcx(least / math.sqrt(2))), ERFCX_ULPS) if least > 0 else 1.0
     # near carries an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (whose relative
     # slope is at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with room.
     front = 0.5 * math.exp(-near * near / 2)
@@ -79,7 +87,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Source: Balle, Wang 2018.
     """
-    mu, delta = _check_shift(mu), positive_delta(delta)
     return least_epsilon(lambda epsilon: gaussian_delta(mu, epsilon), delta, gaussian_epsilon_tail(mu, delta))
 
 

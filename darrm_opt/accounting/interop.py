@@ -151,12 +151,14 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
             epsilon = non_negative(epsilon, "epsilon", "a number of nats, at least 0")
             if d_in == 0 or queries == 0:
                 return 0.0
-            share = epsilon / d_in * (1 - 2.0**-52) if d_in > 1 else epsilon  # rounded down: δ only falls
-            each = one(share)
-            exponents = [i * share for i in range(d_in)]
-            if each == 0 or exponents[-1] > 700:
+            if d_in == 1:
+                return one(epsilon)
+            share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
+            each, largest = one(share), (d_in - 1) * share
+            if each == 0 or largest > 700:
                 return 0.0 if each == 0 else 1.0
-            return min(1.0, up(each * math.fsum(map(math.exp, exponents)), 8)) if d_in > 1 else each
+            ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own
+            return min(1.0, up(each * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))
 
         return delta
 

@@ -15,7 +15,7 @@ from darrm_opt.accounting.composition.optimal import non_negative
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
-from darrm_opt.problem import real_number
+from darrm_opt.problem import real_number, whole_number
 from darrm_opt.rounding import ULP, up
 
 Conversion = Literal["tight", "standard"]
@@ -23,6 +23,9 @@ Conversion = Literal["tight", "standard"]
 ORDERS: Array = np.concatenate((1 + np.geomspace(1e-3, 9, 200), np.geomspace(10.5, 1e5, 200)))
 """Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about 0.1 % of the best α's."""
 ORDERS.setflags(write=False)
+
+LEAST_RATIO = 1.5e-154
+"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one would lose its digits."""
 
 _ORDERS = "orders, each a finite number above 1"
 
@@ -41,11 +44,12 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     Source: Mironov 2017, Proposition 7.
     """
     alphas = _check_orders(orders)
-    moved = non_negative(sensitivity, "sensitivity", "a finite distance, at least 0")
+    moved = _finite(sensitivity, "sensitivity", "a finite distance, at least 0")
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0")
-    if not 0 < deviation < math.inf or moved == math.inf:
+    if not 0 < deviation < math.inf:
         raise InvalidInput("sigma", sigma, "a finite standard deviation above 0")
-    return np.asarray(alphas * (moved / deviation) ** 2 / 2 * (1 + 8 * ULP))
+    ratio = max(moved / deviation, LEAST_RATIO) if moved else 0.0
+    return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
 
 
 def rdp_epsilon(
@@ -80,7 +84,7 @@ def rdp_epsilon(
     # α − 1 cancels: an ulp of α, relative to α − 1, in every term that divides by it.
     found += 8 * ULP * (1 + alphas / (alphas - 1)) * (divergences + slope + np.abs(correction) + 1)
     best = int(np.argmin(found))
-    return max(0.0, up(float(max(found[best], 0.0)), 8)) if found[best] > 0 else 0.0, float(alphas[best])
+    return up(float(found[best]), 8) if found[best] > 0 else 0.0, float(alphas[best])
 
 
 def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tuple[float, float]:
@@ -97,7 +101,7 @@ def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tup
     Source: Canonne, Kamath, Steinke 2020, Proposition 12: δ = e^((α−1)(r−ε)) (1 − 1/α)^(α−1)/α.
     """
     alphas, divergences = _check_divergences(orders, rdp)
-    epsilon = non_negative(epsilon, "epsilon", "a finite number of nats, at least 0")
+    epsilon = _finite(epsilon, "epsilon", "a finite number of nats, at least 0")
     exponent = (alphas - 1) * (divergences - epsilon + np.log1p(-1 / alphas)) - np.log(alphas)
     exponent += 8 * ULP * (alphas * (divergences + epsilon + 1) + np.log(alphas))
     best = int(np.argmin(exponent))
@@ -113,10 +117,25 @@ def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float 
         delta: δ [probability], in (0, 1).
         sensitivity: 2-norm by which neighbours move the mean, ≥ 0.
 
+    Guarantees:
+        Sound, rounded up.
+
+    Raises:
+        InvalidInput: a number is outside its range.
+
     Source: ρ = k·sensitivity²/(2σ²), minimised over α = 1 + √(ln(1/δ)/ρ).
     """
+    k = whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
+    log_delta = math.log(positive_delta(delta))
     rho = k * float(gaussian_rdp(sigma, [2.0], sensitivity)[0]) / 2
-    return up(rho + 2 * math.sqrt(rho * -math.log(positive_delta(delta))), 16) if rho else 0.0
+    return up(rho + 2 * math.sqrt(rho * -log_delta), 16) if rho else 0.0
+
+
+def _finite(value: float, argument: str, accepted: str) -> float:
+    number = non_negative(value, argument, accepted)
+    if number == math.inf:
+        raise InvalidInput(argument, value, accepted)
+    return number
 
 
 def _check_orders(orders: ArrayLike) -> Array:

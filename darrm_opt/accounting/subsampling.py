@@ -9,6 +9,10 @@ from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, up
 
 
+SUBNORMAL_ERROR = 2 * math.ulp(0.0)
+"""Absolute error of an exponential and of a product where both are subnormal; elsewhere it is lost in rounding."""
+
+
 def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     """Return the privacy of an (ε, δ)-DP step on a random batch: (ln(1 + q(e^ε − 1)), qδ).
 
@@ -25,14 +29,12 @@ def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:
     Source: Balle, Barthe, Gaboardi 2018 (amplification by sampling without replacement).
     """
     rate = _check_rate(rate)
-    if rate == 1 or event.epsilon == math.inf:
-        return Privacy(event.epsilon, up(rate * event.delta, 2) if rate < 1 and event.delta else event.delta)
     if event.epsilon > 1:  # ln(1 + q(e^ε − 1)) = ε + ln(q + (1−q)e^(−ε)), which cannot overflow
-        amplified = event.epsilon + math.log(rate + (1 - rate) * math.exp(-event.epsilon))
-        amplified = up(amplified + 4 * ULP * event.epsilon, 8)
+        share = rate + (1 - rate) * math.exp(-event.epsilon) + SUBNORMAL_ERROR
+        amplified = up(event.epsilon + math.log(share) + 4 * ULP * event.epsilon, 8)
     else:
-        amplified = up(math.log1p(rate * math.expm1(event.epsilon)), 8) if event.epsilon else 0.0
-    return Privacy(min(amplified, event.epsilon), min(event.delta, up(rate * event.delta, 2)) if event.delta else 0.0)
+        amplified = up(math.log1p(rate * math.expm1(event.epsilon)), 8)
+    return Privacy(min(amplified, event.epsilon), min(event.delta, up(rate * event.delta, 2)))
 
 
 def _check_rate(rate: float) -> float:

@@ -256,7 +256,8 @@ class Trials:
         unchanged = Answer()
         if self.baseline is not None and self.baseline.exists():
             unchanged = Answer(**pickle.loads(self.baseline.read_bytes()))  # noqa: S301  # written below
-        new = self._trial([item for item in session.items if item.nodeid not in unchanged.seconds])
+        unmeasured = [item for item in session.items if item.nodeid not in unchanged.seconds]
+        new = self._trial(unmeasured) if unmeasured else Answer()
         self._traced = frozenset()
         if new.failed is not None:
             raise pytest.UsageError(f"the tests fail without any change: {new.failed}")

@@ -21,6 +21,14 @@ def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
     assert boundary * (1 - 2 * precision) <= low <= boundary
 
 
+def test_a_boundary_among_subnormal_numbers_is_found() -> None:
+    """An interval that no double halves ends the search."""
+    tiny = math.ulp(0.0)
+    for boundary in (tiny, 3 * tiny):
+        assert least_fitting(lambda x, least=boundary: x >= least, 0.0, 9 * tiny) == boundary  # type: ignore[misc]
+        assert largest_fitting(lambda x, least=boundary: x < least, 0.0, 9 * tiny) == boundary - tiny  # type: ignore[misc]
+
+
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
 def test_counts_are_exact_and_capped(boundary: int, most: int) -> None:
     tried: list[int] = []

@@ -66,12 +66,13 @@ def attained_epsilon(parts: Parts, delta: float, *, points: int = POINTS) -> flo
     points = whole_number(points, "points", "a whole number of grid points, at least 3", least=3)
     runs = [(region, count) for region, count in parts if count]
     step = grid_spacing(runs, points)
-    x = np.exp(step * np.arange(points))
     accepted = other = np.zeros(points)  # nothing shown yet: never accept
-    for region, count in reversed(runs):
-        moves = _moves_on_grid(region, x, step)
-        for _ in range(count):
-            accepted, other = _backward_step(accepted, other, moves, x)
+    with np.errstate(over="ignore", invalid="ignore"):  # at an x or y that no double holds nothing is tried
+        x = np.exp(step * np.arange(points))
+        for region, count in reversed(runs):
+            moves = _moves_on_grid(region, x, step)
+            for _ in range(count):
+                accepted, other = _backward_step(accepted, other, moves, x)
     charge = _ROUNDING * (1 + sum(count for _, count in runs))
     accepted, other = accepted * (1 - charge) - delta, other * (1 + charge)
     likely = accepted > 0

@@ -38,6 +38,9 @@ COARSE_POINTS, MIN_COARSE_POINTS = 2001, 201
 ORDERS = 120
 """Orders λ at which the losses' tail is bounded."""
 
+MAX_STEP = 700.0
+"""Width of a cell [nats] from which on its right end counts for nothing."""
+
 _ROUNDING = 16 * ULP
 """Relative charge of one step: two coefficients of three operations each, two products, three sums."""
 
@@ -156,8 +159,11 @@ def _backward_step(values: Array, moves: Moves) -> Array:
 
 
 def chord_weight(share: float, step: float) -> float:
-    """Return the weight of a cell's right end on the chord in x, at ``share`` of the cell in log x, rounded down."""
-    return down(math.expm1(share * step) / math.expm1(step), 8) if share > 0 else 0.0
+    """Return the weight of a cell's right end on the chord in x, at ``share`` of the cell in log x, rounded down.
+
+    Nothing for a cell so wide that no double holds e^step: V is then taken at its left end, which is larger.
+    """
+    return down(math.expm1(share * step) / math.expm1(step), 8) if step < MAX_STEP else 0.0
 
 
 def terminal_values(points: int) -> Array:

@@ -50,8 +50,7 @@ class NonPrivateVotes:
     def max_loss(self) -> float:
         """The largest finite loss [nats]: beyond it δ is that of the pairs with q = 0."""
         p, q = self.pairs.T
-        finite = (q > 0) & (p > q)
-        return up(math.log(float(np.max(p[finite] / q[finite]))), 8) if finite.any() else 0.0
+        return up(math.log(float(np.max(p[q > 0] / q[q > 0]))), 8)  # above 1 where v′ = v: the loss of rounding
 
     def at(self, epsilon: float) -> tuple[float, float, float]:
         """Return (δ, P, Q) at ``epsilon`` ≥ 0 [nats], as `design.profile.ProfileSearch` does: δ rounded up, and a pair that attains it.

@@ -342,7 +342,7 @@ def test_the_command_line_makes_lists_and_revokes(path: Path) -> None:
 
 
 def test_the_command_line_finds_the_file_in_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused("keys", "ls").startswith("Error: --file is missing: expected the file that the keys are kept in.")
+    assert refused("keys", "ls").startswith("Error: --file is missing: expected the file that the keys are stored in.")
     monkeypatch.setenv("DARRM_KEYS", str(path))
     assert run("keys", "add", "alice").exit_code == 0
     assert len(list_keys(path)) == 1

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 
-from darrm_opt import Problem, solve
+from darrm_opt import NoiseFunction, Privacy, Problem, solve
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.interop import as_event, as_pld, pld_accountant, privacy_map
-from darrm_opt.accounting.release_profile import release_profile
+from darrm_opt.accounting.composition.enumeration import exp_fraction
+from darrm_opt.accounting.interop import DISCRETISATION, as_event, as_pld, pld_accountant, privacy_map
+from darrm_opt.accounting.release_profile import ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
@@ -80,6 +85,81 @@ def test_the_privacy_map_is_group_privacy(queries: int) -> None:
         assert to_profile(1)(epsilon) <= to_profile(2)(epsilon) <= to_profile(3)(epsilon)
         group = to_profile(1)(epsilon / 2) * (1 + math.exp(epsilon / 2))
         assert to_profile(2)(epsilon) == pytest.approx(min(1.0, group), rel=1e-9)
+
+
+def test_group_privacy_holds_to_the_last_unit() -> None:
+    """The rounding of 3·share, near 33, makes e^(3·share) too small by 16 units; 8 were once charged for all."""
+    leak = NoiseFunction(np.full(12, 0.05), 11), Problem(11, Privacy(0.0892, 1e-13), Privacy(3.0, 1e-9))
+    to_profile = privacy_map(leak, fresh=True)
+    for epsilon in (43.99925088175103, 44.2, 43.1, 8.0):
+        share = Fraction(epsilon) / 4
+        each, found = Fraction(to_profile(1)(float(share) * (1 - 2.0**-52))), to_profile(4)(epsilon)
+        exact = each * sum(exp_fraction(float(share) * (1 - 2.0**-52)) ** i for i in range(4))
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(60, 2**52))
+        assert found < 1
+    assert to_profile(4)(43.99925088175103) == pytest.approx(0.3810757970872876, rel=3e-15)
+
+
+def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def recorded(profile: ReleaseProfile, epsilon: float) -> float:
+        asked.append(epsilon)
+        return 1e-9
+
+    monkeypatch.setattr(ReleaseProfile, "delta", recorded)
+    to_profile = privacy_map(SOLUTION)
+    for records in (2, 3, 7):
+        for epsilon in np.random.default_rng(records).uniform(0, 3, 40).tolist():
+            to_profile(records)(epsilon)
+            assert Fraction(epsilon) * (1 - 3 * Fraction(2.0**-52)) <= Fraction(asked[-1]) * records <= Fraction(epsilon)
+
+
+def test_group_privacy_at_the_ends_of_its_range() -> None:
+    nothing = privacy_map((NoiseFunction(np.zeros(4), 3), Problem(3, Privacy(0.5), Privacy(0.5))), queries=2)
+    open_vote = privacy_map((NoiseFunction(np.ones(2), 1), Problem(1, Privacy(0.5, 0.1), Privacy(0.6, 0.11))))
+    for records in (1, 2, 5):
+        for epsilon in (20.0, 3000.0, math.inf):
+            assert nothing(records)(epsilon) == 0.0
+            assert open_vote(records)(epsilon) == (1.0 if records > 1 else open_vote(1)(4.0))
+    assert open_vote(1)(4.0) == pytest.approx(0.1)
+    assert nothing(2)(0.0) > 0
+    one = Problem(1, Privacy(0.5, 0.1), Privacy(0.6, 0.11))
+    exact = release_profile(np.ones(2), one)
+    assert [open_vote(1)(epsilon) for epsilon in EPSILONS] == [exact.delta(epsilon) for epsilon in EPSILONS]
+
+
+def test_what_is_taken_unless_said_otherwise() -> None:
+    """One release of voters that were trained once, on the library's own grid."""
+    theirs = inspect.signature(privacy_loss_distribution.from_gaussian_mechanism).parameters
+    assert theirs["value_discretization_interval"].default == DISCRETISATION
+    assert as_event(SOLUTION).fresh is False
+    taken, said, other = (
+        made.get_delta_for_epsilon(0.1)
+        for made in (
+            as_pld(SOLUTION, discretisation=0.01),
+            as_pld(SOLUTION, queries=1, fresh=False, discretisation=0.01),
+            as_pld(SOLUTION, fresh=True, discretisation=0.01),
+        )
+    )
+    assert taken == said > other
+    assert inspect.signature(as_pld).parameters["discretisation"].default == DISCRETISATION
+    for epsilon in EPSILONS[:3]:
+        assert privacy_map(SOLUTION)(1)(epsilon) == privacy_map(SOLUTION, queries=1)(1)(epsilon)
+    twice, fresh = privacy_map(SOLUTION, queries=2), privacy_map(SOLUTION, queries=2, fresh=True)
+    assert twice(1)(0.1) == privacy_map(SOLUTION, queries=2, fresh=False)(1)(0.1) > fresh(1)(0.1)
+
+
+def test_an_infinite_loss_is_no_likelier_than_certain() -> None:
+    leaking = Problem(1, Privacy(0.5, 0.999), Privacy(0.6, 0.9991))
+    certain = as_pld((NoiseFunction(np.ones(2), 1), leaking), queries=9, discretisation=0.1, fresh=True)
+    assert certain._pmf_remove._infinity_mass == certain.get_delta_for_epsilon(50.0) == 1.0
+
+
+@pytest.mark.parametrize("queries", [-1, 1.5, True, "2"])
+def test_numbers_of_releases_are_named(queries: Any) -> None:
+    with pytest.raises(InvalidInput, match=rf"^queries = {queries!r} is not valid: expected a whole number of releases, at le"):
+        privacy_map(SOLUTION, queries=queries)
 
 
 def test_bad_input_is_named() -> None:

@@ -155,3 +155,14 @@ def test_bounds_of_an_outer_region_are_checked() -> None:
             spanned_region(wrong)
     assert outer_region([2.0, 2.0], [0.25, 0.125]).moves.tolist() == outer_region([2.0], [0.125]).moves.tolist()
     assert np.all(outer_region([1.0, 2.0], [0.25, 0.0]).moves <= 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hull_in_doubles_has_the_vertices_of_the_one_in_fractions(seed: int) -> None:
+    """Of pairs in sixty-fourths, whose products no double rounds."""
+    pairs = np.random.default_rng((seed, 45)).integers(0, 65, (8, 2)) / 64
+    exact = spanned_region([(Fraction(p), Fraction(q)) for p, q in pairs.tolist()])
+    found = upper_hull(pairs).tolist()
+    assert len(found) == len(exact.moves)
+    assert np.allclose(sorted(found), sorted(exact.moves[:, [0, 2]].tolist()), atol=1e-14)
+    assert found == sorted(found, key=lambda pair: pair[1])

@@ -1,0 +1,55 @@
+"""Amplification by subsampling: against ball arithmetic, from above by what is charged for rounding and by no more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from darrm_opt.accounting.subsampling import amplify_by_subsampling
+from darrm_opt.errors import InvalidInput
+from darrm_opt.problem import Privacy
+from darrm_opt.rounding import ULP
+
+flint = pytest.importorskip("flint")
+LEAST = math.ulp(0.0)
+
+
+def exact_epsilon(epsilon: float, rate: float) -> Any:
+    flint.ctx.prec = 3000
+    return (1 + flint.arb(rate) * (flint.arb(epsilon).exp() - 1)).log()
+
+
+@pytest.mark.parametrize("rate", [LEAST, 1e-310, 1e-200, 1e-17, 1e-3, 0.2, 0.5, 0.999, 1 - ULP])
+def test_epsilon_is_above_the_exact_one_by_what_is_charged(rate: float) -> None:
+    for epsilon in (LEAST, 1e-300, 1e-9, 0.3, 1.0, 1.001, 3.0, 36.0, 200.0, 700.0, 735.0, 744.0, 800.0):
+        found, exact = flint.arb(amplify_by_subsampling(Privacy(epsilon), rate).epsilon), exact_epsilon(epsilon, rate)
+        charged = (8 * exact + (4 * epsilon if epsilon > 1 else 0)) * ULP
+        assert exact <= found <= epsilon, epsilon
+        assert found - exact >= min(0.5 * charged, 0.9 * (epsilon - exact)), epsilon
+        subnormal = 0 if rate > 1e-290 or epsilon < 700 else 4 * LEAST / (flint.arb(rate) + flint.arb(-epsilon).exp())
+        assert found - exact <= 1.6 * charged + subnormal + 2 * flint.arb(LEAST), epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 1.7, 40.0, 1e300, math.inf])
+def test_the_whole_is_no_sample(epsilon: float) -> None:
+    for delta in (0.0, LEAST, 1e-6, 0.5):
+        assert amplify_by_subsampling(Privacy(epsilon, delta), 1) == Privacy(epsilon, delta)
+
+
+def test_nothing_is_amplified_to_less_than_nothing() -> None:
+    assert amplify_by_subsampling(Privacy(0.0), 0.5) == Privacy(0.0)
+    assert amplify_by_subsampling(Privacy(math.inf), 0.5) == Privacy(math.inf)
+    assert amplify_by_subsampling(Privacy(1e300), 0.5).epsilon == 1e300
+    for epsilon in (0.5, 2.0, math.inf):
+        for delta in (LEAST, 1e-300, 1e-6, 0.3, 1 - ULP):
+            found, exact = amplify_by_subsampling(Privacy(epsilon, delta), 0.3).delta, flint.arb(0.3) * flint.arb(delta)
+            assert exact <= flint.arb(found) <= exact * (1 + 4 * ULP) + flint.arb(LEAST)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1 + ULP, 1.5, math.inf, math.nan, True, "1"])
+def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
+    said = rf"^rate = {rate!r} is not valid: expected a share of the records, above 0 and at most 1"
+    with pytest.raises(InvalidInput, match=said):
+        amplify_by_subsampling(Privacy(0.5, 1e-6), rate)

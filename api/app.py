@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
 from api.middleware.admission import AdmissionMiddleware
 from api.middleware.compression import CompressionMiddleware
@@ -18,6 +19,7 @@ from api.middleware.head import HeadMiddleware
 from api.middleware.path_prefix import PathPrefixMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
+from api.middleware.turns import TurnsMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS
@@ -46,8 +48,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     Raises:
         InvalidInput: a setting in the environment is not valid.
+        KeysFileError: there is a keys file and it cannot be read.
     """
     chosen = read_settings() if settings is None else settings
+    ring = open_ring(chosen.keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -58,9 +62,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             traces.traced(),
             watch_signals(shutdown, chosen.stop_seconds),
         ):
-            async with DesignService.open(store, chosen, shutdown) as service:
+            async with DesignService.open(store, chosen, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
+                for route in app.routes:  # FastAPI builds routes when they are first looked at, for a fifth of a second
+                    route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
                 async with app.state.metrics.collected():
                     yield
 
@@ -81,21 +87,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     add_exception_handlers(app)
-    _add_middleware(app, chosen)
+    _add_middleware(app, chosen, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:
     """Put the middleware around the routes; the last one added is the outermost.
 
     From the outermost: path prefix; request context (id, headers, log line, metrics, last word on bugs); CORS, if origins are set;
-    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache.
+    admission (host name, key, rate, body, concurrency); HEAD as GET; compression; response cache; turns.
     """
+    app.add_middleware(TurnsMiddleware)
     app.add_middleware(ResponseCacheMiddleware)
     app.add_middleware(CompressionMiddleware)
     app.add_middleware(HeadMiddleware)
-    app.add_middleware(AdmissionMiddleware, settings=settings)
+    app.add_middleware(AdmissionMiddleware, settings=settings, ring=ring)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

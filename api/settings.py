@@ -128,9 +128,10 @@ class Settings(BaseSettings):
     max_concurrent_requests: Count = Field(
         default=1000, description="Maximum requests that each worker answers at once; a whole number, at least 1."
     )
-    max_streams: Count = Field(
-        default=500,
-        description="Maximum event streams that each worker serves at once, half of them for one client; a whole number, at least 1.",
+    max_streams: Count | None = Field(
+        default=None,
+        description="Maximum event streams that each worker serves at once, half of them for one client; a whole number, at least 1; "
+        "unless set, a quarter of its connections.",
     )
     rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
         default=None,

@@ -1,8 +1,9 @@
 """``python -m benchmarks precompute``: 2,000 problems on processes and on Dask, beside a plain loop over `solve`.
 
-Turn by turn on the same machine, each from an empty store: a loop in one process, the processes of this machine, Dask with
-local workers, and processes that write to the store themselves; then what a problem costs whose answer is kept already,
-with the memory that it takes. What is wanted: at most `SOLVE_SECONDS` a problem in the loop, on two processors at least `MIN_RATIO` times the loop's rate, Dask within
+Turn by turn on the same machine, each from an empty store: a loop in one process, as many loops at once as there are workers,
+the processes of this machine, one such process, Dask with local workers, and processes that write to the store themselves;
+then what a problem costs whose answer is kept already, with the memory that it takes. Loops store nothing and share nothing:
+what several at once gain over one bounds what the processors of this machine allow. What is wanted: at most `SOLVE_SECONDS` a problem in the loop, on two processors at least `MIN_RATIO` times the loop's rate, Dask within
 `DASK` of the processes, at most `OVERHEAD` a kept problem, and no more memory for many of them than for few.
 
 Processes and the Dask cluster are there, with their imports, before they are used, as the loop has its imports behind it: starting
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,7 +55,7 @@ GRID: dict[str, Any] = {
     "objective": ["rectangular", "shared(1,1) agreement"],
 }
 PROBLEMS = 2_000
-WAYS = ("loop", "processes", "dask", "direct")
+WAYS = ("loop", "loops", "processes", "one", "dask", "direct")
 MINUTES = 12.0
 """Time for all of it."""
 
@@ -98,6 +100,7 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
         for spec in asked:
             solve(spec.problem, spec.objective, spec.shape)
         return {"problems": len(asked), "seconds": time.perf_counter() - began, "processor": _processor()}
+    workers = 1 if way == "one" else workers
     url = f"sqlite:///{folder / way}.sqlite"
     with closing(open_store(url)) as store:
         began = time.perf_counter()
@@ -112,6 +115,17 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
     if outcome.progress.solved != len(asked):
         raise RuntimeError(f"{outcome.progress.solved} of {len(asked)} were solved")
     return {"problems": len(asked), "seconds": seconds, "starting": there - began, "processor": _processor()}
+
+
+def _timed_apart(way: str, many: int, workers: int, limit: float) -> dict[str, float]:
+    """Return what `timed` measures in a process of its own; of loops, the slowest of several at once."""
+    if way != "loops":
+        return _apart("timed", limit, way, many, workers)
+    with ThreadPoolExecutor(workers) as pool:
+        loops = list(pool.map(lambda _: _apart("timed", limit, "loop", many, workers), range(workers)))
+    used = sum(each["processor"] for each in loops)
+    seconds = max(each["seconds"] for each in loops)
+    return {"problems": workers * many, "seconds": seconds, "processor": used}
 
 
 def _processor() -> float:
@@ -175,7 +189,7 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
     longest = 0.0
     while len(turns) < repeats and (not turns or end - time.monotonic() > longest + FILLING * each * cached):
         began = time.monotonic()
-        turns.append({way: _apart("timed", end - time.monotonic(), way, many, workers) for way in WAYS})
+        turns.append({way: _timed_apart(way, many, workers, end - time.monotonic()) for way in WAYS})
         longest = max(longest, time.monotonic() - began)
     for way in WAYS:
         best = min((turn[way] for turn in turns), key=lambda found: found["seconds"])
@@ -189,17 +203,21 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
     for way, started in (("processes", f"starting {workers} processes"), ("dask", "starting the Dask cluster")):
         yield Row(f"{started}, before", f"{min(turn[way]['starting'] for turn in turns):.1f} s")
     ratios = [turn["loop"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
+    possible = [workers * turn["loop"]["seconds"] / turn["loops"]["seconds"] for turn in turns]
+    alone = [turn["one"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     dask = [turn["dask"]["seconds"] / turn["processes"]["seconds"] for turn in turns]
     name = f"{workers} processes against the loop"
     yield Row(name, f"{_spread(ratios)}×", f"≥ {MIN_RATIO}×", median(ratios) >= MIN_RATIO)
+    yield Row(f"{workers} processes against one process", f"{_spread(alone)}×")
+    yield Row(f"{workers} loops at once against one: what this machine allows", f"{_spread(possible)}×")
     yield Row(
         f"Dask, {workers} workers, against the processes",
         f"{_spread(dask)}× the time",
         f"≤ {DASK}×",
         median(dask) <= DASK,
     )
-    possible = min(cached, int((end - time.monotonic()) / (FILLING * each)))
-    all_ = _apart("kept", end - time.monotonic() + 60, max(10, possible))
+    affordable = min(cached, int((end - time.monotonic()) / (FILLING * each)))
+    all_ = _apart("kept", end - time.monotonic() + 60, max(10, affordable))
     each, grown = all_["seconds"] / all_["problems"], all_["peak"] / few["peak"]
     name = f"a kept problem, of {all_['problems']:,.0f}"
     yield Row(name, f"{1e3 * each:.3f} ms", f"≤ {1e3 * OVERHEAD:g} ms", each <= OVERHEAD)
@@ -209,7 +227,9 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
 
 _NAMES = {
     "loop": "a loop over `solve` in one process",
+    "loops": "such loops at once, one for each worker",
     "processes": "`darrm precompute`, processes",
+    "one": "`darrm precompute`, one process",
     "dask": "`darrm precompute --dask local`",
     "direct": "`darrm precompute --direct`, processes, SQLite",
 }

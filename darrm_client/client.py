@@ -131,7 +131,7 @@ class DarrmClient:
 
         Returns:
             The solution; `VerifiedAnswer.exact` and `VerifiedAnswer.designed_for` say whether it is the answer to this very
-            problem, or the nearest one that is kept (where the service does not solve, or the table lacks it).
+            problem, or the nearest one that is stored (where the service does not solve, or the table lacks it).
 
         Raises:
             InvalidInput: a field is outside what is accepted.

@@ -138,7 +138,7 @@ _OF_THE_CORE: dict[str, type[DarrmError]] = {"backend-unavailable": BackendUnava
 
 _BY_KIND: dict[str, type[ClientError]] = {
     "too-much-work": RequestTooLarge,
-    "not-kept": AnswerNotFound,
+    "not-stored": AnswerNotFound,
     "cancelled": JobFailed,
     "job-failed": JobFailed,
 }

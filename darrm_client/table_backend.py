@@ -84,17 +84,17 @@ class TableBackend:
         return self._done(self.ask("gamma", body, deadline)["id"])
 
     def job(self, id: str, deadline: Deadline) -> Any:
-        """Return the job of a kept answer."""
+        """Return the job of a stored answer."""
         return self._done(self.result(id, deadline)["id"])
 
     def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        """Return the kept answers as jobs, all on one page."""
+        """Return the stored answers as jobs, all on one page."""
         deadline.check()
         wanted = state in {None, "done"} and after is None
         return {"jobs": [self._done(row.key) for row in self._store.rows()] if wanted else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:
-        """Return a kept answer by its id.
+        """Return a stored answer by its id.
 
         Raises:
             AnswerNotFound: the table has none.
@@ -150,7 +150,7 @@ class TableBackend:
         try:
             return {"status": 200, "answer": self._gamma(asked), "pending": None, "problem": None}
         except ClientError as err:
-            details = {"type": "urn:darrm-opt:problem:not-kept", "status": 404, "detail": str(err)}
+            details = {"type": "urn:darrm-opt:problem:not-stored", "status": 404, "detail": str(err)}
             return {"status": 404, "answer": None, "pending": None, "problem": details}
 
     def _error_curve(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class TableBackend:
 
         request = _request(body)
         found = estimate_cost(request, body["method"])
-        kept = self._store.get(request.key) is not None
+        stored = self._store.get(request.key) is not None
         return {
             "id": request.key,
             "problem": problem_record(request.problem),
@@ -248,8 +248,8 @@ class TableBackend:
             "shape": request.shape,
             "constraints": found.constraints,
             "method": found.method,
-            "seconds": 0.0 if kept else found.seconds,
-            "kept": kept,
+            "seconds": 0.0 if stored else found.seconds,
+            "stored": stored,
             "allowed": False,
             "basis": BASIS,
         }

@@ -57,7 +57,7 @@ class VerifiedAnswer(Solution):
             return super().warnings
         other = self.designed_for
         told = (
-            f"This is the nearest kept answer, designed for another question (voters ε = {other.voter.epsilon:g}, "
+            f"This is the nearest stored answer, designed for another question (voters ε = {other.voter.epsilon:g}, "
             f"Δ = {other.voter.delta:g}, {other.affected} affected; release ε = {other.target.epsilon:g}, "
             f"δ = {other.target.delta:g}): private as asked, but a γ for the very problem may keep more utility."
         )

@@ -163,4 +163,4 @@ def check_list(limit: int) -> None:
 
 def unknown_after(after: str) -> InvalidInput:
     """Return the error of a page behind a design that is not there."""
-    return InvalidInput("after", after, "the id of a design that is kept")
+    return InvalidInput("after", after, "the id of a design that is stored")

@@ -28,7 +28,7 @@ class ReadOnlyCache(CacheError):
         super().__init__(url, "it is opened for reading only", "Take ?mode=ro off its URL to write to it.")
 
 
-ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to keep nothing."
+ELSEWHERE = "Set DARRM_CACHE_URL to another place, or to 'off' to store nothing."
 """Advice that fits wherever the place itself cannot be mended from here."""
 
 DAMAGED = "Its file is damaged; it is only a cache: move it away, and answers are solved again."

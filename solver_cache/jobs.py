@@ -135,7 +135,7 @@ class Jobs(Protocol):
             client: only those that this client submitted, and those that are nobody's; None: all.
 
         Raises:
-            InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still kept.
+            InvalidInput: ``limit`` is below 1, ``state`` is none, or ``after`` is no job that is still stored.
         """
 
     def counts(self, client: str | None = None) -> dict[State, int]:
@@ -305,5 +305,5 @@ DAMAGED_ROW = "The stored job is damaged. Submit it again."
 
 
 def unknown_after(after: str) -> InvalidInput:
-    """Return the refusal of a page behind a job that is not kept."""
-    return InvalidInput("after", after, "the id of a job that is kept", "Start from the first page again.")
+    """Return the refusal of a page behind a job that is not stored."""
+    return InvalidInput("after", after, "the id of a job that is stored", "Start from the first page again.")

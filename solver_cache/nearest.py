@@ -2,7 +2,7 @@
 
 For when nothing can be solved, or not in time. A γ that is private for voters who are *less* private than those asked
 about, of whom a record reaches *more*, and whose release is *more* private than asked, answers the question: it is
-private, and only its utility may be below the best. So among all such kept answers the one with the best utility for
+private, and only its utility may be below the best. So among all such stored answers the one with the best utility for
 the asked objective is taken, and proved for the asked problem before it leaves.
 """
 
@@ -88,7 +88,7 @@ def nearest(spec: DesignSpec, store: Store) -> Nearest | None:
 
     Guarantees:
         The γ is private for the asked problem, exactly as stored, proved by this process; whatever the store holds.
-        That none better is kept rests on the rows having been written by this program.
+        That none better is stored rests on the rows having been written by this program.
 
     Raises:
         CacheError: the store cannot be read.

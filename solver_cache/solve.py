@@ -54,16 +54,16 @@ def cached_solve(
     time_limit: float | None = None,
     progress: Watcher | None = None,
 ) -> CachedSolution:
-    """Return the certified optimal γ, from the store where it is kept, else by solving.
+    """Return the certified optimal γ, from the store if it is there, else by solving.
 
     Args:
         problem: as in `darrm_opt.solve`, like the next two.
         objective: what "utility" weighs.
         shape: "free" or "monotone".
-        method: how to solve if it has to be solved; a kept answer is the same whatever made it.
+        method: how to solve if it has to be solved; a stored answer is the same whatever made it.
         backend: as ``method``.
-        store: where answers are kept (`solver_cache.open_store`).
-        time_limit: [s]; an answer cut short by it is returned, with its gap, but not kept: a key has one answer, the
+        store: where answers are stored (`solver_cache.open_store`).
+        time_limit: [s]; an answer cut short by it is returned, with its gap, but not stored: a key has one answer, the
             optimal one, and not whatever a busy machine came to.
         progress: called after every round of a solve.
 
@@ -72,7 +72,7 @@ def cached_solve(
         tampered with or from another version is a miss: it is logged, counted and replaced.
 
     Raises:
-        InvalidInput: an argument is outside what is accepted; the same whether the answer is kept or not.
+        InvalidInput: an argument is outside what is accepted; the same whether the answer is stored or not.
         BackendUnavailable: it must be solved, and the solver is not installed or its licence is too small.
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
@@ -175,7 +175,7 @@ def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, 
 
 
 def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> StoreOutcome:
-    _LOG.warning("%s: the answer to %s is not kept: %s", store.url, spec.key, trouble)
+    _LOG.warning("%s: the answer to %s is not stored: %s", store.url, spec.key, trouble)
     return StoreOutcome(None, stored=False, trouble=trouble)
 
 

@@ -97,7 +97,7 @@ class Store(Protocol):
         """Yield every row, in the order of keys; of those behind ``after``."""
 
     def stats(self) -> Stats:
-        """Return what is kept, counted."""
+        """Return what is stored, counted."""
 
     def candidates(self, spec: DesignSpec) -> Iterator[Row]:
         """Yield candidates: rows that say they answer ``spec`` or a stricter question; not validated.

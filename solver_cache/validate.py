@@ -115,7 +115,7 @@ def stated_spec(solution: Solution, row: Row) -> DesignSpec:
     """
     spec = DesignSpec.of(solution)
     if spec.key != row.key:
-        raise InvalidRow("it is kept under the key of another question")
+        raise InvalidRow("it is stored under the key of another question")
     return spec
 
 

@@ -223,6 +223,11 @@ class KeyRing:
         self._stamp = stamp
 
 
+def open_ring(path: Path | None) -> KeyRing | None:
+    """Return the keys of a file; None where none are needed. Raises as `KeyRing`."""
+    return None if path is None else KeyRing(path)
+
+
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 

@@ -1,7 +1,7 @@
 """``make run``: the paper's two real settings, solved, proved, drawn and served.
 
 MNIST and Fashion-MNIST: K = 11 teachers, m = 3, Δ = 1e-4, δ = 1 − (1−Δ)^m; ε = 0.0892 and 0.0852 (Section 5 of the
-paper). The answers are kept in the cache, so the API that is then served has them at once.
+paper). The answers are stored in the cache, so the API that is then served has them at once.
 """
 
 from __future__ import annotations

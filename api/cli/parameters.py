@@ -155,7 +155,7 @@ class DesignOptions:
         bool | None,
         Option(
             "--cache/--no-cache",
-            "Keep answers, and look them up.",
+            "Store answers, and look them up.",
             panel=_DESIGN,
             otherwise="where DARRM_CACHE_URL is set, and for what takes longer to solve than to look up",
         ),

@@ -13,6 +13,10 @@ from api.observability.logs import current_request_id
 
 MEDIA_TYPE = "application/problem+json"
 
+CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+"""Documentation of the body of an error. A ``model`` for each status of each route would make FastAPI build hundreds of validators
+that are never used, before the first answer."""
+
 
 class FieldProblem(BaseModel):
     """What is wrong with one field of a request."""

@@ -69,7 +69,7 @@ _TABLE = (
     ),
     ProblemType("not-acceptable", 406, "The answer has none of the media types that were asked for.", (NotAcceptable,)),
     # The answer.
-    ProblemType("not-kept", 404, "No such answer is kept.", (NotCached,)),
+    ProblemType("not-stored", 404, "No such answer is stored.", (NotCached,)),
     ProblemType("cancelled", 409, "The job was cancelled.", (JobCancelled,)),
     ProblemType("too-many-jobs", 429, "Too much new work from one client.", (TooManyJobs,)),
     ProblemType("busy", 503, "The server is busy.", (Overloaded,)),

@@ -22,7 +22,7 @@ from api.access.clients import (
     needs_key,
     set_current_client,
 )
-from api.access.keys import KeyRing
+from api.access.keys import KeyRing, open_ring
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
@@ -49,15 +49,16 @@ class AdmissionMiddleware:
     Args:
         app: the application behind it.
         settings: limits, keys and host names.
+        ring: the keys, if others use them too; None opens those of the settings.
 
     Raises:
         KeysFileError: there is a keys file and it cannot be read.
     """
 
-    def __init__(self, app: App, settings: Settings) -> None:
+    def __init__(self, app: App, settings: Settings, ring: KeyRing | None = None) -> None:
         self._app = app
         self._settings = settings
-        self._ring = None if settings.keys is None else KeyRing(settings.keys)
+        self._ring = ring or open_ring(settings.keys)
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._in_flight = 0
         self._private = settings.keys is None and not settings.public and not settings.trusted_proxies

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,9 @@ _TYPES = (
 """Media types that are text; those of the page, too."""
 
 Headers = list[tuple[bytes, bytes]]
+
+_CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
+"""Headers that say something else of the compressed bytes."""
 
 
 class CompressionMiddleware:
@@ -78,22 +81,24 @@ async def _packed(
     start: dict[str, Any], message: dict[str, Any], scope: Scope
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the two messages of an answer, compressed if the client accepts that."""
-    headers: Headers = _varying(start["headers"])
     if not accepts_gzip(scope["headers"]):
-        return {**start, "headers": headers}, message
+        return {**start, "headers": _varying(start["headers"])}, message
+    tag, before, after = _packed_headers(tuple(start["headers"]))
+    cache: ResponseCache = scope["app"].state.response_cache
+    kept = cache.get("gzip", tag) if tag else None
+    body = await _compressed(message["body"], tag, cache) if kept is None else kept.content
+    return {**start, "headers": [*before, (b"content-length", b"%d" % len(body)), *after]}, {**message, "body": body}
+
+
+@lru_cache(maxsize=256)  # the same for every answer from the cache
+def _packed_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[str, Headers, Headers]:
+    """Return the entity tag of an answer and its headers when it is compressed: those before and those after its length."""
     tag = dict(headers).get(b"etag", b"")
-    body = await _compressed(message["body"], tag.decode("latin-1"), scope["app"].state.response_cache)
-    changed = {b"content-encoding": b"gzip", b"content-length": b"%d" % len(body)}
-    if tag:
-        changed[b"etag"] = _weak(tag)
-    headers = [(name, value) for name, value in headers if name not in changed]
-    return {**start, "headers": [*headers, *changed.items()]}, {**message, "body": body}
+    others = [(name, value) for name, value in _varying(headers) if name not in _CHANGED]
+    return tag.decode("latin-1"), [*others, (b"content-encoding", b"gzip")], [(b"etag", _weak(tag))] if tag else []
 
 
 async def _compressed(body: bytes, tag: str, cache: ResponseCache) -> bytes:
-    kept = cache.get("gzip", tag) if tag else None
-    if kept is not None:
-        return kept.content
     if len(body) < THREAD_BYTES:
         packed = gzip.compress(body, LEVEL, mtime=0)
     else:
@@ -131,7 +136,7 @@ def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return kind.startswith(_TYPES)
 
 
-def _varying(headers: Headers) -> Headers:
+def _varying(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """Return headers by which caches keep the compressed answer apart from the plain one."""
     vary = [value for name, value in headers if name == b"vary"]
     others = [(name, value) for name, value in headers if name != b"vary"]

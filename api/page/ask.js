@@ -92,9 +92,14 @@ export function useKey(text) {
   return possible;
 }
 
+/** Tells whether this tab has an API key. */
+export function hasKey() {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
 /** Forgets the API key; returns whether there was one. */
 export function forgetKey() {
-  const there = sessionStorage.getItem(KEY) !== null;
+  const there = hasKey();
   sessionStorage.removeItem(KEY);
   return there;
 }

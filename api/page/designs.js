@@ -9,7 +9,7 @@ import { guarantee, percent, plain } from "./numbers.js";
 import { toQuery } from "./state.js";
 
 const PAGE = 10; // designs that are shown at a time
-const FILTERS = { kept_K: "K", kept_epsilon: "epsilon", kept_m: "m", kept_tag: "tag" };
+const FILTERS = { designs_K: "K", designs_epsilon: "epsilon", designs_m: "m", designs_tag: "tag" };
 const NUMBERS = {
   K: "voters K", m: "allowance m", epsilon: "ε of a voter", Delta: "Δ of a voter", affected: "a record reaches",
   target_epsilon: "ε of the release", delta: "δ of the release", utility: "utility kept",
@@ -24,16 +24,16 @@ let picked = []; // ids of those to compare, the one that was picked last at the
 
 /** Prepares the panel; to be called once. */
 export function prepare() {
-  byId("kept-form").addEventListener("submit", (event) => {
+  byId("designs-form").addEventListener("submit", (event) => {
     event.preventDefault();
     list();
   });
-  byId("kept-more").addEventListener("click", () => list(next));
+  byId("designs-more").addEventListener("click", () => list(next));
 }
 
-/** Shows what is kept now; also whenever something new was designed. */
+/** Shows what is stored now; also whenever something new was designed. */
 export async function list(after = null) {
-  const form = byId("kept-form");
+  const form = byId("designs-form");
   fields.clear(form);
   const query = new URLSearchParams({ limit: PAGE, ...(after && { after }) });
   for (const [id, name] of Object.entries(FILTERS)) if (byId(id).value.trim()) query.set(name, byId(id).value.trim());
@@ -44,25 +44,25 @@ export async function list(after = null) {
     say("");
     present();
   } catch (error) {
-    const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [`kept_${name}`, text]);
+    const complaints = Object.entries(error.fields ?? {}).map(([name, text]) => [`designs_${name}`, text]);
     const { first, rest } = fields.show(form, Object.fromEntries(complaints));
     say(first ? rest.join(" ") : error.message);
   }
 }
 
 function say(text) {
-  byId("kept-status").textContent = text;
+  byId("designs-status").textContent = text;
 }
 
 function present() {
-  byId("kept-more").hidden = next === null;
+  byId("designs-more").hidden = next === null;
   if (!listed.length) {
-    byId("kept").replaceChildren();
-    say("Nothing is kept that fits.");
+    byId("designs").replaceChildren();
+    say("Nothing is stored that fits.");
     return;
   }
   const caption = "Stored designs, the newest first";
-  byId("kept").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
+  byId("designs").replaceChildren(scrolling(caption, table(caption, [make("span", { class: "unseen" }, "Compare"), "Design, its tags, and when it was stored", "Utility"], listed.map(cells))));
 }
 
 function cells(design) {
@@ -124,7 +124,7 @@ async function change(id, tag, method) {
 async function pick(id, chosen) {
   picked = chosen ? [...picked, id].slice(-2) : picked.filter((one) => one !== id);
   present();
-  byId("kept-compared").hidden = picked.length < 2;
+  byId("designs-compared").hidden = picked.length < 2;
   if (picked.length < 2) {
     say(picked.length ? "Pick another one to compare it with." : "");
     return;
@@ -134,7 +134,7 @@ async function pick(id, chosen) {
     const answer = await (await ask(`v1/designs/${both[0]}/compare/${both[1]}`)).json();
     if (String(both) === String(picked)) compare(answer);
   } catch (error) {
-    byId("kept-compared").hidden = true;
+    byId("designs-compared").hidden = true;
     say(error.message);
   }
 }

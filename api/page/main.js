@@ -1,6 +1,6 @@
 // The page: what the form asks is put into the URL, asked of the API, and shown. Everything else is in the files below.
 
-import { ask, forgetKey, useKey } from "./ask.js";
+import { ask, forgetKey, hasKey, useKey } from "./ask.js";
 import * as classes from "./classes.js";
 import * as compare from "./compare.js";
 import { label, swatch } from "./curves.js";
@@ -18,10 +18,10 @@ import * as take from "./take.js";
 import * as tradeoff from "./tradeoff.js";
 import { MEASURE_NAMES, aboutErrors, aboutGamma, headline, proof, tiles } from "./words.js";
 
-const MAX_KEPT = 50;
+const MAX_VISITED = 50;
 
 const form = byId("problem");
-const kept = new Map(); // answers of this visit by their query, so that going back is immediate
+const visited = new Map(); // answers of this visit by their query, so that going back is immediate
 let state = fromQuery(location.search);
 let shown = null; // what is on the page: {answer, text, curves}
 let running = null; // controls the asking that is under way
@@ -164,7 +164,7 @@ async function design(focus = false) {
   byId("answer").setAttribute("aria-busy", "true");
   const late = setTimeout(() => say("Working …"), 300);
   try {
-    const found = kept.get(query) ?? (await obtain(query, signal));
+    const found = visited.get(query) ?? (await obtain(query, signal));
     remember(query, found);
     shown = found;
     present();
@@ -185,7 +185,7 @@ async function obtain(query, signal) {
     signal,
     onWait: (seconds, why) => wait(`${why}; trying again in ${seconds} s.`),
     onJob: async ({ nearest }) => {
-      if (nearest) expected = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a kept γ that keeps ${percent(nearest.utility)}.`;
+      if (nearest) expected = ` Meanwhile, ${count(nearest.problem.K, "voter")} may use a stored γ that keeps ${percent(nearest.utility)}.`;
       const { seconds } = await (await ask(`v1/estimate${query}`, { signal })).json();
       expected = ` About ${plain(seconds, 1)} s are expected.${expected}`;
     },
@@ -202,8 +202,8 @@ async function obtain(query, signal) {
 }
 
 function remember(query, found) {
-  kept.set(query, found);
-  if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value);
+  visited.set(query, found);
+  if (visited.size > MAX_VISITED) visited.delete(visited.keys().next().value);
 }
 
 /** Returns the γ that a stopped job came to, and its curves: they are asked with its gap, which is enough for it. */
@@ -255,8 +255,12 @@ function refuse(error, focus) {
   }
   byId("result").classList.add("stale"); // what stands there answers something else
   const { first, rest } = fields.show(form, complaints(error));
-  const again = make("button", { type: "button" }, "Try again");
-  again.addEventListener("click", () => design());
+  const denied = [403, 404].includes(error.status) && hasKey(); // a reader's key: what is not stored is 404
+  const again = make("button", { type: "button" }, denied ? "Use another key" : "Try again");
+  again.addEventListener("click", () => {
+    if (denied) forgetKey();
+    design();
+  });
   const whole = first ? [`Something in the form is not valid: the field says what. ${rest.join(" ")}`] : [error.message, " ", again];
   byId("trouble").replaceChildren(make("p", {}, ...whole));
   byId("trouble").hidden = false;

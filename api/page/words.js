@@ -101,7 +101,7 @@ function origin({ cached, method, backend, statistics }) {
   const seconds = statistics.seconds.total;
   const took = seconds === undefined ? "" : `, in ${plain(seconds, 2)} s`;
   const how = `${method} with ${backend}, ${count(statistics.rows, "row")} in ${count(statistics.rounds, "round")}${took}`;
-  return cached ? `Kept from before, and checked again when it was read (solved by ${how}).` : `Solved just now: ${how}.`;
+  return cached ? `Stored before, and checked again when it was read (solved by ${how}).` : `Solved just now: ${how}.`;
 }
 
 /** Returns what a listener should know of the γ plot. */

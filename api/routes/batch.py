@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from api.access.fair_queue import FairQueue
 from api.errors.exceptions import WorkLimitExceeded
 from api.errors.handlers import problem_of, validation_problem
 from api.errors.problem_details import ProblemDetails
@@ -47,7 +48,8 @@ async def post_batch(params: BatchRequest, request: Request, service: Service) -
     read = [_parse(problem) for problem in params.problems]
     designs = [one for one in read if isinstance(one, DesignRequest)]
     check_work(await asyncio.to_thread(_expected_seconds, designs, service), service.settings, "problems")
-    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service) for one in read))))
+    turns = FairQueue(1)
+    answer = BatchAnswer(results=list(await asyncio.gather(*(_answer_one(one, service, turns) for one in read))))
     return table_response(answer, form, "gamma-batch", _columns(answer.results))
 
 
@@ -74,7 +76,8 @@ def _expected_seconds(designs: Sequence[DesignRequest], service: DesignService) 
     return sum(cost for key, cost in seconds.items() if not repository.has_record(key, service.store))
 
 
-async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService) -> BatchItem:
+async def _answer_one(params: DesignRequest | ProblemDetails, service: DesignService, turns: FairQueue) -> BatchItem:
+    await turns.begin("")  # each in a round of its own: other requests are answered meanwhile
     if isinstance(params, ProblemDetails):
         return _failed_item(params)
     try:

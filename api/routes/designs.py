@@ -118,4 +118,4 @@ def _summary(id: str, kept: StoredDesign | None) -> Response:
 
 
 def _unknown(id: str) -> NotCached:
-    return NotCached(f"No design is kept under the id {id}. Ask for its problem at /v1/gamma.")
+    return NotCached(f"No design is stored under the id {id}. Ask for its problem at /v1/gamma.")

@@ -67,7 +67,7 @@ KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
 async def get_gamma(request: Request) -> Response:
     """Design the noise function with the largest utility among all private ones."""
     form = negotiated_form(request)  # recent queries do not come here: `api.middleware.response_cache`
-    return await _design(_parse_query(request), form, request, query_key(request.scope))
+    return await _design(await _parse_query(request), form, request, query_key(request.scope))
 
 
 @router.post(
@@ -105,7 +105,7 @@ async def get_gamma_by_id(
     audit.mention_question(id[:64])
     lately = _response_cache(request).get(id, form)
     if lately is None:
-        service = get_service(request)
+        service = await get_service(request)
         record = (
             await service.run_in_thread(repository.load_record, id, service.store)
             if KEY_PATTERN.fullmatch(id)
@@ -121,7 +121,7 @@ async def get_gamma_by_id(
 
 async def _design(params: DesignRequest, form: str, request: Request, query: tuple[str, ...] = ()) -> Response:
     """Return the answer: from the response cache, under its canonical key, however the question is spelt; else designed."""
-    service, cache = get_service(request), _response_cache(request)
+    service, cache = await get_service(request), _response_cache(request)
     task = service.design_task(params)
     body = cache.get(task.key, form)
     if body is None:
@@ -198,7 +198,7 @@ def _estimate(params: DesignRequest, service: DesignService) -> EstimateAnswer:
             "constraints": found.constraints,
             "method": found.method,
             "seconds": 0.0 if there else found.seconds,
-            "kept": there,
+            "stored": there,
             "allowed": there or within,
             "basis": found.basis,
         }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
+from api.access.path_prefix import current_prefix
 from api.errors.exceptions import ShuttingDown
 from api.routes.answers import answer_of
 from api.routes.requests import Service, create_router, from_query, query_parameters
@@ -200,7 +202,7 @@ async def get_job_events(
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    job = await find_job(id, service)
+    job = service.followed(id) or await find_job(id, service)
     stream = _reserved(service, event_stream(service.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -248,7 +250,7 @@ async def event_stream(news: AsyncGenerator[JobUpdate], *, heartbeat: float = HE
                 return
             if isinstance(latest.error, ShuttingDown):
                 return  # it goes on after the restart: the client comes back for it
-            text = job_answer(latest.job).model_dump_json()
+            text = _event_text(latest.job, current_prefix())
             if text != last:
                 number, last = number + 1, text
                 yield f"event: {latest.job.state}\nid: {number}\ndata: {text}\n\n"
@@ -259,3 +261,10 @@ async def event_stream(news: AsyncGenerator[JobUpdate], *, heartbeat: float = HE
         coming.cancel()
         await asyncio.wait({coming})
         await news.aclose()
+
+
+@lru_cache(maxsize=64)  # one text of each state, however many follow the job
+def _event_text(job: Job, prefix: str) -> str:
+    """Return a state of a job as JSON, with links below a prefix, which is the current one."""
+    del prefix
+    return job_answer(job).model_dump_json()

@@ -1,4 +1,4 @@
-"""OpenAPI description: FastAPI's own, completed with examples, keys, links and media types."""
+"""OpenAPI description: FastAPI's own, completed with examples, keys and links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from api.errors.problem_details import MEDIA_TYPE
 from api.schemas.fields import AnswerModel, RequestModel
 
 
@@ -24,7 +23,7 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             servers=app.servers,
         )
-        app.openapi_schema = _with_links(_with_keys(_with_examples(_with_problem_media_type(made))))
+        app.openapi_schema = _with_links(_with_keys(_with_examples(made)))
     return app.openapi_schema
 
 
@@ -83,14 +82,4 @@ def _with_links(schema: dict[str, Any]) -> dict[str, Any]:
         for source, status in sources:
             links = operations[source]["responses"][status].setdefault("links", {})
             links[target] = {"operationId": target, "parameters": {"id": "$response.body#/id"}}
-    return schema
-
-
-def _with_problem_media_type(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an OpenAPI schema whose error answers have the media type that they are sent with."""
-    for path in schema.get("paths", {}).values():
-        for operation in path.values():
-            for status, answer in operation.get("responses", {}).items():
-                if status >= "400" and answer.get("content"):
-                    answer["content"] = {MEDIA_TYPE: next(iter(answer["content"].values()))}
     return schema

@@ -14,7 +14,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from api.errors.problem_details import MEDIA_TYPE, ProblemDetails, Rejection
+from api.errors.problem_details import CONTENT, MEDIA_TYPE, Rejection
 from api.errors.problem_types import PROBLEM_TYPES
 from api.observability import audit, metrics
 from api.observability.logs import current_request_id
@@ -64,7 +64,7 @@ async def get_health() -> HealthAnswer:
     summary="Whether the server can give answers",
     responses={
         503: {
-            "model": ProblemDetails,
+            "content": CONTENT,
             "description": f"{PROBLEM_TYPES['not-ready'].title} The detail says what is wrong.",
         }
     },
@@ -90,7 +90,7 @@ async def get_readiness(request: Request, service: Service) -> Response:
     "/metrics",
     summary="Metrics, for Prometheus",
     response_class=PlainTextResponse,
-    responses={401: {"model": ProblemDetails}, 404: {"model": ProblemDetails}, 429: {"model": ProblemDetails}},
+    responses={status: {"content": CONTENT} for status in (401, 404, 429)},
 )
 async def get_metrics(request: Request, service: Service) -> Response:
     """Return the metrics of all workers in Prometheus's text format."""

@@ -23,14 +23,14 @@ Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
 
 
-def from_query(model: type[Model]) -> Callable[[Request], Model]:
+def from_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """Return a dependency that reads ``model`` from the query, as strictly as a body.
 
     A list is written with commas, as in ``m=1,2,3``. A name given twice is refused: which of two privacy parameters was
     meant is not for us to guess.
     """
 
-    def read(request: Request) -> Model:
+    async def read(request: Request) -> Model:  # a plain function would be called in a thread
         pairs = request.query_params.multi_items()
         reject_repeated("query", pairs)
         grouped = [(name, text) for name, text in pairs if "_" in text and name in _numeric_fields(model)]
@@ -172,7 +172,7 @@ def question_of(params: BaseModel) -> dict[str, Any]:
     return params.model_dump(mode="json", exclude_defaults=True)
 
 
-def get_service(request: Request) -> DesignService:
+async def get_service(request: Request) -> DesignService:  # a plain function would be called in a thread
     """Return the service that the application's lifespan opened."""
     service: DesignService = request.app.state.service
     return service

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel
 
-from api.errors.problem_details import ProblemDetails
+from api.errors.problem_details import CONTENT
 from api.schemas import GammaAnswer, PendingAnswer, formats
 from api.schemas.jobs import job_location
 from api.service.design_service import Pending
@@ -90,7 +90,7 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the documentation of these error statuses for a route, and of those that every route has."""
     return {
         status: {
-            "model": ProblemDetails,
+            "content": CONTENT,
             "description": _DESCRIPTIONS[status],
             **({"headers": RETRY_AFTER} if status in {429, 503} else {}),
         }

@@ -72,7 +72,7 @@ class ErrorCurveAnswer(AnswerModel):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLES["CURVE_EXAMPLE"]]})
 
     id: str = Field(description="Content key of the γ called optimal.")
-    cached: bool = Field(description="Whether that γ was kept from before.")
+    cached: bool = Field(description="Whether that γ was stored before.")
     over: Literal["p"]
     problem: ProblemAnswer
     objective: str = Field(description="What the γ called optimal maximises.")
@@ -195,7 +195,7 @@ class TradeoffPoint(AnswerModel):
     """γ_opt at one allowance."""
 
     id: str = Field(description="Content key of the γ.")
-    cached: bool = Field(description="Whether it was kept from before.")
+    cached: bool = Field(description="Whether it was stored before.")
     problem: ProblemAnswer
     gamma: list[FiniteFloat] = Field(description="γ(0..K) [probability], proved private for the problem.")
     utility: FiniteFloat = Field(description="Share of the noiseless utility kept.")

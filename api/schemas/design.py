@@ -241,7 +241,7 @@ class EstimateAnswer(AnswerModel):
     seconds: FiniteFloat = Field(
         description="Expected time of the solve on one processor [s]; 0 if the answer is stored.", ge=0
     )
-    kept: bool = Field(description="Whether the answer is stored already.")
+    stored: bool = Field(description="Whether the answer is stored already.")
     allowed: bool = Field(description="Whether this server would solve it, within its limits.")
     basis: str = Field(description="Basis of the estimate.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 from darrm_opt.errors import InvalidInput
@@ -25,6 +26,7 @@ MAX_MEMORY = 2048
 _LIMITS = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
+@cache  # asked for every new problem
 def memory_limit(root: Path = Path("/")) -> int | None:
     """Return the memory of the container, or of the machine where none is set [MiB]; None where the system does not say."""
     found = [_number(root / name) for name in _LIMITS]

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("api.supervisor")
 
+SWITCH_SECONDS = 0.0005
+"""Longest time for which a thread holds the interpreter while another waits for it [s]; with Python's 5 ms the event loop
+waits so long for each of its threads that is at work."""
+
 RESTART_SECONDS = 1.0
 """Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
 
@@ -161,6 +165,7 @@ def run_worker(settings: Settings, listening: socket.socket) -> None:
         SystemExit: the application did not start.
     """
     logs.configure(settings)
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and then passes the signal on
             uvicorn.Server(worker_config(settings)).run(sockets=[listening])

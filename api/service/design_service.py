@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from api.access.clients import current_client, current_owner, may_solve
+from api.access.fair_queue import FairQueue
 from api.access.rate_limits import ClientQuota
 from api.errors.exceptions import JobCancelled, NotCached, ShuttingDown
 from api.observability import audit, metrics, traces
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.answer_jobs import ANSWER_JOBS, AnswerJobHandler
-from api.service.fair_queue import FairQueue
 from api.service.gamma_jobs import GAMMA_JOB, GammaJobHandler
 from api.service.job_admission import JobAdmission, JobRequest
 from api.service.job_events import JobEvents, JobUpdate, RunInThread
@@ -38,6 +38,7 @@ from solver_cache.process_pool.task_loop import Task
 from solver_cache.store import Store
 
 if TYPE_CHECKING:
+    from api.access.keys import KeyRing
     from api.service.webhooks import Webhooks
 
 Result = TypeVar("Result")
@@ -47,6 +48,9 @@ STORE_THREADS = 4
 
 SHORT_LIMIT_SECONDS = 20.0
 """Time after which work on the short lane is stopped [s]: what was expected to take a second at most has become a job by then."""
+
+QUICK_NICENESS, SOLVER_NICENESS = 10, 15
+"""Niceness of the processes that do jobs, short and long: those that a client waits for go first, whatever is queued."""
 
 RETRY_SECONDS = 1
 """When a client should ask again for an answer that is not ready [s]."""
@@ -96,6 +100,7 @@ class DesignService:
     Args:
         store: of answers and jobs; the service closes it.
         settings: limits, and how many solves may run at once.
+        ring: the API keys, if others use them too; None opens those of the settings where they are needed.
 
     Attributes:
         webhooks: who is told when jobs end; None where the operator has set no secret for that.
@@ -104,19 +109,19 @@ class DesignService:
         InvalidInput: webhooks are wanted, and there is no database to keep them in.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, ring: KeyRing | None = None) -> None:
         self._store, self._settings = store, settings
         self._jobs, self._close_jobs = _open_jobs(store, settings)
         self._threads = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
         self._readers = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="reader")
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
-        self._solvers = ProcessPool(size, memory=memory, name="solver")
+        self._solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
         self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
-        self._quick = ProcessPool(short, memory=memory, name="quick")
+        self._quick = ProcessPool(short, memory=memory, name="quick", niceness=QUICK_NICENESS)
         self._short_lane = FairQueue(short)
         self._flights = SingleFlight()
         self._quota = ClientQuota(settings.max_compute)
-        self._streams = ClientQuota(settings.max_streams, "event streams")
+        self._streams = ClientQuota(settings.max_streams or max(1, settings.max_connections // 4), "event streams")
         self._admission = JobAdmission(self._jobs, settings)
         self._events = JobEvents(self._jobs, self.run_in_reader)
         self._gamma_jobs = GammaJobHandler(store, settings, self.run_in_reader, self.run_in_thread, self._solvers)
@@ -133,12 +138,14 @@ class DesignService:
         self._workers = [worker(handlers, size=size)]
         if settings.short_seconds > 0:
             self._workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
-        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread)
+        self.webhooks = _open_webhooks(self._jobs, settings, self.run_in_thread, ring)
         self._closing = False
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, store: Store, settings: Settings, shutdown: Shutdown) -> AsyncIterator[Self]:
+    async def open(
+        cls, store: Store, settings: Settings, shutdown: Shutdown, ring: KeyRing | None = None
+    ) -> AsyncIterator[Self]:
         """Yield a service at work; its jobs begin with those that a process which was killed left behind.
 
         In the end, jobs under way go back into the queue, every process ends, and the store is closed.
@@ -147,8 +154,9 @@ class DesignService:
             store: of answers and jobs.
             settings: of the service.
             shutdown: whether the server was told to stop; whoever waits for an answer is then released.
+            ring: the API keys, if others use them too.
         """
-        service = cls(store, settings)
+        service = cls(store, settings, ring)
         background: list[asyncio.Task[None]] = []
         try:
             background.append(asyncio.create_task(service._admission.prune(service.run_in_thread, store.url)))
@@ -390,6 +398,11 @@ class DesignService:
             self._events.publish(job)
         return job
 
+    def followed(self, id: str) -> Job | None:
+        """Return an unfinished job that somebody follows here already, without a look at the store; None if nobody does."""
+        audit.mention_job(id)
+        return self._events.followed(id)
+
     def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
         """Yield the job in its present state, then whenever it changes, until it is finished or the server stops."""
         return self._events.subscribe(job)
@@ -487,13 +500,13 @@ class DesignService:
         return Pending(update.job)
 
 
-def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread) -> Webhooks | None:
+def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:
     """Return the webhooks of the jobs; None where there is no secret to sign them with."""
     if settings.webhook_secret is None:
         return None
     from api.service.webhooks import Webhooks, stored_webhooks
 
-    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread)
+    return Webhooks(stored_webhooks(jobs, settings), settings, run_in_thread, ring)
 
 
 def _open_jobs(store: Store, settings: Settings) -> tuple[Jobs, Callable[[], None]]:

@@ -90,6 +90,11 @@ class JobEvents:
         """Return the job as it now is, if it is done here: its row is up to half a second old."""
         return self.local.get(job.id, job)
 
+    def followed(self, id: str) -> Job | None:
+        """Return a job that somebody follows here as it was last seen; None if nobody does, or it is finished."""
+        topic = self._topics.get(id)
+        return None if topic is None or topic.latest.job.over else topic.latest.job
+
     async def wait(self, job: Job, seconds: float | None) -> JobUpdate:
         """Return the job once it is finished, or in its state after ``seconds`` (None: no limit)."""
         latest = JobUpdate(job)

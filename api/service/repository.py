@@ -49,7 +49,7 @@ def save_record(request: DesignSpec, record: dict[str, Any], store: Store) -> tu
     try:
         seen = store.get(request.key)
     except CacheError as err:
-        _LOG.warning("the answer to %s is not kept: %s", request.key, err)
+        _LOG.warning("the answer to %s is not stored: %s", request.key, err)
         return record, False, str(err)
     theirs = validate_row(seen, request).solution
     if theirs is None:

@@ -1,6 +1,6 @@
 """Webhook delivery: one signed POST to an address that a client chose, which must not be a way into the operator's network.
 
-The name is resolved once, its addresses are checked, and the connection goes to the address that was checked, so a name that resolves
+The name is resolved once, its addresses are checked, and connections go to addresses that were checked, so a name that resolves
 otherwise the next time (DNS rebinding) changes nothing. No redirect is followed and no proxy is used; of the answer, only the status is
 read. `http.client` resolves names itself and bounds each read but not the whole exchange, hence asyncio's streams.
 """
@@ -27,6 +27,9 @@ MAX_URL_LENGTH = 2000
 MAX_HEAD_BYTES = 2**14
 """Most bytes of an answer that are read until its status is known."""
 
+MAX_ADDRESSES = 4
+"""Most addresses of a host that are tried, one after the other."""
+
 MAX_INTERIM = 8
 """Most interim answers (1xx) before the status."""
 
@@ -41,6 +44,8 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class DeliveryError(Exception):
@@ -157,8 +162,8 @@ async def post(
     head = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""])
     try:
         async with asyncio.timeout(seconds):
-            address = await _resolve(url, networks)
-            return await _exchange(url, address, head.encode("ascii") + body)
+            connection = await _connect(url, await _resolve(url, networks), seconds)
+            return await _exchange(connection, head.encode("ascii") + body)
     except TimeoutError:
         raise DeliveryError(f"no answer within {seconds:g} s") from None
     except ssl.SSLError as err:
@@ -169,23 +174,36 @@ async def post(
         raise DeliveryError("the answer is not HTTP") from err
 
 
-async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> str:
+async def _resolve(url: WebhookUrl, networks: Sequence[Network]) -> list[str]:
+    """Return the addresses of a host that webhooks may be sent to, in the order in which they are to be tried."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except OSError as err:
         raise DeliveryError("its host name cannot be resolved") from err
-    for *_, place in found:
-        address = ipaddress.ip_address(str(place[0]).partition("%")[0])
-        if is_allowed(address, networks, secure=url.secure):
-            return str(address)
-    raise DeliveryError("its host has no address that webhooks may be sent to")
+    addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    allowed = [str(address) for address in addresses if is_allowed(address, networks, secure=url.secure)]
+    if not allowed:
+        raise DeliveryError("its host has no address that webhooks may be sent to")
+    return allowed[:MAX_ADDRESSES]
 
 
-async def _exchange(url: WebhookUrl, address: str, request: bytes) -> int:
+async def _connect(url: WebhookUrl, addresses: Sequence[str], seconds: float) -> Connection:
+    """Return a connection to the first address that accepts one, each given an equal part of the time."""
     tls, name = (_tls(), url.host) if url.secure else (None, None)
-    reader, writer = await asyncio.open_connection(
-        address, url.port, limit=MAX_HEAD_BYTES, ssl=tls, server_hostname=name
-    )
+    failure = OSError()
+    for address in addresses:
+        try:
+            async with asyncio.timeout(seconds / len(addresses)):
+                return await asyncio.open_connection(
+                    address, url.port, limit=MAX_HEAD_BYTES, ssl=tls, server_hostname=name
+                )
+        except OSError as err:  # also TimeoutError
+            failure = err
+    raise failure
+
+
+async def _exchange(connection: Connection, request: bytes) -> int:
+    reader, writer = connection
     try:
         writer.write(request)
         await writer.drain()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.access.clients import KEY_PREFIX, current_client, current_owner
-from api.access.keys import KeyRing
+from api.access.keys import KeyRing, open_ring
 from api.access.path_prefix import set_current_prefix
 from api.errors.exceptions import TooManyJobs
 from api.observability import metrics
@@ -73,12 +73,15 @@ class Webhooks:
         stored: where they are.
         settings: the operator's secrets and keys, the networks that are allowed, the time limit of a delivery.
         run_in_thread: how a blocking call is made.
+        ring: the keys, if others use them too; None opens those of the settings.
     """
 
-    def __init__(self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread) -> None:
+    def __init__(
+        self, stored: DatabaseWebhooks, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None = None
+    ) -> None:
         self._stored, self._run_in_thread, self._seconds = stored, run_in_thread, settings.webhook_seconds
         self._secrets, self._prefix = settings.webhook_secrets, settings.path_prefix
-        self._ring = None if settings.keys is None else KeyRing(settings.keys)
+        self._ring = ring or open_ring(settings.keys)
         self._networks = [ipaddress.ip_network(network) for network in settings.webhook_networks]
         self._busy: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()

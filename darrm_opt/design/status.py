@@ -30,7 +30,7 @@ class Status(enum.Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether solving again, with more time or another backend, would change nothing: such answers are kept."""
+        """Whether solving again, with more time or another backend, would change nothing: such answers are stored."""
         return self in {Status.OPTIMAL, Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT}
 
 

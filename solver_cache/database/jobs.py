@@ -419,7 +419,7 @@ def _submit_and_claim(
             )
             connection.execute(more)
         these = is_among(connection.dialect.name, JOBS.c.id, names)
-        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(these))
+        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(these)).all()
         became |= {str(name): _claim_result(state, holder == owner) for name, state, holder in found}
     return became
 
@@ -431,7 +431,7 @@ def _lock_own(connection: Connection, ids: Collection[str], owner: str) -> list[
         some = is_among(connection.dialect.name, JOBS.c.id, names)
         there = select(JOBS.c.id, JOBS.c.owner, JOBS.c.state).where(some).order_by(JOBS.c.id)
         # compared here: SQLite would rather go through all jobs that run
-        locked = connection.execute(there.with_for_update())
+        locked = connection.execute(there.with_for_update()).all()
         found += [name for name, holder, state in locked if (holder, state) == (owner, "running")]
     return found
 
@@ -468,7 +468,7 @@ def _lock_submitted(
     some = is_among(connection.dialect.name, JOBS.c.id, names)
     there = select(JOBS.c.id, JOBS.c.state, void).where(some).order_by(JOBS.c.id)
     over, free, known = list[str](), list[str](), set[str]()
-    for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)):
+    for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)).all():
         known.add(name)
         if state in again:
             over.append(name)

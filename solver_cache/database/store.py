@@ -64,7 +64,7 @@ class DatabaseStore:
             for some in pages(keys):
                 wanted = is_among(self._database.dialect, SOLUTIONS.c.key, some)
                 query = select(SOLUTIONS.c.key).where(wanted, SOLUTIONS.c.core == CORE)
-                found.update(str(key) for key in connection.execute(query).scalars())
+                found.update(str(key) for key in connection.execute(query).scalars().all())
         return found
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
@@ -99,7 +99,7 @@ class DatabaseStore:
         for keys in pages(mine):
             wanted = is_among(self._database.dialect, SOLUTIONS.c.key, keys)
             there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(wanted)
-            found |= {key: (core, hashed) for key, core, hashed in connection.execute(there)}
+            found |= {key: (core, hashed) for key, core, hashed in connection.execute(there).all()}
         if (
             found.keys() != mine.keys()
         ):  # or another removed one just now: nothing is changed, and it can be tried again
@@ -146,7 +146,7 @@ class DatabaseStore:
             last = found[-1][0], found[-1][1]
 
     def stats(self) -> Stats:
-        """Return what is kept, counted; of a store for reading only, the jobs that its database holds."""
+        """Return what is stored, counted; of a store for reading only, the jobs that its database holds."""
         counted = select(func.count(), func.count().filter(SOLUTIONS.c.core != CORE)).select_from(SOLUTIONS)
         with self._database.reading() as connection:
             rows, stale = connection.execute(counted).one()

@@ -83,7 +83,7 @@ class MemoryStore:
         return (row for key, row in kept if key > after)
 
     def stats(self) -> Stats:
-        """Return what is kept, counted."""
+        """Return what is stored, counted."""
         kept = list(self.rows())
         return Stats(len(kept), sum(row.core != CORE for row in kept), 0, 0, self.jobs.counts())
 

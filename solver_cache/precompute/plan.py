@@ -8,7 +8,7 @@ groups of `GROUP_SIZE` neighbours: the *lead*, the one in the middle, by itself,
 So what a problem starts from, and with it every bit of its γ, depends on the grid alone: not on who solved what before,
 on which worker, or on what was lost and solved again. A chain in which each starts from the one before would be a little
 faster (K = 101, five δ: 0.58 s against 0.71 s, and 0.90 s without warm starts) and would break with every link that is
-kept already. Warm and cold answers are both optimal and differ by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
+stored already. Warm and cold answers are both optimal and differ by 1e-16 to 5e-9 in γ, 3e-11 at most in utility.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Plan:
 
     Attributes:
         problems: size of the grid.
-        kept: those whose answers are kept already.
+        stored: those whose answers are stored already.
         repeated: those that the grid names once more.
         batches: the others, dear ones first.
         seconds: expected work [s on one processor].
     """
 
     problems: int
-    kept: int
+    stored: int
     repeated: int
     batches: tuple[Batch, ...]
     seconds: float
@@ -92,7 +92,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
 
     Args:
         specs: of a grid, those that differ in their target only one after another.
-        store: where answers are kept. That a row is there counts; it is proved when it is read.
+        store: where answers are stored. That a row is there counts; it is proved when it is read.
         cost: expected time to solve one [s].
 
     Raises:
@@ -100,7 +100,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
         CacheError: the store cannot be read.
     """
     batcher, seen = _Batcher(cost), set[str]()
-    problems = kept = repeated = 0
+    problems = stored = repeated = 0
     for groups in _pages(_groups(specs)):
         keys = {spec: spec.key for group in groups for spec in group}
         there = store.present(keys.values())
@@ -108,7 +108,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
             missing = []
             for spec in group:
                 key = keys[spec]
-                kept += key in there
+                stored += key in there
                 repeated += key in seen
                 if key not in there and key not in seen:
                     seen.add(key)
@@ -116,7 +116,7 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
             problems += len(group)
             batcher.add(group, missing)
     batches = batcher.done()
-    return Plan(problems, kept, repeated, batches, sum(batch.seconds for batch in batches))
+    return Plan(problems, stored, repeated, batches, sum(batch.seconds for batch in batches))
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ class PlanEstimate:
 
     Attributes:
         problems: size of the grid.
-        kept: those whose answers are kept already.
+        stored: those whose answers are stored already.
         seconds: expected work [s on one processor].
         sampled: problems that were looked at.
     """
 
     problems: int
-    kept: int
+    stored: int
     seconds: float
     sampled: int
 
@@ -141,14 +141,14 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
 
     Args:
         grid: the problems.
-        store: where answers are kept.
+        store: where answers are stored.
         cost: expected time to solve one [s].
 
     Raises:
         InvalidInput: a problem of the sample is none.
         CacheError: the store cannot be read.
     """
-    problems = kept = seconds = 0.0
+    problems = stored = seconds = 0.0
     sampled = 0
     for part in grid.parts:
         specs = list(part.sample(SAMPLE))
@@ -157,10 +157,10 @@ def estimate_plan(grid: Grid, store: Store, cost: Cost) -> PlanEstimate:
         missing = [spec for spec in specs if spec.key not in there]
         scale = part.size / looked
         problems += scale * len(specs)
-        kept += scale * (len(specs) - len(missing))
+        stored += scale * (len(specs) - len(missing))
         seconds += scale * sum(map(cost, missing))
         sampled += len(specs)
-    return PlanEstimate(round(problems), round(kept), seconds, sampled)
+    return PlanEstimate(round(problems), round(stored), seconds, sampled)
 
 
 def warm_start_pays(group: tuple[DesignSpec, ...]) -> bool:

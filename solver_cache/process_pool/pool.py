@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from darrm_opt.errors import SolveFailed
 from solver_cache.process_pool.process import PoolProcess, ProcessLost
-from solver_cache.process_pool.task_loop import REPORT_SECONDS, Task, no_op
+from solver_cache.process_pool.task_loop import NICENESS, REPORT_SECONDS, Task, no_op
 
 _LOG = logging.getLogger("solver_cache.process_pool")
 
@@ -87,6 +87,7 @@ class ProcessPool:
         name: for the log and the process list.
         report_seconds: shortest time between two reports of a task that are passed on [s]; 0: every report is.
         warm_up: task that a process does before it takes the place of another, or on `prestart`: it loads what most tasks need.
+        niceness: of the processes, added to that of this one.
     """
 
     def __init__(
@@ -98,9 +99,10 @@ class ProcessPool:
         name: str = "solver",
         report_seconds: float = REPORT_SECONDS,
         warm_up: Task = no_op,
+        niceness: int = NICENESS,
     ) -> None:
         self._size, self._max_tasks, self._name, self._report_seconds = size, max_tasks, name, report_seconds
-        self._warm_up = warm_up
+        self._warm_up, self._niceness = warm_up, niceness
         self._memory = math.inf if memory is None else memory * MEBIBYTE
         self._free = asyncio.Semaphore(size)
         self._idle: deque[PoolProcess] = deque()
@@ -230,7 +232,9 @@ class ProcessPool:
         if self._closed:
             raise PoolClosed(CLOSED)
         self._counts["started"] += 1
-        process = await PoolProcess.start(f"{self._name}-{self._counts['started']}", self._report_seconds)
+        process = await PoolProcess.start(
+            f"{self._name}-{self._counts['started']}", self._report_seconds, self._niceness
+        )
         self._alive.add(process)
         return process
 

@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection
 connection = Connection(int(sys.argv[1]))
 sys.path[:] = connection.recv()
 from solver_cache.process_pool.task_loop import run_tasks
-run_tasks(connection, float(sys.argv[2]))
+run_tasks(connection, float(sys.argv[2]), int(sys.argv[3]))
 """
 """Program of a new interpreter. A fork would copy locks that other threads hold; `multiprocessing`, when it spawns, runs the
 program's main script once more, which only scripts written for it survive."""
@@ -46,11 +46,11 @@ class ProcessLost(SolveFailed):
 class PoolProcess:
     """One process, its pipe, and the thread that listens to it."""
 
-    def __init__(self, name: str, report_seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, report_seconds: float, niceness: int, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
         self._loop = loop
         self._connection, theirs = Pipe()
-        command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), name]
+        command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
         try:
             self._process = subprocess.Popen(  # noqa: S603 — ourselves
                 command,
@@ -80,10 +80,10 @@ class PoolProcess:
         threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True).start()
 
     @classmethod
-    async def start(cls, name: str, report_seconds: float) -> PoolProcess:
+    async def start(cls, name: str, report_seconds: float, niceness: int) -> PoolProcess:
         """Return a new process, started in a thread."""
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(None, cls, name, report_seconds, loop))
+        return await asyncio.shield(loop.run_in_executor(None, cls, name, report_seconds, niceness, loop))
 
     @property
     def memory(self) -> int:

@@ -30,7 +30,7 @@ Report = Callable[[Any], None]
 Task = Callable[[Any, Report], Any]
 
 NICENESS = 5
-"""Niceness of the pool's processes: the process that answers requests, or stores answers, goes first."""
+"""Niceness of the pool's processes, unless the pool says otherwise: the process that answers requests, or stores answers, goes first."""
 
 REPORT_SECONDS = 0.05
 """Shortest time between two reports that are sent, unless the pool says otherwise [s]; small problems have hundreds of
@@ -47,11 +47,11 @@ class _Cancellation:
     unwanted = 0
 
 
-def run_tasks(connection: Connection, report_seconds: float) -> None:
+def run_tasks(connection: Connection, report_seconds: float, niceness: int) -> None:
     """Run the tasks that come through the pipe, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C goes to the whole group; the parent decides
     with contextlib.suppress(OSError):
-        os.nice(NICENESS)
+        os.nice(niceness)
     inbox: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     cancellation = _Cancellation()
     # Once, and before the other thread reads the first task: two threads that import one module may wait for each other.

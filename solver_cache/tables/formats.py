@@ -111,7 +111,7 @@ class ImportResult:
 
     Attributes:
         number: its place in the table, from 1.
-        became: "new", "known" (an answer to its question is kept already, and stands) or "refused".
+        became: "new", "known" (an answer to its question is stored already, and stands) or "refused".
         key: its key; empty where it has none that can be read.
         reason: why it was refused.
     """
@@ -123,14 +123,14 @@ class ImportResult:
 
 
 def import_rows(entries: Iterable[Entry], store: Store) -> Iterator[ImportResult]:
-    """Keep the rows of a table that are proved; yield what becomes of each.
+    """Store the rows of a table that are proved; yield what becomes of each.
 
     Guarantees:
-        Only what `solver_cache.validate.validate_row` takes for an answer is kept: private as stored, proved by this process,
+        Only what `solver_cache.validate.validate_row` takes for an answer is stored: private as stored, proved by this process,
         for the question that its key stands for.
 
     Raises:
-        CacheError: the store cannot be used; the rows told of before are kept.
+        CacheError: the store cannot be used; the rows told of before are stored.
         TableError: the table ends before its end.
     """
     for entry in entries:

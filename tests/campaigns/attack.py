@@ -1,11 +1,12 @@
 """Attacks of greedy clients on a real server, and how long the short work of a polite one takes meanwhile.
 
-    PYTHONPATH=tests python -m campaigns.attack [--requests 200] [--write docs/faults.md]
+    PYTHONPATH=tests python -m campaigns.attack [--requests 200]
 
-Two keys each ask for comparisons that take minutes, queue hundreds of new problems, follow as many event streams as they can,
-and somebody without a key holds idle connections; then more problems and connections keep coming. A third key asks for short
-work, one question after another; its 99th percentile is compared with that on the idle server. What arrives in the moment in
-which the attack begins is timed apart: a burst, which a percentile of the rest would hide or not by chance.
+Two keys, each from an address of its own, ask for comparisons that take minutes, queue hundreds of new problems, follow as many
+event streams as they can, and hold idle connections; then more problems and connections keep coming. A third key asks for short
+work, one question after another, from its own address and from one of the attackers', as behind one router; its 99th percentile is
+compared with that on the idle server. What arrives in the moment in which the attack begins is timed apart: a burst, which a
+percentile of the rest would hide or not by chance.
 """
 
 from __future__ import annotations
@@ -57,6 +58,12 @@ SHORT: dict[str, tuple[str, dict[str, Any]]] = {
 BEGINNING = "verify, while the attack begins"
 """Certificates asked for while hundreds of streams and thousands of connections arrive at once."""
 
+NEIGHBOUR = "verify, from an attacker's address"
+"""Certificates asked for from the address of the first attacker (Linux has all of 127.0.0.0/8)."""
+
+ADDRESSES = ("127.0.0.2", "127.0.0.3")
+"""Addresses of the attackers."""
+
 MAX_RATIO = 5.0
 """Largest 99th percentile under attack, as a multiple of that on the idle server."""
 
@@ -96,14 +103,14 @@ def ask(connection: HTTPConnection, path: str, body: Any, key: str) -> tuple[int
 
 
 def timed(
-    service: Served, key: str, requests: int, names: Sequence[str] = tuple(SHORT)
+    service: Served, key: str, requests: int, names: Sequence[str] = tuple(SHORT), source: str = "127.0.0.1"
 ) -> dict[str, tuple[list[float], int]]:
     """Ask for each kind of short work, the kinds in turn; return its times [ms], and how many were refused.
 
     A connection is kept alive for ten requests; one that the server closed meanwhile counts as refused.
     """
     found: dict[str, tuple[list[float], int]] = {name: ([], 0) for name in names}
-    connection = HTTPConnection(*service.address, timeout=300)
+    connection = HTTPConnection(*service.address, timeout=300, source_address=(source, 0))
     for number in range(requests):
         for name in names:
             began = time.perf_counter()
@@ -122,27 +129,28 @@ def timed(
 def attack(url: str, keys: list[str], queued: int, connections: int) -> None:
     """Attack a server, say "begun" once everything is sent, and go on until killed: connections and problems keep coming."""
     address = (urlsplit(url).hostname or "", urlsplit(url).port or 0)
+    sources = [(source, 0) for source in ADDRESSES]
     idle, streams, greedy = deque[socket.socket](), list[socket.socket](), list[tuple[HTTPConnection, str]]()
-    for number, key in enumerate(keys):
-        connection, jobs = HTTPConnection(*address, timeout=300), list[str]()
+    for number, (key, source) in enumerate(zip(keys, sources, strict=True)):
+        connection, jobs = HTTPConnection(*address, timeout=300, source_address=source), list[str]()
         for queries in (900 + number, 950 + number):
             status, told = ask(connection, "/v1/compare", {**LONG, "queries": queries}, key)
             assert status == 202, told
             jobs.append(json.loads(told)["id"])
         ask(connection, "/v1/gamma/batch", {"problems": [_new(i, number) for i in range(queued)]}, key)
         for _ in range(300):
-            streams.append(socket.create_connection(address))
+            streams.append(socket.create_connection(address, source_address=source))
             head = f"GET /v1/jobs/{jobs[0]}/events HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n"
             streams[-1].sendall(head.encode())
         greedy.append((connection, key))
-    idle += (socket.create_connection(address) for _ in range(connections))
+    idle += (socket.create_connection(address, source_address=sources[i % 2]) for i in range(connections))
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     for i in count(queued):
         time.sleep(0.1)
-        for _ in range(min(20, connections)):
+        for number in range(min(20, connections)):
             idle.popleft().close()
-            idle.append(socket.create_connection(address))
+            idle.append(socket.create_connection(address, source_address=sources[number % 2]))
         for number, (connection, key) in enumerate(greedy):
             with contextlib.suppress(OSError, HTTPException):  # the server made room
                 ask(connection, "/v1/jobs", _new(i, number), key)
@@ -192,9 +200,11 @@ def campaign(folder: Path, requests: int, queued: int, connections: int) -> list
         with attacked(service, keys[:2], queued, connections) as process:
             beginning, refused = during_the_beginning(process, service, keys[2])
             after = timed(service, keys[2], requests)
+            neighbour = timed(service, keys[2], requests, ("verify",), ADDRESSES[0])["verify"]
             health = service.ask("/healthz").status
             assert health == 200
     found = [Finding.of(name, before[name][0], *after[name]) for name in SHORT]
+    found.append(Finding.of(NEIGHBOUR, before["verify"][0], *neighbour))
     return [*found, Finding.of(BEGINNING, before["verify"][0], beginning, refused)]
 
 

@@ -120,14 +120,26 @@ def run(examples: int, phases: Sequence[str] = PHASES, seed: int = 1, only: str 
     return Report(seed, cases, int(tested[1]) if tested else 0, done.returncode == 0, text, told)
 
 
-def page(reports: Sequence[Report], examples: int) -> str:
-    """Return the reports as a page of the documentation."""
-    day = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    command = f"PYTHONPATH=tests python -m campaigns.schema_fuzz --examples {examples} --seed"
-    rows = "\n".join(
-        f"| {day} | `{command} {each.seed}` | {each.operations} | {each.cases:,} | {'none' if each.passed else 'failures'} |"
-        for each in reports
-    )
+_ROW = re.compile(r"^(\| [0-9-]{10} \| `[^`]*` \|).*$", re.MULTILINE)
+"""Row of the table; its beginning, date and command, tells it from others."""
+
+
+def page(reports: Sequence[Report], options: str, before: str = "", day: str = "") -> str:
+    """Return the reports as a page of the documentation: a row each, behind those of the page as it was.
+
+    Args:
+        reports: of runs with the same options.
+        options: of the command, but for the seed.
+        before: the page as it was; a row of the same day and command is replaced.
+        day: of the runs; today's, unless given.
+    """
+    day = day or dt.datetime.now(tz=dt.UTC).date().isoformat()
+    command = f"PYTHONPATH=tests python -m campaigns.schema_fuzz {options} --seed"
+    made = {found[1]: found[0] for found in _ROW.finditer(before)}
+    for each in reports:
+        row = f"| {day} | `{command} {each.seed}` |"
+        made[row] = f"{row} {each.operations} | {each.cases:,} | {'none' if each.passed else 'failures'} |"
+    rows = "\n".join(made.values())
     return f"""# The API under fuzzing
 
 Schemathesis reads the service's OpenAPI description and sends valid, boundary and invalid requests, with
@@ -157,7 +169,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="a run for each")
     parser.add_argument("--only", default="", help="regular expression for paths")
     parser.add_argument("--phases", default=",".join(PHASES))
-    parser.add_argument("--write", type=Path, help="page of the documentation to write")
+    parser.add_argument("--write", type=Path, help="page of the documentation to add the runs to")
     asked = parser.parse_args()
     reports = list[Report]()
     for seed in asked.seed:
@@ -165,7 +177,11 @@ def main() -> None:
         sys.stdout.write(f"seed {seed}\n{reports[-1].text}{reports[-1].log[-5000:]}")
         sys.stdout.flush()
     if asked.write is not None:
-        asked.write.write_text(page(reports, asked.examples), encoding="utf-8")
+        options = f"--examples {asked.examples}"
+        options += f" --phases {asked.phases}" if asked.phases != parser.get_default("phases") else ""
+        options += f" --only '{asked.only}'" if asked.only else ""
+        before = asked.write.read_text(encoding="utf-8") if asked.write.exists() else ""
+        asked.write.write_text(page(reports, options, before), encoding="utf-8")
     sys.exit(0 if all(report.passed for report in reports) else 1)
 
 

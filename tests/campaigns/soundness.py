@@ -3,7 +3,7 @@
 Random problems (`strategies`); for each
 
 - the certified γ of `solve` is evaluated in ball arithmetic at the strictest reading of the problem, and in decimals of
-  70 digits, straight from the paper's inequality, at the numbers as they were asked: at its worst multisets and at
+  70 digits, straight from the paper's inequality, at the numbers as they were written: at its worst multisets and at
   random ones. Nothing may come out above the limit;
 - the certified γ is verified by every search there is here, compiled and NumPy, whichever made the certificate; and the
   bound of each on a random γ is held against φ in decimals at the worst multisets that any of them knows;
@@ -31,7 +31,7 @@ import numpy as np
 from scipy.optimize import linprog
 from support.exact import NEGLIGIBLE, Voters, named, random_multiset
 from support.kernels import PATHS, searched_by
-from support.strategies import SIZES, ProblemCase, asked, random_noise
+from support.strategies import SIZES, ProblemCase, random_case, random_noise
 
 from campaigns.pages import write_part
 from darrm_opt import NoiseFunction, Problem, Solution, __version__, solve, verify
@@ -63,7 +63,7 @@ class Finding:
     """What was found of one problem.
 
     Attributes:
-        asked: its numbers.
+        case: its numbers.
         solution: the certified answer.
         broken: multisets at which the certified γ is not private; empty, or the product is wrong.
         plain: for each of `TOLERANCES` the extra δ that the plain answer needs at its worst multiset [probability],
@@ -72,7 +72,7 @@ class Finding:
         exceeded: searches whose bound on a random γ lies below φ somewhere; empty, or they are wrong.
     """
 
-    asked: ProblemCase
+    case: ProblemCase
     solution: Solution
     broken: tuple[dict[str, int], ...]
     plain: dict[str, float]
@@ -123,11 +123,11 @@ def breaches(
 ) -> tuple[dict[str, int], ...]:
     """Return the multisets at which a γ is not private, by either exact arithmetic."""
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
-    ball, as_asked = BallConstraint(case.problem), Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
+    ball, as_written = BallConstraint(case.problem), Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
     found = []
     for voters in multisets:
         counts = np.array([voters.get(label, 0) for label in LABELS], dtype=np.int64)
-        if not ball.value(noise, counts) <= 0 or as_asked.excess(noise.values, voters) > NEGLIGIBLE:
+        if not ball.value(noise, counts) <= 0 or as_written.excess(noise.values, voters) > NEGLIGIBLE:
             found.append(dict(voters))
     return tuple(found)
 
@@ -174,7 +174,7 @@ def campaign(
     """Yield the findings of that many problems; each has its own generator, so that one can be looked at alone."""
     for number in range(problems):
         rng = np.random.default_rng((seed, number))
-        yield examine(asked(rng, sizes, largest_Delta=largest_Delta), rng)
+        yield examine(random_case(rng, sizes, largest_Delta=largest_Delta), rng)
 
 
 @dataclass
@@ -195,7 +195,7 @@ class Tally:
 
     def add(self, finding: Finding) -> None:
         """Count one finding."""
-        case, solution = finding.asked, finding.solution
+        case, solution = finding.case, finding.solution
         self.problems += 1
         self.broken += [finding] if finding.broken else []
         self.refused.update(finding.refused_by)
@@ -300,11 +300,11 @@ def main(arguments: Sequence[str]) -> int:
     for finding in _watched(campaign(chosen.problems, chosen.seed), chosen.problems):
         tally.add(finding)
         for path in (*finding.refused_by, *finding.exceeded):
-            sys.stdout.write(f"WRONG SEARCH {path}: {finding.asked}\n")
+            sys.stdout.write(f"WRONG SEARCH {path}: {finding.case}\n")
         for multiset in finding.broken:
-            sys.stdout.write(f"NOT PRIVATE {finding.asked} at {multiset}\n")
+            sys.stdout.write(f"NOT PRIVATE {finding.case} at {multiset}\n")
         if finding.solution.status is not Status.OPTIMAL:
-            sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.asked}\n")
+            sys.stdout.write(f"{finding.solution.status.value}, gap {finding.solution.gap:.1e}: {finding.case}\n")
     page = report(tally, f"make soundness ARGS='--problems {chosen.problems} --seed {chosen.seed}'")
     sys.stdout.write(page)
     if chosen.write:

@@ -132,7 +132,7 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.Monke
             with DarrmClient(retries=0) as client, pytest.raises(ServiceFailed):
                 client.gamma(PROBLEM)
     assert [headers["authorization"] for headers in first.headers] == ["Bearer secret", "Bearer from-the-environment"]
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 def test_the_environments_proxies_and_passwords_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_many_threads_share_a_client() -> None:
     with client_of(app, timeout=60) as client, ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: client.gamma(PROBLEM).utility, range(40)))
     assert found == [SOLUTION.utility] * 40
-    assert len(app.asked) == 40
+    assert len(app.requests) == 40
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -341,7 +341,7 @@ def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
     with client_of(app, timeout=30) as client, closed as refused:
         client.gamma(PROBLEM)
     assert refused.value.retry_after == 604800
-    assert len(app.asked) == 1
+    assert len(app.requests) == 1
 
 
 def test_waits_grow_are_spread_and_honour_the_service() -> None:
@@ -386,7 +386,7 @@ def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
         (problem_details(500, "internal-error"), ServiceFailed),
         (problem_details(401, "key-needed"), AccessDenied),
         (problem_details(421, "wrong-host"), AccessDenied),
-        (problem_details(404, "not-kept"), AnswerNotFound),
+        (problem_details(404, "not-stored"), AnswerNotFound),
         (problem_details(503, "shutting-down"), ServiceBusy),
         (problem_details(429, "too-many-requests"), ServiceBusy),
         ((404, {"detail": "Why."}), AnswerNotFound),
@@ -583,7 +583,7 @@ def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
     assert found.certificate.bound >= verify(PROBLEM, nearest.gamma).bound
     assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
     assert found.gap >= solve(PROBLEM).utility - found.utility > 0
-    assert any("nearest kept answer" in text for text in found.warnings)
+    assert any("nearest stored answer" in text for text in found.warnings)
 
 
 def test_a_label_does_not_make_another_number_of_voters_right() -> None:
@@ -750,9 +750,9 @@ class Office(Ruled):
 def test_an_answer_that_takes_longer_is_waited_for() -> None:
     office = Office()
     assert received_from(office).exact
-    assert office.asked[0] == ("POST", "/v1/gamma")
-    assert office.asked[1:4] == [("GET", f"/v1/jobs/{RECORD['id']}")] * 3
-    assert office.asked[4:] == [("GET", f"/v1/jobs/{RECORD['id']}/result")]
+    assert office.requests[0] == ("POST", "/v1/gamma")
+    assert office.requests[1:4] == [("GET", f"/v1/jobs/{RECORD['id']}")] * 3
+    assert office.requests[4:] == [("GET", f"/v1/jobs/{RECORD['id']}/result")]
 
 
 @pytest.mark.parametrize(("end", "text"), [("failed", "it was hard"), ("cancelled", "was cancelled")])

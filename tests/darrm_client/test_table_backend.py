@@ -81,7 +81,7 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         assert found.utility == pytest.approx(SOLUTIONS[PROBLEMS[1]].utility, abs=1e-9)
         assert found.certificate.bound >= verify(between, found.gamma).bound
         assert found.upper_bound == 1
-        assert any("nearest kept answer" in text for text in found.warnings)
+        assert any("nearest stored answer" in text for text in found.warnings)
         weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)
         assert client.gamma(weaker).designed_for in PROBLEMS
         with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
@@ -114,7 +114,7 @@ def test_the_whole_surface_is_there(table: str) -> None:
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
         estimate = client.estimate(PROBLEM)
-        assert (estimate["kept"], estimate["seconds"], estimate["allowed"]) == (True, 0, False)
+        assert (estimate["stored"], estimate["seconds"], estimate["allowed"]) == (True, 0, False)
         assert client.estimate(MISSING)["seconds"] > 0
         job = client.jobs.submit(PROBLEM)
         assert job.over

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.strategies import ProblemCase, asks
+from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
 from darrm_opt.decimal_grid import DELTA_GRID_FROM, GRID_DIGITS
@@ -103,24 +103,24 @@ def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: fl
     )
 
 
-@given(asks())
-def test_a_canonical_problem_stays_as_it_is(asked: ProblemCase) -> None:
-    once = asked.problem
+@given(problem_cases())
+def test_a_canonical_problem_stays_as_it_is(case: ProblemCase) -> None:
+    once = case.problem
     assert Problem(once.K, once.voter, once.target, once.affected) == once
     for number in (once.voter.epsilon, once.voter.delta, once.target.epsilon, once.target.delta):
         if 0 < number < math.inf:
             assert len(Decimal(repr(number)).normalize().as_tuple().digits) <= 15
 
 
-@given(asks())
-def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(asked: ProblemCase) -> None:
-    strict = asked.problem.strictest
-    assert strict.voter.epsilon >= asked.epsilon
-    assert strict.voter.delta >= asked.Delta
-    assert strict.target.epsilon <= asked.target_epsilon
-    assert strict.target.delta <= asked.delta
-    assert strict.voter.epsilon == asked.epsilon or asked.epsilon > 0  # an exact 0 stays 0
-    assert strict.voter.delta == asked.Delta or asked.Delta > 0
+@given(problem_cases())
+def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(case: ProblemCase) -> None:
+    strict = case.problem.strictest
+    assert strict.voter.epsilon >= case.epsilon
+    assert strict.voter.delta >= case.Delta
+    assert strict.target.epsilon <= case.target_epsilon
+    assert strict.target.delta <= case.delta
+    assert strict.voter.epsilon == case.epsilon or case.epsilon > 0  # an exact 0 stays 0
+    assert strict.voter.delta == case.Delta or case.Delta > 0
 
 
 @given(
@@ -362,15 +362,15 @@ def test_the_largest_target_is_accepted() -> None:
 # ------------------------------------------------------------------------------------------- the loosest reading
 
 
-@given(asks())
-def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(asked: ProblemCase) -> None:
-    loose = asked.problem.loosest
-    assert loose.voter.epsilon <= asked.epsilon
-    assert loose.voter.delta <= asked.Delta
-    assert loose.target.epsilon >= asked.target_epsilon
-    assert loose.target.delta >= asked.delta
-    assert (loose.voter.delta > 0) == (asked.Delta > 0)
-    assert loose.target.epsilon == 0 or asked.target_epsilon > 0  # an exact 0 stays 0
+@given(problem_cases())
+def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(case: ProblemCase) -> None:
+    loose = case.problem.loosest
+    assert loose.voter.epsilon <= case.epsilon
+    assert loose.voter.delta <= case.Delta
+    assert loose.target.epsilon >= case.target_epsilon
+    assert loose.target.delta >= case.delta
+    assert (loose.voter.delta > 0) == (case.Delta > 0)
+    assert loose.target.epsilon == 0 or case.target_epsilon > 0  # an exact 0 stays 0
 
 
 @given(st.floats(1e-18, 0.999), st.floats(1e-12, 400))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from support.strategies import ProblemCase, asked, asks
+from support.strategies import ProblemCase, problem_cases, random_case
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, Solution, solve, verify
 from darrm_opt.design.status import Status
@@ -25,7 +25,7 @@ ASKED: list[tuple[Problem, dict[str, Any]]] = [
     (Problem(3, Privacy(math.inf), Privacy(0.5, 1e-5), 2), {"objective": "histogram(5,1,2,9)", "method": "enumerate"}),
     (Problem(3, Privacy(0.0, 0.01), Privacy(0.0, 0.02)), {"objective": "uniform(lower=0.7)"}),
     (Problem.from_allowance(K=21, m=2, epsilon=0.3, Delta=1e-3), {"time_limit": 1e-9}),
-    *[(asked(np.random.default_rng((seed, 51)), (1, 2, 5, 8)).problem, {}) for seed in range(12)],
+    *[(random_case(np.random.default_rng((seed, 51)), (1, 2, 5, 8)).problem, {}) for seed in range(12)],
 ]
 
 
@@ -42,9 +42,9 @@ def through_json(record: dict[str, Any]) -> dict[str, Any]:
     return parsed
 
 
-@given(asks())
-def test_problems_come_back_equal(asked: ProblemCase) -> None:
-    problem = asked.problem
+@given(problem_cases())
+def test_problems_come_back_equal(case: ProblemCase) -> None:
+    problem = case.problem
     assert problem_from_record(through_json(problem_record(problem))) == problem
 
 

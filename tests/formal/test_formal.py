@@ -24,7 +24,7 @@ from support.darrm_runner import run
 from support.exact import Voters
 from support.golden import GOLDEN, Row, name, problem_of
 from support.paths import ROOT
-from support.strategies import asked, random_noise
+from support.strategies import random_case, random_noise
 
 from api.cli.formal import VARIABLE, checker_input, formally_private
 from api.cli.output import ExitCode
@@ -150,7 +150,7 @@ def test_the_papers_settings_are_those_that_are_checked_inside_the_proof_assista
 def near_the_limit(seed: int, sizes: tuple[int, ...]) -> tuple[Problem, NoiseFunction]:
     """Return a random problem and a random γ, often scaled so that it nearly binds; the numbers are the strictest ones."""
     rng = np.random.default_rng((seed, 18))
-    problem = asked(rng, sizes).problem
+    problem = random_case(rng, sizes).problem
     noise = random_noise(rng, problem.K)
     constraint = PrivacyConstraint.of(problem)
     largest = worst_case(noise, constraint).value

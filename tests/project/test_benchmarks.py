@@ -321,7 +321,9 @@ def test_what_precomputation_shows_stands_beside_the_other_suites(
         assert limit > 0
         if task == "kept":
             return {"problems": float(str(arguments[0])), "seconds": 1e-3, "peak": 6e7}
-        took = {"loop": 0.01, "processes": seconds, "dask": 1.1 * seconds, "direct": 0.009}[str(arguments[0])]
+        took = {"loop": 0.01, "processes": seconds, "one": 0.012, "dask": 1.1 * seconds, "direct": 0.009}[
+            str(arguments[0])
+        ]
         return {"problems": 20.0, "seconds": took, "starting": 2.0, "processor": 9.0}
 
     monkeypatch.setattr(precompute, "_apart", measured)
@@ -337,6 +339,8 @@ def test_what_precomputation_shows_stands_beside_the_other_suites(
         f"| 2 processes against the loop | {0.01 / seconds:.2f} ({0.01 / seconds:.2f}–{0.01 / seconds:.2f})× | ≥ 1.8× |"
         in text
     )
+    assert "| 2 loops at once against one: what this machine allows | 2.00 (2.00–2.00)× |  |  |" in text
+    assert f"| 2 processes against one process | {0.012 / seconds:.2f} " in text
     assert merged(text, {}) == text  # kept when another suite is run
 
 

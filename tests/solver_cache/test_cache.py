@@ -487,7 +487,7 @@ def test_an_answer_that_cannot_be_kept_is_given_all_the_same(caplog: pytest.LogC
     answer = cached_solve(PROBLEM, store=FullStore())
     assert not answer.stored
     assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
-    assert "is not kept: The cache at memory cannot be used" in caplog.text
+    assert "is not stored: The cache at memory cannot be used" in caplog.text
     assert answer.solution.certificate.margin >= 0
 
 
@@ -537,7 +537,7 @@ def test_check_lists_what_is_wrong_row_by_row() -> None:
     store.put(replace(kept_row(other), digest=""))
     assert list(check(store)) == sorted(
         [
-            Finding("0" * 64, "damaged: it is kept under the key of another question"),
+            Finding("0" * 64, "damaged: it is stored under the key of another question"),
             Finding(other.key, "damaged: its text does not fit its SHA-256"),
         ],
         key=lambda finding: finding.key,

@@ -69,8 +69,8 @@ class Line:
 
 def lines(path: Path) -> list[Line]:
     """Return what was written."""
-    told = [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []
-    return [Line(word, key, int(process), owner) for word, key, process, owner in told]
+    fields = [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []
+    return [Line(word, key, int(process), owner) for word, key, process, owner in fields]
 
 
 def counts(path: Path, word: str = "done") -> Counter[str]:

@@ -96,18 +96,18 @@ def lacks(thing: Any) -> Iterator[str]:
 
 
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
-    told = {
+    described = {
         each.name.split(" ")[0].strip("*"): each.description for s in sections if s.kind in NAMED for each in s.value
     }
-    asked = _asked(thing)
+    parameters = _parameters(thing)
     # the only parameter of a function, or one that the text names, may do without a line of its own
-    undescribed = [name for name in asked if name not in told and f"`{name}`" not in text]
-    if undescribed and (len(asked) > 1 or inspect.isclass(thing)):
+    undescribed = [name for name in parameters if name not in described and f"`{name}`" not in text]
+    if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
-    if strange := [name for name in told if asked and name not in asked and name not in _other(thing)]:
+    if strange := [name for name in described if parameters and name not in parameters and name not in _other(thing)]:
         yield f"nothing to say of {', '.join(strange)}"
-    for name in asked:
-        if UNITS.get(name, "") not in told.get(name, text):
+    for name in parameters:
+        if UNITS.get(name, "") not in described.get(name, text):
             yield f"{UNITS[name]} for {name}"
 
 
@@ -122,7 +122,7 @@ def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iter
         yield f"Raises: {', '.join(unsaid)}"
 
 
-def _asked(thing: Any) -> list[str]:
+def _parameters(thing: Any) -> list[str]:
     """Return the parameters that must be described: of a function, or of what makes an instance."""
     if inspect.isclass(thing):
         if is_dataclass(thing):
@@ -134,7 +134,7 @@ def _asked(thing: Any) -> list[str]:
     else:
         signature = inspect.signature(thing)
     names = [name for name in signature.parameters if name not in {"self", "cls"} and not name.startswith("_")]
-    # an error is made here, not by those who catch it: they are told its attributes
+    # an error is made here, not by those who catch it: they read its attributes
     return [] if inspect.isclass(thing) and issubclass(thing, Exception) else names
 
 

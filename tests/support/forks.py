@@ -19,15 +19,15 @@ def forked(act: Callable[[], str], depth: int = 1) -> str:
     if child == 0:  # nothing may leave this branch: the child must not go on with the tests
         os.close(read)
         try:
-            told = "+" + (act() if depth == 1 else forked(act, depth - 1))
-        except BaseException:  # noqa: BLE001 - told to the parent
-            told = "-" + traceback.format_exc()
+            result = "+" + (act() if depth == 1 else forked(act, depth - 1))
+        except BaseException:  # noqa: BLE001 - reported to the parent
+            result = "-" + traceback.format_exc()
         with os.fdopen(write, "w", encoding="utf-8") as pipe:
-            pipe.write(told)
+            pipe.write(result)
         os._exit(0)
     os.close(write)
     with os.fdopen(read, encoding="utf-8") as pipe:
-        told = pipe.read()
+        result = pipe.read()
     os.waitpid(child, 0)
-    assert told.startswith("+"), told
-    return told[1:]
+    assert result.startswith("+"), result
+    return result[1:]

@@ -33,11 +33,11 @@ def serving(app: Any) -> Iterator[str]:
 
 
 class Ruled:
-    """An ASGI app that answers by a rule, and remembers what it was asked."""
+    """An ASGI app that answers by a rule, and records the requests."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -50,7 +50,7 @@ class Ruled:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        self.asked.append((scope["method"], scope["path"]))
+        self.requests.append((scope["method"], scope["path"]))
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
         status, content, *more = self.rule(scope["method"], scope["path"], json.loads(body) if body else None)
         await _reply(send, status, content, more[0] if more else {})
@@ -89,8 +89,8 @@ class Flaky:
         self.requests += 1
         what = self.script.pop(0) if self.script else "well"
         if what.isdigit():
-            told = {"type": "about:blank", "title": "Busy", "status": int(what), "detail": "Come back later."}
-            await _reply(send, int(what), told, {"retry-after": "0"})
+            problem = {"type": "about:blank", "title": "Busy", "status": int(what), "detail": "Come back later."}
+            await _reply(send, int(what), problem, {"retry-after": "0"})
         elif what == "page":
             await _reply(send, 502, b"<html>Bad Gateway</html>", {"content-type": "text/html"})
         elif what == "break":

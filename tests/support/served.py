@@ -66,8 +66,8 @@ class Served:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
                 connection.request(method, path, body, named, encode_chunked=isinstance(body, Iterator))
             found = connection.getresponse()
-            told = {name.lower(): value for name, value in found.getheaders()}
-            return Answer(found.status, told, found.read())
+            received = {name.lower(): value for name, value in found.getheaders()}
+            return Answer(found.status, received, found.read())
 
     def connect(self) -> socket.socket:
         """Open a bare connection."""

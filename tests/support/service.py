@@ -82,10 +82,10 @@ class Service:
         """Return a job, once it is in one of these states."""
         end = time.monotonic() + seconds
         while True:
-            told: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
-            if not until or told["state"] in until:
-                return told
-            assert time.monotonic() < end, told
+            job: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
+            if not until or job["state"] in until:
+                return job
+            assert time.monotonic() < end, job
             time.sleep(0.02)
 
     def kill(self) -> None:

@@ -51,6 +51,14 @@ def is_warm(_argument: Any, _report: Report) -> bool:
     return bool(_WARM)
 
 
+def has_module(argument: str, _report: Report) -> bool:
+    return argument in sys.modules
+
+
+def niceness(_argument: Any, _report: Report) -> int:
+    return os.nice(0)
+
+
 def refuse(argument: Any, _report: Report) -> None:
     raise InvalidInput("K", argument, "at least 1", "Ask for more.")
 

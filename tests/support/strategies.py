@@ -1,6 +1,6 @@
 """Random problems and noise functions over everything that is accepted, for every test of the design.
 
-One set of rules, two sources of chance: `asked` for a seeded generator, `asks` for Hypothesis. Both reach K = 1 and
+One set of rules, two sources of chance: `random_case` for a seeded generator, `problem_cases` for Hypothesis. Both reach K = 1 and
 even K; Δ = 0 and 1e-12..0.3; ε from 1e-4 to 4, inf, and 0 beside Δ > 0; targets up to 20 nats and 0; δ = 0, below Δ,
 the default, and large; records that reach 1..K voters.
 """
@@ -43,7 +43,7 @@ class ProblemCase:
         )
 
 
-def _asked(
+def _case(
     among: Callable[[Sequence[float]], float],
     between: Callable[[float, float], float],
     whole: Callable[[int, int], int],
@@ -70,9 +70,9 @@ def _asked(
     return ProblemCase(K, epsilon, Delta, target, delta, affected)
 
 
-def asked(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
+def random_case(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
     """Return one problem's numbers from a seeded generator."""
-    return _asked(
+    return _case(
         lambda options: float(options[int(rng.integers(len(options)))]),
         lambda low, high: float(rng.uniform(low, high)),
         lambda low, high: int(rng.integers(low, high + 1)),
@@ -82,9 +82,9 @@ def asked(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Del
 
 
 @st.composite
-def asks(draw: st.DrawFn, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
+def problem_cases(draw: st.DrawFn, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
     """Draw one problem's numbers."""
-    return _asked(
+    return _case(
         lambda options: float(options[draw(st.integers(0, len(options) - 1))]),
         lambda low, high: draw(st.floats(low, high, allow_nan=False)),
         lambda low, high: draw(st.integers(low, high)),

@@ -208,8 +208,8 @@ class Once:
         steps = []
         for noise, _ in releases:
             one = chances(noise)
-            asked = {tuple(one[f + l] for l in range(r + 1)) for f in range(K - r + 1)}
-            steps.append(sorted(asked, key=lambda law: -abs(law[-1] - law[0])))
+            questions = {tuple(one[f + l] for l in range(r + 1)) for f in range(K - r + 1)}
+            steps.append(sorted(questions, key=lambda law: -abs(law[-1] - law[0])))
         kept = thinned([len(step) for step in steps], LEAVES // (8 * (r + 1)))
         chosen = tuple(tuple(step[:most]) for step, most in zip(steps, kept, strict=True))
         return cls(priors, chosen)

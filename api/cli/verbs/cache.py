@@ -120,7 +120,7 @@ def _rows(found: list[dict[str, Any]]) -> str:
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
     names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
     rows = [[each["id"], *(_cell(each[name]) for name in names), " ".join(each["tags"])] for each in found]
-    return columns(heads, rows) if rows else "Nothing is kept here."
+    return columns(heads, rows) if rows else "Nothing is stored here."
 
 
 def _cell(value: Any) -> str:
@@ -142,7 +142,7 @@ def export(
     *,
     json: AsJson = False,
 ) -> None:
-    """Write every kept answer to one file, with its certificate, to be shipped beside the jobs that use it.
+    """Write every stored answer to one file, with its certificate, to be shipped beside the jobs that use it.
 
     The same answers make the same file, byte for byte. A job reads it by DarrmClient("file:///…"), proving each answer
     when it is used; `darrm import` brings it into another store. Rows of another version are left out.
@@ -174,7 +174,7 @@ def import_(
 ) -> None:
     """Bring a table into the store: every row is proved again, and each that is not is refused with its reason.
 
-    An answer that is kept already stands. Rows that are refused are listed, the others are kept, and the exit code says so.
+    An answer that is stored already stands. Rows that are refused are listed, the others are stored, and the exit code says so.
     """
     from api.cli.report import as_json
     from solver_cache.tables.formats import format_of, import_rows, read_table
@@ -233,7 +233,7 @@ _COLUMNS = {
 
 
 def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | None = None) -> list[dict[str, Any]]:
-    """Return kept answers as their records describe them, with their tags; nothing is proved.
+    """Return stored answers as their records describe them, with their tags; nothing is proved.
 
     Args:
         store: where they are.
@@ -265,7 +265,7 @@ def list_answers(store: Store, limit: Any, after: str, which: DesignFilter | Non
 
 
 def count_answers(store: Store) -> dict[str, Any]:
-    """Return what is kept, counted."""
+    """Return what is stored, counted."""
     return {"url": store.url, **asdict(store.stats())}
 
 

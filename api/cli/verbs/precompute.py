@@ -53,7 +53,7 @@ def precompute(
     dry_run: Annotated[bool, Option("--dry-run", "Say what would be done, and stop.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Design every γ of a grid, on this machine's processors or on a Dask cluster, and keep them.
+    """Design every γ of a grid, on this machine's processors or on a Dask cluster, and store them.
 
     Says first what there is to do. The store is the state: whatever ends a run, running it again continues, and several
     runs at once share the work. A problem that keeps failing is listed at the end, with the reason, and the exit code
@@ -105,7 +105,7 @@ def plan_text(said: dict[str, Any]) -> str:
     """Return what would be done, in words."""
     again = f", {said['repeated']:,} named twice" if said["repeated"] else ""
     return (
-        f"{said['problems']:,} problems: {said['kept']:,} are kept already{again}, {said['missing']:,} to be solved in "
+        f"{said['problems']:,} problems: {said['stored']:,} are stored already{again}, {said['missing']:,} to be solved in "
         f"{said['batches']:,} batches.\nExpected work: {said['work']}. Store: {said['store']}"
     )
 
@@ -144,7 +144,7 @@ def open_target(url: str, *, dry_run: bool) -> Store:
 
     Raises:
         CacheError: it cannot be used.
-        InvalidInput: nothing would be kept.
+        InvalidInput: nothing would be stored.
     """
     from api.cli.verbs.cache import open_cache
     from darrm_opt.errors import InvalidInput
@@ -153,7 +153,7 @@ def open_target(url: str, *, dry_run: bool) -> Store:
     from solver_cache.store import NoStore
 
     if url in {NoStore.url, MemoryStore.url} and not dry_run:
-        raise InvalidInput("url", url, "a store that lasts", "A table that is not kept is of no use.")
+        raise InvalidInput("url", url, "a store that lasts", "A table that does not last is of no use.")
     if dry_run and url not in {NoStore.url, MemoryStore.url}:
         place, _ = parse_url(url)
         if place.get_backend_name() == "sqlite" and not Path(place.database or "").exists():
@@ -205,14 +205,14 @@ def estimated_plan(grid: str, problems: Grid, store: Store) -> dict[str, Any]:
         found = estimate_plan(problems, store, solve_seconds)
     work = f"{duration(found.seconds)} of one processor"
     text = (
-        f"About {found.problems:,} problems, of which about {found.kept:,} are kept already (from a sample of {found.sampled:,}).\n"
+        f"About {found.problems:,} problems, of which about {found.stored:,} are stored already (from a sample of {found.sampled:,}).\n"
         f"Expected work: {work}. Store: {store.url}"
     )
     if problems.size > MAX_PROBLEMS:
         text += f"\nToo large for one run: at most {MAX_PROBLEMS:,} problems. Divide it, by K for example."
     return {
         "problems": found.problems,
-        "kept": found.kept,
+        "stored": found.stored,
         "sampled": found.sampled,
         "seconds": found.seconds,
         "work": work,
@@ -261,7 +261,7 @@ def plan_to_dict(plan: Plan, url: str) -> dict[str, Any]:
     """Return what is to be done, as plain data."""
     return {
         "problems": plan.problems,
-        "kept": plan.kept,
+        "stored": plan.stored,
         "repeated": plan.repeated,
         "missing": plan.missing,
         "batches": len(plan.batches),

@@ -157,7 +157,7 @@ def _keys_file(given: str | None) -> Path:
 
     place = (given or os.environ.get(KEYS_VARIABLE, "")).strip()
     if not place:
-        raise InvalidInput("file", None, "the file that the keys are kept in", f"Give it, or set {KEYS_VARIABLE}.")
+        raise InvalidInput("file", None, "the file that the keys are stored in", f"Give it, or set {KEYS_VARIABLE}.")
     return Path(place)
 
 

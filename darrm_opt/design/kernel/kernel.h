@@ -61,6 +61,11 @@ static inline double now(void) {
 
 static inline double deadline_in(double seconds) { return seconds < DBL_MAX ? now() + seconds : DBL_MAX; }
 
+/* Whether a search is to end: its time is up, or its caller says so. */
+static inline int is_over(double deadline, const volatile int *stop) {
+    return (stop && *stop) || (deadline < DBL_MAX && now() > deadline);
+}
+
 /* One de Casteljau step in place: n + 1 coefficients become n. */
 LOOP void step(double *restrict a, whole n, double t, double complement) {
     for (whole j = 0; j < n; j++) a[j] = complement * a[j] + t * a[j + 1];

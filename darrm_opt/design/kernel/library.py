@@ -13,7 +13,9 @@ import ctypes
 import os
 import sys
 import zlib
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TypeVar
 
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 
@@ -31,6 +33,11 @@ DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
 
 CHOICES = ("auto", "c", "numpy")
 """What ``DARRM_KERNEL`` may say."""
+
+MIN_THREADED_WORK = 1e7
+"""Additions from which a call of the library has a thread: some 10 ms of one."""
+
+Found = TypeVar("Found")
 
 _whole, _double, _array = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -55,6 +62,7 @@ class Search(ctypes.Structure):
         ("signed_values", _array),
         *((name, _double) for name in ("fuzz", "above", "start", "seconds")),
         *((name, _whole) for name in ("width", "first", "stride", "settle", "most")),
+        ("stop", _array),
         *((name, _double) for name in ("value", "left_out")),
         ("counts", _whole * 8),
         ("kept", _whole),
@@ -104,8 +112,30 @@ def _loaded() -> ctypes.CDLL | None:
         return None
     structures = (ctypes.POINTER(Tables), ctypes.POINTER(Search))
     library.separate.argtypes = structures
-    library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, _array, _array)
+    library.search_monotone.argtypes = (_whole, _whole, _array, *(_double,) * 4, _whole, _double, *(_array,) * 3)
     library.signed_mass.argtypes = (_whole, _whole, _array, _array, _whole, ctypes.c_int, _array)
     library.backward_step.argtypes = (*(_whole,) * 3, _array, _array, _whole, *(_array,) * 9)
     library.backward_step.restype = None
     return library
+
+
+def in_threads(calls: Sequence[Callable[[int], Found]], threads: int) -> list[Found]:
+    """Return what long calls of the library give, so many at once; ctrl-C, or one that fails, ends all within a moment.
+
+    A signal's handler runs in the main thread between two steps of Python, so that thread must wait here and not in the
+    library.
+
+    Args:
+        calls: each takes the address of the flag that ends a search (`Search.stop`).
+        threads: how many run at once.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    stop = ctypes.c_int(0)
+    with ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(call, ctypes.addressof(stop)) for call in calls]
+        try:
+            return [call.result() for call in running]
+        except BaseException:
+            stop.value = 1
+            raise

@@ -22,7 +22,7 @@ LOOP double largest_sum(const double *restrict own, const double *restrict other
  * is looked at between two such pairs.
  */
 EXPORT int search_monotone(whole K, whole r, const double *signed_values, double x, double y, double q, double Delta,
-                           whole terms, double seconds, double *values, whole *found) {
+                           whole terms, double seconds, const volatile int *stop, double *values, whole *found) {
     whole others = K - r, wide = r + 1;
     double *A = malloc(((size_t)(2 * (K + 1)) + (size_t)(terms + 3) * (size_t)wide) * sizeof(double));
     if (!A) return OUT_OF_MEMORY;
@@ -42,7 +42,7 @@ EXPORT int search_monotone(whole K, whole r, const double *signed_values, double
         if (i) step(A, n + 1, x, y);
         for (whole j = 0; j <= n; j++) reversed[j] = A[n - j];
         values[i] = -DBL_MAX;
-        for (whole low = 0; 2 * low <= others && !(late = deadline < DBL_MAX && now() > deadline); low++) {
+        for (whole low = 0; 2 * low <= others && !(late = is_over(deadline, stop)); low++) {
             whole both = low < others - low;
             for (whole k = 0; k <= both; k++) {
                 whole s1 = k ? others - low : low;

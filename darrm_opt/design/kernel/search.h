@@ -31,6 +31,7 @@ typedef struct {
     double above, start, seconds; /* seconds: how long it may take; DBL_MAX: any time */
     whole width, first, stride;  /* rows with ny <= width; columns nx = first, first + stride, ... */
     whole settle, most;
+    const volatile int *stop;    /* not 0 once the search is to end at once; NULL: nobody says so */
     /* found */
     double value, left_out;
     whole counts[CORNERS];
@@ -54,7 +55,7 @@ typedef struct {
 } State;
 
 static inline int out_of_time(State *state) {
-    if (!state->failed && state->deadline < DBL_MAX && now() > state->deadline) state->failed = OUT_OF_TIME;
+    if (!state->failed && is_over(state->deadline, state->search->stop)) state->failed = OUT_OF_TIME;
     return state->failed;
 }
 

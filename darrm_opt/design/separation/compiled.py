@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.kernel.library import LARGEST, Search, Tables
+from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, Search, Tables, in_threads
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.polar_form import UNIT_ROUNDOFF, rounding_error
 from darrm_opt.design.separation.binomials import MAX_EVALUATED_MEAN, TAIL, binomial
@@ -33,9 +33,6 @@ SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never")
 
 MIN_PRUNED_WORK = 1e4
 """Entries of rows from which a first pass over the faces pays: with fewer there is nothing to save."""
-
-MIN_THREADED_WORK = 1e7
-"""Entries of rows from which threads pay: some 10 ms of one."""
 
 PARTS_PER_THREAD = 4
 """Columns differ in length and in what is open on them: more parts than threads even that out."""
@@ -65,34 +62,27 @@ def search_columns(
     """
     r = constraint.affected
     collector.tick()
-    whole = _Columns(0, 1, r if width is None else width)
-    if (
-        not collector.most
-        and constraint.corners.Delta > 0
-        and (_work(constraint, r) > MIN_PRUNED_WORK or whole.width < r)
-    ):
-        faces = _search(library, signed, constraint, collector, "never", _Columns(0, 1, 0), -LARGEST)
+    whole = r if width is None else width
+
+    def search(asked: Settle, width: int, start: float) -> KernelResult:
+        if _work(constraint, width) <= MIN_THREADED_WORK:
+            found = _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
+            return _merged([found], collector.most) if found.values.size > 1 else found
+        threads = (
+            thread_count()
+        )  # on the faces, what each part repeats (the first row of every column) is most of the work
+        parts = min(r + 1, threads * PARTS_PER_THREAD) if threads > 1 and width > 0 else 1
+        columns = (_Columns(first, parts, width) for first in range(parts))
+        calls = [partial(_search, library, signed, constraint, collector, asked, some, start) for some in columns]
+        return _merged(in_threads(calls, threads), collector.most)
+
+    if not collector.most and constraint.corners.Delta > 0 and (_work(constraint, r) > MIN_PRUNED_WORK or whole < r):
+        faces = search("never", 0, -LARGEST)
         collector.take(faces, proved=False)
-        if whole.width == 0 and settle == "never":
+        if whole == 0 and settle == "never":
             collector.leave_out(faces.left_out)
             return
-    threads = thread_count() if _work(constraint, whole.width) > MIN_THREADED_WORK else 1
-    if threads == 1:
-        found = _search(library, signed, constraint, collector, settle, whole, collector.value)
-        collector.take(_merged([found], collector.most) if found.values.size > 1 else found)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    parts = min(r + 1, threads * PARTS_PER_THREAD)
-    start = collector.value
-    with ThreadPoolExecutor(threads) as pool:
-        running = [
-            pool.submit(
-                _search, library, signed, constraint, collector, settle, _Columns(first, parts, whole.width), start
-            )
-            for first in range(parts)
-        ]
-    collector.take(_merged([part.result() for part in running], collector.most))
+    collector.take(search(settle, whole, collector.value))
 
 
 class _Columns(NamedTuple):
@@ -122,6 +112,7 @@ def _search(
     settle: Settle,
     columns: _Columns,
     start: float,
+    stop: int = 0,
 ) -> KernelResult:
     """Search some columns; columns leave out what beats none of their finds and nothing above ``start``."""
     most, corners = collector.most, len(constraint.corners.labels)
@@ -138,6 +129,7 @@ def _search(
         stride=columns.stride,
         settle=SETTLES.index(settle),
         most=most,
+        stop=stop or None,
         cut_values=values.ctypes.data,
         cuts=cuts.ctypes.data,
     )
@@ -149,7 +141,7 @@ def _search(
 
 
 def _merged(parts: list[KernelResult], most: int) -> KernelResult:
-    """Return what one search of all columns finds."""
+    """Return what one search of all columns finds: cuts in the order of their values, then of their counts."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
     first = np.lexsort((*cuts.T[::-1], -values))[:most]

@@ -21,7 +21,7 @@ import ctypes
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from darrm_opt.design.kernel.library import LARGEST, kernel
+from darrm_opt.design.kernel.library import LARGEST, MIN_THREADED_WORK, in_threads, kernel
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import DOWN, DOWN_FROM_ONE, ONE, XY, ZERO, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR, step
@@ -114,7 +114,12 @@ def _offer_compiled(
     values, found = np.empty(r + 1), np.empty((r + 1, 2), dtype=np.int64)
     numbers = (corners.x, corners.y, constraint.q, corners.Delta, terms, min(collector.remaining, LARGEST))
     inputs = (constraint.K, r, signed.ctypes.data, *numbers)
-    collector.check(library.search_monotone(*inputs, values.ctypes.data, found.ctypes.data))
+
+    def call(stop: int) -> int:
+        return int(library.search_monotone(*inputs, stop or None, values.ctypes.data, found.ctypes.data))
+
+    work = (constraint.K - r + 1) * (terms + 2) * r * (r + 1) / 2
+    collector.check(call(0) if work <= MIN_THREADED_WORK else in_threads([call], 1)[0])
     i = np.flatnonzero(values > collector.floor)
     collector.offer(values[i], _chain(constraint, i, found[i, 0], found[i, 1]))
 

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from fastapi.testclient import TestClient
 from support.darrm_runner import refused, run
 from support.served import serving
 
 import api.access.keys
 from api.access.clients import Client, set_current_client
 from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
+from api.app import create_app
 from api.errors.exceptions import NotCached
 from api.schemas import DesignRequest
 from api.server.shutdown import Shutdown
 from api.service.design_service import DesignService
 from api.settings import Settings
+from darrm_client.webhooks import webhook_secret_text
 from darrm_opt import InvalidInput
 from solver_cache import open_store
 
@@ -84,6 +87,23 @@ def test_a_change_is_seen_within_a_second_and_not_looked_for_at_each_request(pat
     assert ring.holder(text) == key
     now[0] += 0.1
     assert ring.holder(text) is None
+
+
+def test_a_change_is_logged_once_although_webhooks_use_the_keys_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
+    secret = webhook_secret_text(bytes(range(32)))
+    create_key(path, "alice")
+    chosen = {"keys": path, "webhook_secret": secret, "cache_url": f"sqlite:///{path.parent / 'store.sqlite'}"}
+    app = create_app(Settings(**chosen))  # type: ignore[arg-type]  # read by pydantic
+    with TestClient(app) as client, caplog.at_level("INFO", "api"):
+        later = create_key(path, "bob")[0].id
+        assert client.get("/v1/jobs", headers={"X-API-Key": "darrm_00000000_" + 43 * "A"}).status_code == 401
+        app.state.service.webhooks._check_key(f"key {later}")
+    assert [record.getMessage() for record in caplog.records if "keys file" in record.getMessage()] == [
+        "The keys file changed: 2 keys."
+    ]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 1, "keys": [{"id": "x"}]}', None])
@@ -322,7 +342,7 @@ def test_the_command_line_makes_lists_and_revokes(path: Path) -> None:
 
 
 def test_the_command_line_finds_the_file_in_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused("keys", "ls").startswith("Error: --file is missing: expected the file that the keys are kept in.")
+    assert refused("keys", "ls").startswith("Error: --file is missing: expected the file that the keys are stored in.")
     monkeypatch.setenv("DARRM_KEYS", str(path))
     assert run("keys", "add", "alice").exit_code == 0
     assert len(list_keys(path)) == 1

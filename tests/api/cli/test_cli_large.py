@@ -53,7 +53,7 @@ def test_a_dry_run_of_many_problems_looks_at_a_sample(tmp_path: Path) -> None:
     result = run("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", f"sqlite:///{tmp_path / 'a.sqlite'}")
     assert result.exit_code == 0
     assert result.stdout.startswith(
-        "About 2,000,000,000 problems, of which about 0 are kept already (from a sample of 500)."
+        "About 2,000,000,000 problems, of which about 0 are stored already (from a sample of 500)."
     )
     assert "Too large for one run: at most 1,000,000 problems." in result.stdout
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB

@@ -683,6 +683,38 @@ def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None
         served.close()  # type: ignore[attr-defined]  # a generator
 
 
+def test_a_key_that_may_not_design_gives_way_to_another(visiting: Visiting, tmp_path: Path) -> None:
+    _, reader = keys.create_key(tmp_path / "keys", "dashboard", role="reader")
+    _, user = keys.create_key(tmp_path / "keys", "page")
+    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
+    try:
+        visit = visiting(next(served))
+        visit.tab.goto(visit.server)
+        visit.tab.fill("#key", reader)
+        visit.tab.press("#key", "Enter")
+        visit.tab.wait_for_selector("#trouble:has-text('reader')")
+        visit.tab.click("#trouble button:has-text('Use another key')")
+        visit.tab.fill("#key", user)
+        visit.tab.press("#key", "Enter")
+        visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
+        assert not visit.tab.is_visible("#trouble")
+        for status in (401, 404):
+            _expected_complaint(visit, status)
+    finally:
+        served.close()  # type: ignore[attr-defined]  # a generator
+
+
+def test_a_page_that_loads_says_so(visiting: Visiting, server: str) -> None:
+    visit = visiting(server)
+    held: list[Any] = []
+    visit.tab.route("**/page/main.js", lambda route: held.insert(0, route))  # the line is slow
+    visit.tab.goto(server, wait_until="commit")
+    visit.tab.wait_for_selector("#status:has-text('The page loads')")
+    held[0].continue_()
+    visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
+    assert visit.text("#status").startswith("Done:")
+
+
 def test_tradeoff_is_drawn_and_leads_on(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.1")
     visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")

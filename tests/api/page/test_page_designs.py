@@ -66,24 +66,24 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
     for query in ("K=3&m=1&epsilon=0.4", "K=5&m=2&epsilon=0.4"):
         api(visit.server, f"gamma?{query}")
     visit.go("?K=3&m=1&epsilon=0.4")
-    rows = visit.tab.locator("#kept tbody tr")
-    visit.tab.fill("#kept_epsilon", "0.4")
-    visit.tab.press("#kept_epsilon", "Enter")
+    rows = visit.tab.locator("#designs tbody tr")
+    visit.tab.fill("#designs_epsilon", "0.4")
+    visit.tab.press("#designs_epsilon", "Enter")
     visit.until(lambda: rows.count() >= 2)
-    row = visit.tab.locator("#kept tr", has_text="K = 5, m = 2").first
+    row = visit.tab.locator("#designs tr", has_text="K = 5, m = 2").first
     row.locator(".tags input").fill("round-2")
     row.locator(".tags input").press("Enter")
-    visit.until(lambda: "Tagged round-2." in visit.text("#kept-status"))
-    visit.tab.fill("#kept_tag", "round-2")
-    visit.tab.press("#kept_tag", "Enter")
+    visit.until(lambda: "Tagged round-2." in visit.text("#designs-status"))
+    visit.tab.fill("#designs_tag", "round-2")
+    visit.tab.press("#designs_tag", "Enter")
     visit.until(lambda: rows.count() == 1)
     assert "stored" in rows.first.inner_text()
     rows.first.locator("input[type=checkbox]").check()
-    visit.until(lambda: "Pick another one" in visit.text("#kept-status"))
-    visit.tab.fill("#kept_tag", "")
-    visit.tab.fill("#kept_K", "3")
-    visit.tab.press("#kept_K", "Enter")
-    visit.until(lambda: "K = 3" in visit.text("#kept") and "K = 5" not in visit.text("#kept"))
+    visit.until(lambda: "Pick another one" in visit.text("#designs-status"))
+    visit.tab.fill("#designs_tag", "")
+    visit.tab.fill("#designs_K", "3")
+    visit.tab.press("#designs_K", "Enter")
+    visit.until(lambda: "K = 3" in visit.text("#designs") and "K = 5" not in visit.text("#designs"))
     rows.first.locator("input[type=checkbox]").check()
     visit.tab.wait_for_selector("#pair-figure .series[data-name=second] .line", state="attached")
     numbers = visit.text("#pair-numbers")
@@ -94,18 +94,18 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
     [tagged] = api(visit.server, "designs?tag=round-2")["designs"]
     [gamma] = [api(visit.server, f"gamma/{tagged['id']}")["gamma"]]
     assert [float(first) for _, first, _ in lines[1:] if first] == gamma
-    visit.tab.fill("#kept_K", "5")
-    visit.tab.press("#kept_K", "Enter")
-    visit.tab.click("#kept button[aria-label='Take the tag round-2 away']")
-    visit.until(lambda: "is taken away" in visit.text("#kept-status"))
+    visit.tab.fill("#designs_K", "5")
+    visit.tab.press("#designs_K", "Enter")
+    visit.tab.click("#designs button[aria-label='Take the tag round-2 away']")
+    visit.until(lambda: "is taken away" in visit.text("#designs-status"))
     assert api(visit.server, "designs?tag=round-2")["designs"] == []
 
 
 def test_a_filter_that_makes_no_sense_is_said_at_its_field(visit: Visit) -> None:
     visit.go()
-    visit.tab.fill("#kept_m", "-1")
-    visit.tab.press("#kept_m", "Enter")
-    visit.until(lambda: "a real number above 0" in visit.text("#kept_m-error"))
+    visit.tab.fill("#designs_m", "-1")
+    visit.tab.press("#designs_m", "Enter")
+    visit.until(lambda: "a real number above 0" in visit.text("#designs_m-error"))
     visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
 
 
@@ -132,12 +132,12 @@ def test_a_plot_is_saved_whole_in_the_light_scheme(visiting: Visiting, scheme: s
 def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) -> None:
     visit = visiting(viewport={"width": width, "height": 844})
     visit.go()
-    visit.tab.wait_for_selector("#kept tbody tr")
-    boxes = visit.tab.locator("#kept input[type=checkbox]")
+    visit.tab.wait_for_selector("#designs tbody tr")
+    boxes = visit.tab.locator("#designs input[type=checkbox]")
     for at in (0, 1):
         boxes.nth(at).check()
-        visit.tab.wait_for_selector(f":nth-match(#kept input:checked, {at + 1})")
+        visit.tab.wait_for_selector(f":nth-match(#designs input:checked, {at + 1})")
     visit.tab.wait_for_selector("#pair-numbers table")
-    for which in ("#kept .scroll", "#pair-numbers .scroll"):
+    for which in ("#designs .scroll", "#pair-numbers .scroll"):
         inner, outer = visit.tab.locator(which).evaluate("(box) => [box.scrollWidth, box.clientWidth]")
         assert inner <= outer, which

@@ -325,7 +325,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Excepti
         (Overloaded("Many jobs wait."), 503, "busy", "Many jobs wait."),
         (WorkLimitExceeded("Too much.", 1e6), 422, "too-much-work", "Too much."),
         (BackendUnavailable("gurobi is not installed."), 422, "backend-unavailable", "gurobi is not installed."),
-        (NotCached("It is not kept."), 404, "not-kept", "It is not kept."),
+        (NotCached("It is not stored."), 404, "not-stored", "It is not stored."),
         (JobCancelled("It was cancelled."), 409, "cancelled", "It was cancelled."),
         (SolveFailed("The solver gave up."), 500, "solve-failed", "The solver gave up."),
         (ZeroDivisionError("a secret"), 500, "internal-error", "The server's log has the details."),

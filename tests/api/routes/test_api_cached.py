@@ -213,7 +213,7 @@ def test_a_nearest_answer_is_nobodys_for_ever(client: TestClient) -> None:
 def test_no_answer_is_stretched(client: TestClient, change: dict[str, Any]) -> None:
     answer = client.get("/v1/gamma", params={**SMALL, **change})
     assert answer.status_code == 404
-    assert answer.json()["type"] == "urn:darrm-opt:problem:not-kept"
+    assert answer.json()["type"] == "urn:darrm-opt:problem:not-stored"
     assert "solving is off on this server" in answer.json()["detail"]
 
 

@@ -420,13 +420,13 @@ def test_a_comparison_that_cannot_be(client: TestClient, change: dict[str, Any],
 def test_an_estimate_solves_nothing(client: TestClient) -> None:
     asked = {**MNIST, "m": 2.125}
     told = client.get("/v1/estimate", params=asked).json()
-    assert (told["kept"], told["allowed"], told["method"]) == (False, True, "cuts")
+    assert (told["stored"], told["allowed"], told["method"]) == (False, True, "cuts")
     assert told["constraints"] == ConstraintGenerator(problem_from_record(told["problem"])).size
     assert told["seconds"] > 0
     answer = client.get("/v1/gamma", params=asked).json()
     assert (answer["cached"], answer["id"]) == (False, told["id"])
     after = client.post("/v1/estimate", json=asked).json()
-    assert (after["kept"], after["seconds"]) == (True, 0)
+    assert (after["stored"], after["seconds"]) == (True, 0)
     large = client.get("/v1/estimate", params={**MNIST, "K": 100_000}).json()
     assert (large["allowed"], large["constraints"]) == (False, math.comb(100_007, 7))
     assert refused(client.get("/v1/estimate", params={**MNIST, "K": 100_001}))["field"] == "K"

@@ -382,7 +382,8 @@ def test_workers_count_together_log_their_loop_and_are_replaced(tmp_path: Path) 
         for _ in range(20):
             assert service.ask("/healthz", X_Request_ID="counted").status == 200
         assert awaited(lambda: 'route="/healthz",status="200"} 20.0' in service.ask("/metrics").body.decode(), True)
-        assert awaited(lambda: service.ask("/readyz").json()["checks"], {"database": "ok", "solver": "ok"})
+        ready = {"database": "ok", "solver": "ok", "queue": "ok"}
+        assert awaited(lambda: service.ask("/readyz").json()["checks"], ready) == ready
         first = {event["pid"] for event in map(json.loads, service.log) if event["event"] == "worker starts"}
         assert len(first) == 2
         os.kill(min(first), signal.SIGKILL)

@@ -88,6 +88,22 @@ async def running(opened: DesignService, key: str) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
+    async def test() -> None:
+        async with service(settings(prestart=True)) as opened:
+            assert {name: state.alive for name, state in opened.pools.items()} == {
+                "solvers": 1,
+                "quick": 0,
+                "compute": 1,
+            }
+            assert await opened.compute(tasks.has_module, "dp_accounting")
+            here = os.nice(0)
+            assert await opened.compute(tasks.niceness, None) == here + 5
+            assert await opened._solvers.run(tasks.niceness, None) == here + 15
+
+    run(test)
+
+
 # ------------------------------------------------------------------------------------------------ single flight
 
 
@@ -353,6 +369,22 @@ def test_new_problems_are_charged_to_who_asks(monkeypatch: pytest.MonkeyPatch) -
             assert 900 < refusal.value.seconds <= 1000
             set_current_client(Client("key two", local=False))
             assert (await opened.submit(problems[2])).state == "queued"
+
+    run(test)
+
+
+def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_says_otherwise() -> None:
+    async def test() -> None:
+        for size, share in ((None, 2), (6, 3)):
+            async with service(settings(max_connections=16, max_streams=size)) as opened:
+                with ExitStack() as held:
+                    for name in ("key one", "key two"):
+                        set_current_client(Client(name, local=False))
+                        for _ in range(share):
+                            held.enter_context(opened.reserve_stream())
+                    set_current_client(Client("key three", local=False))
+                    with pytest.raises(Overloaded), opened.reserve_stream():
+                        pass
 
     run(test)
 

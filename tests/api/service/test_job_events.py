@@ -35,3 +35,24 @@ def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after
         assert isinstance(late[-1].error, ShuttingDown)
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is_over() -> None:
+    async def test() -> None:
+        jobs = MemoryJobs()
+        jobs.submit("a", "gamma", "{}")
+        job = jobs.claim("me", lease_seconds=30)
+        assert job is not None
+        events = JobEvents(jobs, directly)
+        assert events.followed("a") is None
+        events.local[job.id] = job
+        follower = events.subscribe(job)
+        await anext(follower)
+        latest = replace(job, progress='{"round":2}')
+        events.publish(latest)
+        assert events.followed("a") == latest
+        events.publish(replace(job, state="done"))
+        assert events.followed("a") is None  # its row says more, and it may have been submitted again
+        await follower.aclose()
+
+    asyncio.run(asyncio.wait_for(test(), 60))

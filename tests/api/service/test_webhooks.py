@@ -255,6 +255,27 @@ def test_a_name_that_resolves_to_a_private_address_is_not_connected_to() -> None
         assert len(receiver.got) == 1
 
 
+def test_an_address_that_refuses_is_followed_by_the_next_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve(_loop: Any, _host: str, port: int, **_: Any) -> list[Any]:
+        places = ("127.0.0.9", port), ("10.0.0.1", port), ("::1", port, 0, 0), ("127.0.0.1", port)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+
+    async def connect(address: str, *arguments: Any, **more: Any) -> Any:
+        tried.append(address)
+        return await open_connection(address, *arguments, **more)
+
+    tried, open_connection = list[str](), asyncio.open_connection
+    with receiving() as receiver:
+        monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", resolve)
+        monkeypatch.setattr(asyncio, "open_connection", connect)
+        url = receiver.url.replace("127.0.0.1", "hooks.example")
+        assert send(url) == 204
+        assert tried == ["127.0.0.9", "127.0.0.1"]
+        assert len(receiver.got) == 1
+    with pytest.raises(DeliveryError, match="no connection"):
+        send(url)
+
+
 def test_a_redirect_is_not_followed() -> None:
     with receiving(302) as receiver:
         assert send(receiver.url) == 302

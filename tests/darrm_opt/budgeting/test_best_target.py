@@ -45,6 +45,16 @@ def test_the_best_target_is_within_the_total_and_no_equal_share_is_more_useful(p
     assert np.allclose(again.gamma, found.solution.gamma, atol=1e-6)
 
 
+def test_a_target_beyond_a_jump_of_the_cost_is_found() -> None:
+    """Below the first jump along ε nothing is more useful than 0.535: γ_opt shows pairs there that the budget excludes."""
+    voter, total = Privacy(0.1, 1e-5), Privacy(3.0, 0.01)
+    found = best_target(35, voter, 100, total, fresh=True)
+    assert found.solution.utility >= 0.5938
+    assert found.total.epsilon <= total.epsilon
+    assert total_privacy(found.solution, 100, total.delta, fresh=True).best.epsilon <= total.epsilon
+    verify(found.solution.problem, found.solution.gamma)
+
+
 def test_the_split_of_delta_matters() -> None:
     """At δ = 0, where ε is largest, γ_opt keeps less than with the best δ."""
     found = best_target(11, Privacy(math.inf), 100, Privacy(2.0, 1e-3), 1, fresh=True)

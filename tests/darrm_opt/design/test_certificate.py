@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import linprog
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
-from support.strategies import NOISES, ProblemCase, asked, random_noise
+from support.strategies import NOISES, ProblemCase, random_case, random_noise
 
 from darrm_opt import (
     Certificate,
@@ -38,8 +38,8 @@ from darrm_opt.design.separation.binomials import search_error
 from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
 from darrm_opt.noise import Array
 
-CASES = [asked(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
-SMALL = [asked(np.random.default_rng((seed, 12)), (1, 2, 3, 4, 5)) for seed in range(30)]
+CASES = [random_case(np.random.default_rng((seed, 11)), (1, 2, 3, 5, 6, 7, 9, 10, 13)) for seed in range(60)]
+SMALL = [random_case(np.random.default_rng((seed, 12)), (1, 2, 3, 4, 5)) for seed in range(30)]
 
 
 def excess(problem: Problem, noise: NoiseFunction | Array, voters: dict[str, int]) -> Decimal:
@@ -258,7 +258,7 @@ def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver
     """At HiGHS's default tolerances, and at the tightest that it takes (the backend's)."""
     broken = 0
     for seed in range(120):
-        problem = asked(np.random.default_rng((seed, 13)), (3, 5, 6, 7, 8, 9)).problem
+        problem = random_case(np.random.default_rng((seed, 13)), (3, 5, 6, 7, 8, 9)).problem
         noise = plain(problem, solver)
         if noise is None:
             continue

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from support.strategies import asked
+from support.strategies import random_case
 
 from darrm_opt.design.dual_bound import dual_bound, in_increments
 from darrm_opt.design.master_program import MasterProgram
@@ -24,7 +24,7 @@ Program = tuple[Array, Array, Array, int]
 def program(seed: int) -> Program:
     """Return weights, rows, limits and K of a random problem's whole program."""
     rng = np.random.default_rng((seed, 31))
-    problem = asked(rng, (1, 2, 3, 4, 5, 6, 7)).problem
+    problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7)).problem
     constraint = PrivacyConstraint.of(problem)
     rows = np.concatenate([constraint.rows(block) for block in ConstraintGenerator(problem).blocks()])
     objective = rectangular() if seed % 2 else shared(1, 1)
@@ -105,7 +105,7 @@ def test_rows_of_gamma_are_rows_of_its_increments(seed: int) -> None:
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 def test_a_growing_program_bounds_all_its_answers(shape: str) -> None:
     """More rows, lower bound; each answer meets its rows, and the bound is its value."""
-    problem = asked(np.random.default_rng(5), (9,)).problem
+    problem = random_case(np.random.default_rng(5), (9,)).problem
     constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(9)
     growing = MasterProgram(constraint, rectangular().linear_goal(9), shape, "highs")
     blocks = [*ConstraintGenerator(problem).blocks(60)][-12:]

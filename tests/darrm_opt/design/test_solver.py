@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.exact import Voters, precise
-from support.strategies import asked
+from support.strategies import random_case
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, Solution, certify, solve, verify
 from darrm_opt.baselines import double_subsampling, randomized_response, subsampling
@@ -182,7 +182,7 @@ def test_no_baseline_is_better_at_the_same_privacy(K: int, m: int, objective: st
 
 @pytest.mark.parametrize("seed", range(16))
 def test_the_monotone_shape_never_beats_the_free_one(seed: int) -> None:
-    problem = asked(np.random.default_rng((seed, 41)), (3, 6, 9, 11), largest_Delta=0.05).problem
+    problem = random_case(np.random.default_rng((seed, 41)), (3, 6, 9, 11), largest_Delta=0.05).problem
     free, monotone = sound(solve(problem)), sound(solve(problem, shape="monotone"))
     assert monotone.shape == "monotone"
     assert monotone.noise.is_monotone
@@ -213,7 +213,7 @@ def test_each_objective_is_served_best_by_its_own_optimum(problem: Problem) -> N
 
 @pytest.mark.parametrize("seed", range(14))
 def test_both_methods_give_one_answer(seed: int) -> None:
-    problem = asked(np.random.default_rng((seed, 42)), (1, 2, 3, 4, 6, 7, 8, 9), largest_Delta=0.1).problem
+    problem = random_case(np.random.default_rng((seed, 42)), (1, 2, 3, 4, 6, 7, 8, 9), largest_Delta=0.1).problem
     cuts, everything = sound(solve(problem, method="cuts")), sound(solve(problem, method="enumerate"))
     assert cuts.utility == pytest.approx(everything.utility, abs=max(SLACK, cuts.gap, everything.gap))
     if max(cuts.gap, everything.gap) < 1e-8:
@@ -233,7 +233,7 @@ def test_solving_twice_gives_the_same_bits() -> None:
 def test_the_bound_holds_for_everything_private() -> None:
     rng = np.random.default_rng(43)
     for seed in range(12):
-        problem = asked(np.random.default_rng((seed, 43)), (3, 5, 8)).problem
+        problem = random_case(np.random.default_rng((seed, 43)), (3, 5, 8)).problem
         bound = solve(problem).upper_bound
         for _ in range(20):
             noise = NoiseFunction.from_upper_half(rng.random((problem.K + 1) // 2), problem.K)

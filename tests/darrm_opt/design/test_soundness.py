@@ -12,7 +12,7 @@ import pytest
 from campaigns import soundness
 from campaigns.soundness import Finding, Tally, breaches, campaign, worst_multisets
 from support.exact import random_multiset
-from support.strategies import ProblemCase, asked
+from support.strategies import ProblemCase, random_case
 
 from darrm_opt import NoiseFunction, certify
 from darrm_opt.design.status import Status
@@ -52,7 +52,7 @@ def test_the_judge_sees_a_breach() -> None:
     seen = 0
     for seed in range(30):
         rng = np.random.default_rng((seed, 61))
-        case = asked(rng, (3, 5, 6, 9))
+        case = random_case(rng, (3, 5, 6, 9))
         problem = case.problem
         private, _ = certify(problem, NoiseFunction(np.ones(problem.K + 1)))
         if private.values.max() in (0.0, 1.0):

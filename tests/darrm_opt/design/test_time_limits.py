@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
-from support.strategies import ProblemCase, asked
+from support.strategies import ProblemCase, random_case
 
 from darrm_opt import InvalidInput, Privacy, Problem, Progress, certify, solve, verify
 from darrm_opt.design import closed_forms, cutting_planes, solver
@@ -123,7 +123,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "case", [asked(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 7, 9)) for seed in range(40)], ids=str
+    "case", [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 7, 9)) for seed in range(40)], ids=str
 )
 def test_one_voter_is_proved_without_a_search(case: ProblemCase) -> None:
     """Its bound covers every multiset in exact arithmetic, and a search agrees with its certificate."""

@@ -11,6 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.vote_enumeration import (
+    check_pairs,
+    edges,
+    exact_recursion_delta,
+    histograms,
+    label_law,
+    label_pairs,
+    recursion_delta,
+)
 
 from darrm_opt import InvalidInput, Privacy
 from darrm_opt.accounting.composition.optimal import optimal_delta
@@ -30,15 +39,6 @@ from darrm_opt.plurality.accounting import (
 )
 from darrm_opt.plurality.accounting import gaussian_comparison as comparison
 from darrm_opt.plurality.accounting import lattice_cells as lattice
-from darrm_opt.plurality.accounting.enumeration import (
-    check_pairs,
-    edges,
-    exact_recursion_delta,
-    histograms,
-    label_law,
-    label_pairs,
-    recursion_delta,
-)
 from darrm_opt.plurality.accounting.power_divergence import (
     PowerDivergence,
     gaussian_divergence,
@@ -682,7 +682,6 @@ def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
         (lambda: calibrate_noise(Privacy(1.0, 1e-5), 1, check_ratio=0), "check_ratio", "above 0"),
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=-1), "checks_per_label", "at least 0"),
         (lambda: most_labels(Privacy(1.0, 1e-5), 1.0, checks_per_label=1), "sigma", "is missing"),
-        (lambda: next(histograms(3, 1)), "classes", "at least 2"),
         (lambda: table_divergence([[0.5, 0.5]], [[0.5, 0.4, 0.1]]), "on_neighbour", "as many laws"),
         (lambda: table_divergence([[1.5, -0.5]], [[0.5, 0.5]]), "on_data", "probabilities"),
         (lambda: table_divergence([[1.0, 0.0]], [[0.5, 0.5]]), "on_neighbour", "same possible outcomes"),

@@ -102,7 +102,7 @@ def test_what_is_kept_is_not_solved_again(log: Path) -> None:
     store = MemoryStore()
     run_grid({**GRID, "K": [5, 7]}, store)
     before = counts(log)
-    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).kept == sum(before.values()) == 10
+    assert make_plan(grid_of(GRID).specs(), store, solve_seconds).stored == sum(before.values()) == 10
     run_grid(GRID, store)
     assert set(counts(log).values()) == {1}
     assert make_plan(grid_of(GRID).specs(), store, solve_seconds).batches == ()
@@ -359,7 +359,7 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
-        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds).kept == 4
+        assert make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds).stored == 4
         assert store.jobs.counts()["done"] == 4
 
 
@@ -432,7 +432,7 @@ def test_a_driver_that_is_killed_is_continued(tmp_path: Path, undisturbed: list[
             assert store.jobs.counts()["running"] == 0  # what it had claimed is free
         finished = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, check=True, timeout=300)
         told = json.loads(finished.stdout)
-        assert told["plan"]["kept"] == kept
+        assert told["plan"]["stored"] == kept
         assert rows(store) == undisturbed
 
 

@@ -242,7 +242,7 @@ def test_a_plan_counts_what_is_kept_and_changes_nothing() -> None:
     store.put(row(keys[0]))
     store.put(row(keys[1], core=99))  # of another version: to be solved
     plan = make_plan(grid.specs(), store, cost)
-    assert (plan.problems, plan.kept, plan.missing, plan.repeated) == (3, 1, 2, 0)
+    assert (plan.problems, plan.stored, plan.missing, plan.repeated) == (3, 1, 2, 0)
     assert plan.seconds == pytest.approx(0.1)
     assert len([*store.rows()]) == 2
     assert sum(store.jobs.counts().values()) == 0

@@ -246,11 +246,11 @@ class DelayedStarts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.go, start = 0, asyncio.Event(), PoolProcess.start
 
-        async def start_later(name: str, report_seconds: float) -> PoolProcess:
+        async def start_later(name: str, report_seconds: float, niceness: int) -> PoolProcess:
             self.count += 1
             if self.count == 2:
                 await self.go.wait()
-            return await start(name, report_seconds)
+            return await start(name, report_seconds, niceness)
 
         monkeypatch.setattr(PoolProcess, "start", start_later)
 

@@ -9,14 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.exact import NEGLIGIBLE, Voters, distribution, mean, named, precise, random_multiset, signed
-from support.strategies import ProblemCase, asked, random_noise
+from support.strategies import ProblemCase, random_case, random_noise
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator, Counts
 from darrm_opt.design.polytope.polar_form import STEP_ERROR
 
-CASES = [asked(np.random.default_rng(seed)) for seed in range(60)]
+CASES = [random_case(np.random.default_rng(seed)) for seed in range(60)]
 
 
 def some_multisets(rng: np.random.Generator, problem: Problem, many: int) -> Counts:
@@ -135,7 +135,7 @@ def test_the_constraint_is_linear_in_gamma() -> None:
 def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
     """The whole premise: φ at random pairs (p, p′) of F, each voter its own, never exceeds its largest corner."""
     rng = np.random.default_rng((seed, 1))
-    problem = asked(rng, (2, 3, 4, 5)).problem
+    problem = random_case(rng, (2, 3, 4, 5)).problem
     constraint, noise = PrivacyConstraint.of(problem), random_noise(rng, problem.K)
     corners = [*Voters.of(problem.strictest).corners().values()]
     voters = Voters.of(problem.strictest)

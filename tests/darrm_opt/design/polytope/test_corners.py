@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.exact import Voters, multisets
-from support.strategies import ProblemCase, asks
+from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import InvalidInput, Privacy, Problem
 from darrm_opt.design.polytope.corners import BLOCK_VECTORS, LABELS, ConstraintGenerator, Corners, Counts
@@ -132,9 +132,9 @@ def test_a_slip_in_the_eighth_corner_would_be_noticed() -> None:
     assert not within((Fraction(1), 1 - D / 2), hull([*slipped.values()]))
 
 
-@given(asks())
-def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(asked: ProblemCase) -> None:
-    problem = asked.problem
+@given(problem_cases())
+def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(case: ProblemCase) -> None:
+    problem = case.problem
     computed, exact = Corners.of(problem), Voters.of(problem).corners()
     assert [*exact] == [*computed.labels]
     for label, p, q, reflected in zip(computed.labels, computed.p, computed.p_prime, computed.reflected, strict=True):

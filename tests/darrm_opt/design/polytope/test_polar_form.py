@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.exact import NEGLIGIBLE, Voters, distribution, enumerated_distribution, mean, named, precise, signed
-from support.strategies import NOISES, asked, random_noise
+from support.strategies import NOISES, random_case, random_noise
 
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
 from darrm_opt.design.polytope.corners import ConstraintGenerator
@@ -212,7 +212,7 @@ def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:
     rng = np.random.default_rng(53)
     worst = Decimal(0)
     for _ in range(300):
-        problem = asked(rng, (1, 2, 5, 9, 16, 25)).problem
+        problem = random_case(rng, (1, 2, 5, 9, 16, 25)).problem
         noise = random_noise(rng, problem.K)
         largest = float(noise.values.max())
         corners = PrivacyConstraint.of(problem).corners
@@ -259,7 +259,7 @@ def enumerated_H(noise: NoiseFunction, at: Array, counts: dict[str, int]) -> Fra
 @pytest.mark.parametrize("seed", range(6))
 def test_the_whole_set_of_few_voters_against_all_votes(seed: int) -> None:
     rng = np.random.default_rng((seed, 9))
-    problem = asked(rng, (3, 4)).problem
+    problem = random_case(rng, (3, 4)).problem
     noise = random_noise(rng, problem.K, "uniform")
     constraint = PrivacyConstraint.of(problem)
     everything = np.concatenate([*ConstraintGenerator(problem).blocks()])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.exact import Voters, precise, random_multiset
-from support.strategies import ProblemCase, asked, random_noise
+from support.strategies import ProblemCase, random_case, random_noise
 
 from darrm_opt import BackendUnavailable, NotPrivate, NotProven, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -18,8 +18,8 @@ from darrm_opt.design.polytope.corners import LABELS, ConstraintGenerator
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint, ball_worst_case
 from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
 
-SMALL = [asked(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 5, 6)) for seed in range(40)]
-LARGER = [asked(np.random.default_rng((seed, 22))) for seed in range(40)]
+SMALL = [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 5, 6)) for seed in range(40)]
+LARGER = [random_case(np.random.default_rng((seed, 22))) for seed in range(40)]
 
 
 def as_counts(voters: dict[str, int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

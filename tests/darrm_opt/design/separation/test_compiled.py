@@ -8,6 +8,7 @@ import itertools
 import math
 import shutil
 import subprocess
+import sys
 import time
 import weakref
 from decimal import Decimal
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from support.exact import NEGLIGIBLE, Voters, named
 from support.kernels import HAS_KERNEL, searched_by
-from support.strategies import asked, random_noise
+from support.strategies import random_case, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.kernel import library
@@ -65,7 +66,7 @@ def equal(one: WorstCase, other: WorstCase) -> bool:
 @pytest.mark.parametrize("seed", range(40))
 def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
     rng = np.random.default_rng((seed, 21))
-    problem = asked(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
+    problem = random_case(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
     noise, constraint = uneven(rng, problem.K), PrivacyConstraint.of(problem)
     if seed % 3 == 0:
         noise, _ = certify(problem, noise)
@@ -190,7 +191,7 @@ def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monke
 def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
     """The bound covers φ at every multiset that either path knows; the value is attained."""
     rng = np.random.default_rng((seed, 24))
-    problem = asked(rng, (3, 5, 6, 8, 11, 16)).problem
+    problem = random_case(rng, (3, 5, 6, 8, 11, 16)).problem
     noise, constraint, voters = uneven(rng, problem.K), PrivacyConstraint.of(problem), Voters.of(problem.strictest)
     found, reference = both(noise, constraint, above=-math.inf, most=8)
     error = Decimal(3 * found.error) + NEGLIGIBLE
@@ -277,6 +278,35 @@ def test_OMP_NUM_THREADS_limits_the_threads(monkeypatch: pytest.MonkeyPatch, sai
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3, 4})
     assert compiled.thread_count() == {"3": 3, " 2 , 1": 2, "": 5}[said]
+
+
+LONG_SEARCH = """
+import os, signal, sys, threading
+import numpy as np
+from darrm_opt import Problem, verify
+
+K, affected, shape = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+gamma = np.full(K + 1, 0.3) if shape == "monotone" else np.random.default_rng(1).random(K // 2 + 1)
+if shape == "free":
+    gamma = np.concatenate([gamma, gamma[::-1][(K + 1) % 2:]])[: K + 1]
+threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
+try:
+    verify(Problem.from_allowance(K, 3, 0.1, float(sys.argv[4]), affected=affected), gamma)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+"""Searches of an hour and more, and the signal of ctrl-C after a second."""
+
+
+@WITH_KERNEL
+@pytest.mark.parametrize(
+    ("K", "affected", "shape", "Delta"),
+    [(100_001, 100_001, "free", 0), (40_001, 40_001, "free", 1e-6), (100_001, 50_000, "monotone", 1e-6)],
+)
+def test_an_interrupt_ends_a_search(K: int, affected: int, shape: str, Delta: float) -> None:
+    words = [sys.executable, "-c", LONG_SEARCH, str(K), str(affected), shape, str(Delta)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 @WITH_KERNEL

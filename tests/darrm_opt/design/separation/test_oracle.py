@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.exact import NEGLIGIBLE, Voters, mean, named, signed
 from support.kernels import PATHS, searched_by
-from support.strategies import NOISES, ProblemCase, asked, noises, random_noise
+from support.strategies import NOISES, ProblemCase, noises, random_case, random_noise
 
 from darrm_opt import NoiseFunction, Privacy, Problem, certify
 from darrm_opt.design.polytope.constraint import PrivacyConstraint
@@ -119,7 +119,7 @@ def levels(problem: Problem, worst: float) -> list[float | None]:
 @pytest.mark.parametrize("seed", range(48))
 def test_few_voters(seed: int) -> None:
     rng = np.random.default_rng((seed, 1))
-    problem = asked(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
+    problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
     noise = uneven(rng, problem.K)
     if seed % 3 == 0:  # as a solver's answers are: many multisets at the limit
         noise, _ = certify(problem, noise)
@@ -183,14 +183,14 @@ def test_drawn_noise_functions(data: st.DataObject) -> None:
 def test_every_kind_of_noise_function(kind: str) -> None:
     rng = np.random.default_rng(NOISES.index(kind))
     for _ in range(6):
-        problem = asked(rng, (3, 6, 8)).problem
+        problem = random_case(rng, (3, 6, 8)).problem
         check(random_noise(rng, problem.K, kind), problem, above=None, most=9)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_worst_value_is_attained_in_exact_arithmetic(seed: int) -> None:
     rng = np.random.default_rng((seed, 2))
-    problem = asked(rng).problem
+    problem = random_case(rng).problem
     noise, constraint = uneven(rng, problem.K), PrivacyConstraint.of(problem)
     found = worst_case(noise, constraint, above=-math.inf, most=8)
     voters = Voters.of(problem.strictest)
@@ -293,7 +293,7 @@ def test_no_rows_no_search_and_no_time_no_answer() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_separable_is_the_enumeration(seed: int) -> None:
     rng = np.random.default_rng((seed, 3))
-    problem = asked(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
+    problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
     if problem.voter.delta == 0:
         problem = Problem(problem.K, Privacy(0.2, 0.05), Privacy(0.3, 0.0), problem.affected)
     noise, constraint = random_noise(rng, problem.K), PrivacyConstraint.of(problem)
@@ -367,7 +367,7 @@ def test_a_search_for_cuts_may_leave_bounds_and_says_so() -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
     rng = np.random.default_rng((seed, 6))
-    problem = asked(rng, (1, 2, 3, 5, 6, 8, 9)).problem
+    problem = random_case(rng, (1, 2, 3, 5, 6, 8, 9)).problem
     noise = random_noise(rng, problem.K, str(rng.choice(["monotone", "majority", "smooth"])))
     true = oracle(noise, problem)
     for above in (None, -math.inf):
@@ -546,7 +546,7 @@ def test_what_was_left_out_is_in_the_bound() -> None:
     assert found.cuts.shape == (0, 4)
 
 
-@pytest.mark.parametrize("case", [asked(np.random.default_rng((seed, 7))) for seed in range(25)], ids=str)
+@pytest.mark.parametrize("case", [random_case(np.random.default_rng((seed, 7))) for seed in range(25)], ids=str)
 def test_noise_of_nothing_is_worth_nothing(case: ProblemCase) -> None:
     found = worst_case(NoiseFunction(np.zeros(case.K + 1)), PrivacyConstraint.of(case.problem))
     assert found.value == found.bound == 0.0 or found.bound == PrivacyConstraint.of(case.problem).limit

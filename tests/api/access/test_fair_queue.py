@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from api.service.fair_queue import FairQueue
+from api.access.fair_queue import FairQueue
 
 
 def order_of(asked: list[str], size: int = 1) -> list[str]:

@@ -31,13 +31,14 @@ class FairQueue:
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
         """Hold a place within the block, once it is the client's turn."""
-        await self._acquire(client)
+        await self.acquire(client)
         try:
             yield
         finally:
-            self._release()
+            self.release()
 
-    async def _acquire(self, client: str) -> None:
+    async def acquire(self, client: str) -> None:
+        """Take a place, once it is the client's turn; it is given back by `release`."""
         if self._free:
             self._free -= 1
             return
@@ -49,11 +50,16 @@ class FairQueue:
             if turn.cancelled() or not turn.done():
                 self._forget(client, turn)
             else:  # its turn came in the very moment in which it was cancelled
-                self._release()
+                self.release()
             raise
 
-    def _release(self) -> None:
-        """Give the place to the first who waits; some gave up just now, and have not run since."""
+    async def begin(self, client: str) -> None:
+        """Wait for the client's turn to begin something; the place is free again in the next round of the event loop."""
+        await self.acquire(client)
+        asyncio.get_running_loop().call_soon(self.release)
+
+    def release(self) -> None:
+        """Give a place back, to the first who waits; some gave up just now, and have not run since."""
         while self._waiting:
             client, turns = self._waiting.popitem(last=False)
             while turns:

@@ -1,7 +1,7 @@
-"""Edges: every pair of neighbouring histograms of a small vote, and the adaptive recursion over their labels.
+"""Enumeration of votes: every pair of neighbouring histograms of a small vote, and the adaptive recursion over their labels.
 
-Slow and obvious: what the accounts of this package are compared with. The laws of a label are integrals to some 1e-14 and
-nothing is rounded outward, so these numbers are an oracle, not a guarantee.
+Slow and obvious: the oracle for `darrm_opt.plurality.accounting`. The laws of a label are integrals to some 1e-14 and
+nothing is rounded outward, so these numbers are no guarantee.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
+from scipy.special import ndtr
 
 from darrm_opt.accounting.composition.enumeration import exp_fraction
 from darrm_opt.noise import Array
-from darrm_opt.optional_packages import needed_by
-from darrm_opt.problem import whole_number
 
 Histogram = tuple[int, ...]
 Pair = tuple[Array, Array]
@@ -38,8 +37,6 @@ def histograms(K: int, classes: int) -> Iterator[Histogram]:
     >>> list(histograms(3, 2))
     [(3, 0), (2, 1)]
     """
-    whole_number(K, "K", "a number of voters, at least 1")
-    whole_number(classes, "classes", "a number of classes, at least 2", least=2)
 
     def parts(left: int, cells: int, most: int) -> Iterator[Histogram]:
         if cells == 0:
@@ -78,9 +75,6 @@ def label_law(counts: Sequence[int], sigma: float) -> Array:
     >>> label_law([3, 3], 2.0).tolist()
     [0.5, 0.5]
     """
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
     means = np.asarray(counts) / sigma
     t = np.arange(-QUADRATURE_END, QUADRATURE_END + QUADRATURE_STEP, QUADRATURE_STEP)
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi) * QUADRATURE_STEP
@@ -97,9 +91,6 @@ def label_pairs(K: int, classes: int, sigma: float) -> list[Pair]:
 
 def check_pairs(K: int, classes: int, sigma: float, threshold: float) -> list[Pair]:
     """Return the laws of the check "largest count + N(0, σ²) ≥ threshold" on every edge, without repetitions."""
-    with needed_by("Gaussian noise on counts"):
-        from scipy.special import ndtr
-
     tops = sorted({(max(here), max(there)) for here, there in edges(K, classes)})
     means = [[(top - threshold) / sigma for top in pair] for pair in tops]
     return [(np.array([ndtr(p), ndtr(-p)]), np.array([ndtr(q), ndtr(-q)])) for p, q in means]

@@ -1,0 +1,41 @@
+"""Turns: many requests of one client that arrive at once delay another's by a few of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from api.access.clients import Client
+from api.middleware.turns import STARTS, TurnsMiddleware
+
+
+def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
+    """Return the clients in the order in which their requests reach the route, each of which waits for ever."""
+    order: list[str] = []
+
+    async def route(scope: dict[str, Any], _receive: Any, _send: Any) -> None:
+        order.append(scope["darrm.client"].name)
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        middleware: Any = TurnsMiddleware(route)
+        scopes = [{"type": "http", "path": path, "darrm.client": Client(name, local=False)} for name in clients]
+        tasks = [asyncio.create_task(middleware(scope, None, None)) for scope in scopes]
+        while len(order) < len(clients):  # noqa: ASYNC110 — rounds of the event loop are what is counted
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    return order
+
+
+def test_a_request_waits_for_one_turn_of_the_others_however_many_came_before() -> None:
+    order = begun(["greedy"] * 300 + ["polite"] * 2 + ["third"])
+    assert [order.index(name) for name in ("polite", "third")] == [STARTS + 1, STARTS + 2]
+    assert [i for i, name in enumerate(order) if name == "polite"] == [STARTS + 1, STARTS + 4]
+
+
+def test_health_waits_for_nobody() -> None:
+    assert begun(["greedy"] * 20 + ["polite"], "/healthz")[-1] == "polite"  # all in one round, as they came

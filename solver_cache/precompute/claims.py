@@ -1,8 +1,8 @@
 """Claims: a lease on a job for each key, so that no two runs solve one key, and the keys of a dead run come free.
 
 The job of a key has the id ``precompute:KEY`` and the kind `KIND`, which no service claims. It is "done" in the moment in
-which its answer is kept, and says by whom; or "failed" with the reason, which a later run tries again. Keys are claimed,
-and answers kept, many at a time: what a transaction costs is paid once for all of them.
+which its answer is stored, and says by whom; or "failed" with the reason, which a later run tries again. Keys are claimed,
+and answers stored, many at a time: what a transaction costs is paid once for all of them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ RETRY_SECONDS = 60.0
 _LOG = logging.getLogger("solver_cache.precompute")
 
 Result = TypeVar("Result")
-Taken = Literal["taken", "kept", "held"]
-_TAKEN: dict[str, Taken] = {"taken": "taken", "kept": "kept", "held": "held", "done": "held"}
+Taken = Literal["taken", "stored", "held"]
+_TAKEN: dict[str, Taken] = {"taken": "taken", "stored": "stored", "held": "held", "done": "held"}
 
 
 class Claims:
     """Claims of one owner. Not safe to share between threads, but for `renew`.
 
     Args:
-        store: where answers and jobs are kept.
+        store: where answers and jobs are stored.
         owner: a name that nobody else uses, in any process on any machine.
         lease: how long a claim is held unless renewed [s].
         retry_seconds: how long to retry while the store does not answer [s].
@@ -54,7 +54,7 @@ class Claims:
         self._renewed = time.monotonic()
 
     def take(self, specs: Mapping[str, DesignSpec]) -> dict[str, Taken]:
-        """Claim keys: each is "taken"; or its answer is "kept" by now, or another owner has "held" it."""
+        """Claim keys: each is "taken"; or its answer is "stored" by now, or another owner has "held" it."""
         left = {key: spec for key, spec in specs.items() if key not in self._held}  # else: a worker was lost
         found = self._claim(left) if left else {}
         if gone := {key: left[key] for key, what in found.items() if what == "done"}:
@@ -67,8 +67,8 @@ class Claims:
         The others are claimed by another owner by now, who was thought lost or thought so of this one: they are left to it.
 
         Args:
-            answers: each with the rows that others start from, where it was a lead, else empty: kept with the job. An
-                answer that is kept already and good stays.
+            answers: each with the rows that others start from, where it was a lead, else empty: stored with the job. An
+                answer that is stored already and good stays.
         """
         completions = [Completion(job_id(row.key), self._result(start), row) for row, start in answers]
         done = self._with_retries(lambda: self._store.complete(self._owner, completions))
@@ -85,7 +85,7 @@ class Claims:
         self._with_retries(lambda: self._store.jobs.fail(job_id(key), self._owner, reason))
 
     def lead_rows(self, lead: str) -> str:
-        """Return the rows that were kept with a lead; empty where there are none."""
+        """Return the rows that were stored with a lead; empty where there are none."""
         job = self._with_retries(lambda: self._store.jobs.get(job_id(lead)))
         try:
             return str(json.loads(job.result)["start"]) if job is not None and job.state == "done" else ""
@@ -117,13 +117,13 @@ class Claims:
         """Claim keys; say what became of each: "done" where it was done once, and its answer is there no more."""
         asked = {job_id(key): _spec_json(spec) for key, spec in specs.items()}
         became = self._with_retries(lambda: self._store.jobs.take(self._owner, self.lease, KIND, asked, afresh=afresh))
-        # looked up behind the claim: another run, or a service, may have kept some between the plan and now
+        # looked up behind the claim: another run, or a service, may have stored some between the plan and now
         there = self._with_retries(lambda: self._store.present(specs.keys()))
         mine = {key for key in specs if became[job_id(key)] == "taken"}
         if known := [Completion(job_id(key), "{}", None) for key in mine & there]:
             self._with_retries(lambda: self._store.complete(self._owner, known))
         self._held |= mine - there
-        return {key: "kept" if key in there else became[job_id(key)] for key in specs}
+        return {key: "stored" if key in there else became[job_id(key)] for key in specs}
 
     def _result(self, start: str) -> str:
         return canonical_json({"by": self._owner, "start": start} if start else {"by": self._owner})

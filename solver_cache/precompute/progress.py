@@ -14,8 +14,8 @@ class Progress:
 
     Attributes:
         planned: problems that were missing when it began.
-        solved: answers that it kept.
-        elsewhere: answers that another run kept meanwhile.
+        solved: answers that it stored.
+        elsewhere: answers that another run stored meanwhile.
         limited: those of its own answers with a gap that stays, because nothing better can be proved private.
         failed: problems that are given up.
         losses: how often a worker was lost with work in hand.
@@ -43,7 +43,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Answers kept in a second."""
+        """Answers stored in a second."""
         return self.solved / self.seconds if self.seconds > 0 else 0.0
 
     @property

@@ -58,7 +58,7 @@ MIN_TASK_SECONDS = 0.05
 """Least expected work of a task that was cut from a batch [s]."""
 
 MAX_UNSAVED = 1000
-"""Answers that are kept at a time."""
+"""Answers that are stored at a time."""
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -95,7 +95,7 @@ class _InFlight:
 
 @dataclass(frozen=True)
 class _Unsaved:
-    """An answer that came in and is to be kept."""
+    """An answer that came in and is to be stored."""
 
     spec: DesignSpec
     lead: DesignSpec | None
@@ -125,14 +125,14 @@ def run(
 
     Args:
         plan: of `make_plan`.
-        store: where answers are kept.
+        store: where answers are stored.
         executor: what solves; whoever made it closes it.
         cost: expected time to solve one problem [s], for the time that remains.
         options: how.
         watcher: called with the progress, a few times a second.
 
     Guarantees:
-        Whatever it kept stays kept, however it ends. What it keeps depends on the grid alone, bit for bit: not on the
+        What it has stored stays, however it ends. What it stores depends on the grid alone, bit for bit: not on the
         executor, the number of workers, their order, or what was lost on the way. (Of two grids that share a problem,
         whoever solves it first decides from which lead.)
 
@@ -254,9 +254,9 @@ class Scheduler:
         taken = self._claims.take(specs)
         if batch.lead is not None and taken.get(batch.lead.key) == "held":  # what the others start from is on its way
             self._claims.release(specs)
-            taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+            taken = {key: "stored" if what == "stored" else "held" for key, what in taken.items()}
         for key, what in taken.items():
-            if what == "kept":
+            if what == "stored":
                 self._count_stored(specs[key], None)
         if held := tuple(specs[key] for key, what in taken.items() if what == "held"):
             self._defer(held, batch.lead)
@@ -291,9 +291,9 @@ class Scheduler:
     def _save(self) -> None:
         """Keep what came in; an answer whose claim was lost is left to whoever has it."""
         unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
-        kept = self._claims.complete([(each.what.row, each.what.start) for each in unsaved]) if unsaved else set()
+        stored = self._claims.complete([(each.what.row, each.what.start) for each in unsaved]) if unsaved else set()
         for each in unsaved:
-            if each.what.key in kept:
+            if each.what.key in stored:
                 self._count_stored(each.spec, each.what.gap, each.what.limited)
             else:
                 self._defer((each.spec,), each.lead)
@@ -383,7 +383,7 @@ class Scheduler:
         try:
             self._save()
         except CacheError as err:
-            _LOG.warning("%d answers are not kept, and will be solved again: %s", many, err)
+            _LOG.warning("%d answers are not stored, and will be solved again: %s", many, err)
         self._claims.release()
         if self._in_flight and self._options.store_url and self._executor.streams:
             self._executor.close()  # before its workers' claims are freed

@@ -1,10 +1,10 @@
 """Worker: solves the problems of a batch, and reports each result at once.
 
 `perform` is a generator, so that each executor decides how events travel: one by one through a pipe, or all at the end.
-A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and kept
+A task with a `Task.store_url` is done against a store that workers share: claimed at once, solved one by one, and stored
 together after every `SAVE_SECONDS` seconds, by the worker, who then needs nobody to listen.
 
-What is kept holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
+What is stored holds no timings: a table's bits depend on what was asked, and not on the machine that solved it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """A problem is solved; the row is to be kept.
+    """A problem is solved; the row is to be stored.
 
     Attributes:
         key: its key.
@@ -190,10 +190,10 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
     taken = claims.take(specs)
     if task.lead is not None and taken.get(task.lead.key) == "held":  # what the others start from is on its way
         claims.release()
-        taken = {key: "kept" if what == "kept" else "held" for key, what in taken.items()}
+        taken = {key: "stored" if what == "stored" else "held" for key, what in taken.items()}
     for key, what in taken.items():
         if what != "taken":
-            yield AnswerStored(key, None) if what == "kept" else ClaimedElsewhere(key)
+            yield AnswerStored(key, None) if what == "stored" else ClaimedElsewhere(key)
     solved, began = list[Answer](), time.monotonic()
     for key in (key for key, what in taken.items() if what == "taken"):
         found = solver.solve(specs[key])
@@ -214,9 +214,9 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
 
 def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
     """Keep answers; those whose claims were lost are left to the ones that have them."""
-    kept = claims.complete([(each.row, each.start) for each in solved]) if solved else set()
+    stored = claims.complete([(each.row, each.start) for each in solved]) if solved else set()
     for each in solved:
-        yield AnswerStored(each.key, each.gap, each.limited) if each.key in kept else ClaimedElsewhere(each.key)
+        yield AnswerStored(each.key, each.gap, each.limited) if each.key in stored else ClaimedElsewhere(each.key)
 
 
 class _Solver:
@@ -268,7 +268,7 @@ class _Solver:
         return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **how)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
-        """Return the rows of a lead that is kept without them; None where it cannot be solved."""
+        """Return the rows of a lead that is stored without them; None where it cannot be solved."""
         try:
             solution, rows = self._warm(lead, None)
         except DarrmError:

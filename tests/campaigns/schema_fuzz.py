@@ -158,7 +158,8 @@ too long with 413 or 431.
 Python {platform.python_version()}, Schemathesis {version("schemathesis")}, FastAPI {version("fastapi")}.
 
 Faults found during development, all fixed: an `Allow` header that listed the methods of one route only; a
-500 for a query value whose error message lacked the accepted values; errors that took seconds to log.
+500 for a query value whose error message lacked the accepted values; errors that took seconds to log; the
+result of a job of several plurality rules that was not described (seeds 103 to 105).
 """
 
 

@@ -17,6 +17,7 @@ from api.errors.accepted import ACCEPTED
 from api.errors.problem_details import MEDIA_TYPE
 from api.routes import ROUTERS
 from api.schemas.formats import CSV, JSON, NPZ
+from api.service.answer_jobs import ANSWER_JOBS
 from api.settings import Settings
 from tools import openapi
 
@@ -275,3 +276,13 @@ def test_the_example_of_a_problem_is_true(client: TestClient, schema: dict[str, 
     [expected] = schema["components"]["schemas"]["ProblemDetails"]["examples"]
     told = client.get("/v1/gamma", params={**SMALL, "K": 0}).json()
     assert {name: told[name] for name in expected} == expected
+
+
+def test_the_result_of_a_job_has_a_schema_whatever_its_kind() -> None:
+    paths = json.loads(KEPT.read_text(encoding="utf-8"))["paths"]  # which is the app's: see above
+
+    def answer(path: str, method: str) -> dict[str, Any]:
+        return dict(paths[path][method]["responses"]["200"]["content"]["application/json"]["schema"])
+
+    described = answer("/v1/jobs/{id}/result", "get")["anyOf"]
+    assert [kind for kind in ANSWER_JOBS if answer(f"/v1/{kind}", "post") not in described] == []

@@ -230,14 +230,14 @@ def test_claims_are_of_what_is_not_kept_and_not_held(tmp_path: Path) -> None:
         mine, other = Claims(store, "me", 60), Claims(store, "you", 60)
         store.put(answers[first])  # by a service: nobody's job
         assert other.take({second: specs[second]}) == {second: "taken"}
-        assert mine.take(specs) == {first: "kept", second: "held", third: "taken", fourth: "taken"}
+        assert mine.take(specs) == {first: "stored", second: "held", third: "taken", fourth: "taken"}
         assert mine.take({third: specs[third]}) == {third: "taken"}  # held already
         assert mine.complete([(answers[third], "rows"), (answers[second], "")]) == {third}  # the other is not mine
         assert mine.lead_rows(third) == "rows"
         assert store.get(second) is None
         assert other.complete([(answers[second], "")]) == {second}
         mine.release([fourth])
-        assert other.take(specs) == {first: "kept", second: "kept", third: "kept", fourth: "taken"}
+        assert other.take(specs) == {first: "stored", second: "stored", third: "stored", fourth: "taken"}
         assert store.remove(answers[third])  # done once, and gone: to be solved again
         assert other.take({third: specs[third]}) == {third: "taken"}
         assert mine.take({third: specs[third]}) == {third: "held"}

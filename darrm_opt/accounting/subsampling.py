@@ -8,7 +8,6 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, real_number
 from darrm_opt.rounding import ULP, up
 
-
 SUBNORMAL_ERROR = 2 * math.ulp(0.0)
 """Absolute error of an exponential and of a product where both are subnormal; elsewhere it is lost in rounding."""
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import httpx
 from support.paths import ROOT
-from support.service import Service, children, gone
+from support.service import Service, children, command_line, gone
 
 from darrm_opt import verify
 from darrm_opt.record import problem_from_record
@@ -190,7 +190,7 @@ class Campaign:
     def _workers(self, solvers: Sequence[int]) -> list[int]:
         """Return the processes that answer requests: those that have solver processes, or will."""
         own = children().get(self.service.process.pid, [])
-        named = [pid for pid in own if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        named = [pid for pid in own if b"spawn_main" in command_line(pid)]
         return [pid for pid in named if pid not in solvers]
 
     def _serve(self) -> Service:

@@ -145,11 +145,16 @@ def replace(module: ModuleType, code: CodeType) -> None:
         if isinstance(new, type) or callable(new):
             if getattr(new, "__module__", None) == module.__name__:
                 _transplant(old, new)
-        elif type(new) is type(old) and repr(new) != repr(old) and not name.startswith("__"):
+        elif type(new) is type(old) and _shown(new) != _shown(old) and not name.startswith("__"):
             for other in [*sys.modules.values()]:
                 if vars(other).get(name) is old:
                     setattr(other, name, new)
     forget()
+
+
+def _shown(value: Any) -> str:
+    """Return a constant as it prints, and whether it may be written to."""
+    return repr(value) + str(getattr(value, "flags", ""))
 
 
 def _transplant(old: Any, new: Any) -> None:

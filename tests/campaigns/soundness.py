@@ -123,7 +123,8 @@ def breaches(
 ) -> tuple[dict[str, int], ...]:
     """Return the multisets at which a γ is not private, by either exact arithmetic."""
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
-    ball, as_written = BallConstraint(case.problem), Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
+    ball = BallConstraint(case.problem)
+    as_written = Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
     found = []
     for voters in multisets:
         counts = np.array([voters.get(label, 0) for label in LABELS], dtype=np.int64)

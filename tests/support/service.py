@@ -74,7 +74,7 @@ class Service:
         for parent in family:  # grows while it is walked
             family += tree.get(parent, [])
         for pid in family[1:]:
-            if _BOOTSTRAP.encode() in _command(pid):
+            if _BOOTSTRAP.encode() in command_line(pid):
                 found.append(pid)
         return found
 
@@ -92,7 +92,7 @@ class Service:
         """End it as a power cut does, with all its workers: none has time for anything."""
         tree = children()
         for pid in (self.process.pid, *tree.get(self.process.pid, [])):
-            if _BOOTSTRAP.encode() not in _command(pid):  # solver processes must end by themselves
+            if _BOOTSTRAP.encode() not in command_line(pid):  # solver processes must end by themselves
                 os.kill(pid, signal.SIGKILL)
         self.process.communicate()
         self.client.close()
@@ -151,7 +151,8 @@ def children() -> dict[int, list[int]]:
     return tree
 
 
-def _command(pid: int) -> bytes:
+def command_line(pid: int) -> bytes:
+    """Return how a process was started; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from darrm_opt.accounting import gaussian
 from darrm_opt.accounting.gaussian import (
     ERFCX_ULPS,
     gaussian_delta,
@@ -140,12 +139,14 @@ def test_the_tail_is_its_formula_rounded_up(mu: float) -> None:
         assert exact * (1 + 10 * ball(ULP)) <= ball(gaussian_epsilon_tail(mu, delta))
 
 
-
-
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5, math.nan, True, "0.1"])
 def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
     said = rf"^delta = {delta!r} is not valid: expected a probability above 0 and below 1"
-    for refuses in (positive_delta, lambda each: gaussian_epsilon(1.0, each), lambda each: gaussian_epsilon_tail(1.0, each)):
+    for refuses in (
+        positive_delta,
+        lambda each: gaussian_epsilon(1.0, each),
+        lambda each: gaussian_epsilon_tail(1.0, each),
+    ):
         with pytest.raises(InvalidInput, match=said):
             refuses(delta)
     assert positive_delta(LEAST) == LEAST
@@ -155,9 +156,11 @@ def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.inf, math.nan, "1"])
 def test_a_shift_outside_its_range_is_named(mu: Any) -> None:
     said = rf"^mu = {mu!r} is not valid: expected a shift in standard deviations, a finite number above 0"
-    for refuses in (lambda: gaussian_delta(mu, 1.0), lambda: gaussian_epsilon(mu, 0.1), lambda: gaussian_epsilon_tail(mu, 0.1)):
+    for function, other in ((gaussian_delta, 1.0), (gaussian_epsilon, 0.1), (gaussian_epsilon_tail, 0.1)):
         with pytest.raises(InvalidInput, match=said):
-            refuses()
+            function(mu, other)
     for epsilon in (-1e-9, math.nan):
-        with pytest.raises(InvalidInput, match=rf"^epsilon = {epsilon} is not valid: expected a number of nats, at least 0"):
+        with pytest.raises(
+            InvalidInput, match=rf"^epsilon = {epsilon} is not valid: expected a number of nats, at least 0"
+        ):
             gaussian_delta(1.0, epsilon)

@@ -103,7 +103,7 @@ def test_group_privacy_holds_to_the_last_unit() -> None:
 def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def recorded(profile: ReleaseProfile, epsilon: float) -> float:
+    def recorded(_profile: ReleaseProfile, epsilon: float) -> float:
         asked.append(epsilon)
         return 1e-9
 
@@ -112,7 +112,9 @@ def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatc
     for records in (2, 3, 7):
         for epsilon in np.random.default_rng(records).uniform(0, 3, 40).tolist():
             to_profile(records)(epsilon)
-            assert Fraction(epsilon) * (1 - 3 * Fraction(2.0**-52)) <= Fraction(asked[-1]) * records <= Fraction(epsilon)
+            assert (
+                Fraction(epsilon) * (1 - 3 * Fraction(2.0**-52)) <= Fraction(asked[-1]) * records <= Fraction(epsilon)
+            )
 
 
 def test_group_privacy_at_the_ends_of_its_range() -> None:
@@ -158,7 +160,9 @@ def test_an_infinite_loss_is_no_likelier_than_certain() -> None:
 
 @pytest.mark.parametrize("queries", [-1, 1.5, True, "2"])
 def test_numbers_of_releases_are_named(queries: Any) -> None:
-    with pytest.raises(InvalidInput, match=rf"^queries = {queries!r} is not valid: expected a whole number of releases, at le"):
+    with pytest.raises(
+        InvalidInput, match=rf"^queries = {queries!r} is not valid: expected a whole number of releases, at le"
+    ):
         privacy_map(SOLUTION, queries=queries)
 
 

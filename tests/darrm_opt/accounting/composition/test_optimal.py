@@ -235,6 +235,17 @@ def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
         assert len(tried) < 30
 
 
+def test_a_small_guess_saves_steps_too() -> None:
+    tried: list[float] = []
+
+    def delta(epsilon: float) -> float:
+        tried.append(epsilon)
+        return max(0.0, 0.25 - epsilon)
+
+    assert 0.25 <= least_epsilon(delta, 0.0, 3.0, 0.25 + 1e-14) <= 0.25 + 2e-14
+    assert len(tried) < 30
+
+
 def test_no_search_where_nothing_is_needed() -> None:
     tried: list[float] = []
 

@@ -57,7 +57,11 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     blur = 4 * ULP * far  # near errs by less than half of it
     if near * blur >= 1:  # beyond the linear charges below: no second term; half of blur is left for all other rounding
         least = near - blur
-        return up(0.5 * math.exp(-least * least / 2) * float(erfcx(least / math.sqrt(2))), ERFCX_ULPS) if least > 0 else 1.0
+        return (
+            up(0.5 * math.exp(-least * least / 2) * float(erfcx(least / math.sqrt(2))), ERFCX_ULPS)
+            if least > 0
+            else 1.0
+        )
     # near carries an absolute error of an ulp of far: e^(−near²/2) errs by near·far ulps relative, erfcx (whose relative
     # slope is at most 1.2 at 0 and 1/z further out) by far/max(near, 1), ndtr by far; all with room.
     front = 0.5 * math.exp(-near * near / 2)

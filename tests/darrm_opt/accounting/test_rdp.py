@@ -71,7 +71,9 @@ def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -
             else:
                 assert found <= exact + 3 * charge or found == 0
             assert found >= exact
-        assert rdp_epsilon([divergence], delta, [alpha]) == rdp_epsilon([divergence], delta, [alpha], conversion="tight")
+        assert rdp_epsilon([divergence], delta, [alpha]) == rdp_epsilon(
+            [divergence], delta, [alpha], conversion="tight"
+        )
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -140,7 +142,9 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
         with pytest.raises(InvalidInput, match=rf"^epsilon = {epsilon} is not valid: expected a finite number of nats"):
             rdp_delta([1.0], epsilon, [2.0])
     for delta in (0.0, 1.0, -0.5, math.nan):
-        with pytest.raises(InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability above 0 and below"):
+        with pytest.raises(
+            InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability above 0 and below"
+        ):
             rdp_epsilon([1.0], delta, [2.0])
     with pytest.raises(InvalidInput, match=r"^conversion = 'best' is not valid: expected 'tight' or 'standard'"):
         rdp_epsilon([1.0], 0.1, [2.0], conversion="best")  # type: ignore[arg-type]

@@ -25,7 +25,9 @@ def exact_pairs(noise: NoiseFunction, affected: int) -> list[Pair]:
     return [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
 
 
-@pytest.mark.parametrize("noise", [EIGHTHS, NOT_MONOTONE, NoiseFunction(np.ones(6), 5)], ids=["eighths", "dips", "ones"])
+@pytest.mark.parametrize(
+    "noise", [EIGHTHS, NOT_MONOTONE, NoiseFunction(np.ones(6), 5)], ids=["eighths", "dips", "ones"]
+)
 @pytest.mark.parametrize("affected", [1, 2, 3])
 def test_the_pairs_are_all_of_them_rounded_outward(noise: NoiseFunction, affected: int) -> None:
     found = NonPrivateVotes(noise, affected).pairs.tolist()

@@ -41,7 +41,9 @@ def test_laws_and_divergences_are_those_in_fractions(queries: int, pair: tuple[f
     one, two = (law(chance, queries) for chance in pair)
     for epsilon in (0.0, 0.1, 1.3):
         odds = Fraction(math.exp(epsilon))
-        ways = [sum(max(Fraction(0), a - odds * b) for a, b in zip(*both, strict=True)) for both in ((one, two), (two, one))]
+        ways = [
+            sum(max(Fraction(0), a - odds * b) for a, b in zip(*both, strict=True)) for both in ((one, two), (two, one))
+        ]
         assert hockey_stick(*log_binomials(pairs, queries), epsilon) == pytest.approx([float(max(ways))] * 2, abs=1e-13)
         assert repeated_delta(*pairs.T, queries, epsilon) == pytest.approx([float(max(ways))] * 2, abs=1e-13)
 

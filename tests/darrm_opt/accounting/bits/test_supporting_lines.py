@@ -45,7 +45,9 @@ def test_laws_and_divergences_are_those_in_fractions(queries: int, pair: tuple[f
             sum(max(Fraction(0), a - odds * b) for a, b in zip(*both, strict=True)) for both in ((one, two), (two, one))
         ]
         assert hockey_stick(*log_binomials(pairs, queries), epsilon) == pytest.approx([float(max(ways))] * 2, abs=1e-13)
-        assert repeated_delta(*pairs.T, queries, epsilon) == pytest.approx([float(max(ways))] * 2, abs=1e-13)
+        assert repeated_delta(pairs[:, 0], pairs[:, 1], queries, epsilon) == pytest.approx(
+            [float(max(ways))] * 2, abs=1e-13
+        )
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ TOTAL = Privacy(0.7, 0.01)
 def two_lines(q: Array) -> Array:
     """Return the border of the region of (ln 3, 0.1) and (ln 1.5, 0.3), which is its own mirror image."""
     each = [line for c, d in ((3, 0.1), (1.5, 0.3)) for line in (d + c * q, 1 - (1 - d - q) / c)]
-    return np.minimum(1.0, np.min(each, axis=0))
+    return np.asarray(np.minimum(1.0, np.min(each, axis=0)))
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.5, 1.0])

@@ -155,7 +155,7 @@ def privacy_map(released: Released | Release, *, queries: int = 1, fresh: bool =
                 return one(epsilon)
             share = epsilon / d_in * (1 - 2.0**-52)  # rounded down: δ only falls
             each, largest = one(share), (d_in - 1) * share
-            if each == 0 or largest > 700:
+            if each == 0 or largest > 700 or each * d_in >= 1:
                 return 0.0 if each == 0 else 1.0
             ulps = 8 + int(largest)  # i·share errs by half an ulp, e^(i·share) by so many of its own
             return min(1.0, up(each * math.fsum(math.exp(i * share) for i in range(d_in)), ulps))

@@ -120,6 +120,7 @@ def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatc
 def test_group_privacy_at_the_ends_of_its_range() -> None:
     nothing = privacy_map((NoiseFunction(np.zeros(4), 3), Problem(3, Privacy(0.5), Privacy(0.5))), queries=2)
     open_vote = privacy_map((NoiseFunction(np.ones(2), 1), Problem(1, Privacy(0.5, 0.1), Privacy(0.6, 0.11))))
+    assert open_vote(10**9)(0.1) == 1.0  # without a term for each record
     for records in (1, 2, 5):
         for epsilon in (20.0, 3000.0, math.inf):
             assert nothing(records)(epsilon) == 0.0

@@ -13,13 +13,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from api.access.keys import KeyRing, open_ring
 from api.errors.handlers import add_exception_handlers
-from api.middleware.admission import AdmissionMiddleware
+from api.middleware.admission import AdmissionMiddleware, TurnsMiddleware
 from api.middleware.compression import CompressionMiddleware
 from api.middleware.head import HeadMiddleware
 from api.middleware.path_prefix import PathPrefixMiddleware
 from api.middleware.request_context import RequestContextMiddleware
 from api.middleware.response_cache import ResponseCache, ResponseCacheMiddleware
-from api.middleware.turns import TurnsMiddleware
 from api.observability import audit, traces
 from api.observability.metrics import ServiceMetrics
 from api.routes import ROUTERS

@@ -3,6 +3,9 @@
 A rejected request costs microseconds and reaches no route, no solver and no disk. The body is read here, whole, up to its
 limit and within its time, before the request counts as concurrent: a slow client holds a connection and what it has sent so
 far, never a place among the requests being answered.
+
+Requests that reach a route then begin a few at a time, clients in turn (`TurnsMiddleware`): hundreds that arrive at once would each
+do its first step before another client's request does its second, and every request has several.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from api.access.clients import (
     needs_key,
     set_current_client,
 )
+from api.access.fair_queue import FairQueue
 from api.access.keys import KeyRing, open_ring
 from api.access.rate_limits import RateLimiter, shared_table
 from api.errors.problem_details import Rejection, retry_after
@@ -37,6 +41,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DEFAULT_RATE = 100.0
 """Requests of an address or key in the long run, where the settings do not say [1/s]."""
+
+STARTS = 4
+"""Requests that begin in one round of the event loop: some 2 ms of work."""
 
 DRAIN_TIMES = 4
 """Multiple of the limit up to which a body that is too large is read and discarded: a client that reads the answer only after
@@ -198,3 +205,21 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return left.pop() if left else await receive()
 
     return received
+
+
+class TurnsMiddleware:
+    """ASGI middleware that lets requests begin in turn. Answers from the response cache take one step and stand before it.
+
+    Args:
+        app: the router.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app, self._turns = app, FairQueue(STARTS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on when it is its client's turn."""
+        if scope["type"] == "http" and scope["path"] not in UNLIMITED_PATHS:
+            client = scope.get("darrm.client")
+            await self._turns.begin("" if client is None else client.name)
+        await self._app(scope, receive, send)

@@ -85,8 +85,8 @@ async def _packed(
         return {**start, "headers": _varying(start["headers"])}, message
     tag, before, after = _packed_headers(tuple(start["headers"]))
     cache: ResponseCache = scope["app"].state.response_cache
-    kept = cache.get("gzip", tag) if tag else None
-    body = await _compressed(message["body"], tag, cache) if kept is None else kept.content
+    stored = cache.get("gzip", tag) if tag else None
+    body = await _compressed(message["body"], tag, cache) if stored is None else stored.content
     return {**start, "headers": [*before, (b"content-length", b"%d" % len(body)), *after]}, {**message, "body": body}
 
 

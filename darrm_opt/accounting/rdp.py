@@ -24,7 +24,7 @@ ORDERS: Array = np.concatenate((1 + np.geomspace(1e-3, 9, 200), np.geomspace(10.
 """Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about 0.1 % of the best α's."""
 ORDERS.setflags(write=False)
 
-LEAST_RATIO = 1.5e-154
+MIN_RATIO = 1.5e-154
 """Least ratio of a distance to a standard deviation that is squared: the square of a smaller one would lose its digits."""
 
 _ORDERS = "orders, each a finite number above 1"
@@ -48,7 +48,7 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
     deviation = real_number(sigma, "sigma", "a finite standard deviation above 0")
     if not 0 < deviation < math.inf:
         raise InvalidInput("sigma", sigma, "a finite standard deviation above 0")
-    ratio = max(moved / deviation, LEAST_RATIO) if moved else 0.0
+    ratio = max(moved / deviation, MIN_RATIO) if moved else 0.0
     return np.asarray(alphas * (ratio * ratio) / 2 * (1 + 8 * ULP))
 
 

@@ -21,12 +21,12 @@ def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
     assert boundary * (1 - 2 * precision) <= low <= boundary
 
 
-def test_a_boundary_among_subnormal_numbers_is_found() -> None:
+@pytest.mark.parametrize("boundary", [math.ulp(0.0), 3 * math.ulp(0.0)])
+def test_a_boundary_among_subnormal_numbers_is_found(boundary: float) -> None:
     """An interval that no double halves ends the search."""
     tiny = math.ulp(0.0)
-    for boundary in (tiny, 3 * tiny):
-        assert least_fitting(lambda x, least=boundary: x >= least, 0.0, 9 * tiny) == boundary  # type: ignore[misc]
-        assert largest_fitting(lambda x, least=boundary: x < least, 0.0, 9 * tiny) == boundary - tiny  # type: ignore[misc]
+    assert least_fitting(lambda x: x >= boundary, 0.0, 9 * tiny) == boundary
+    assert largest_fitting(lambda x: x < boundary, 0.0, 9 * tiny) == boundary - tiny
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))

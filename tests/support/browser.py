@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -38,7 +38,7 @@ def server() -> Iterator[str]:
     yield from serve(Settings(cache_url="memory", max_voters=61))
 
 
-def serve(settings: Settings) -> Iterator[str]:
+def serve(settings: Settings) -> Generator[str, None, None]:
     """Yield the address of a server with these settings."""
     listening = socket.create_server(("127.0.0.1", 0))
     running = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))

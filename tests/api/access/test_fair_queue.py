@@ -57,6 +57,12 @@ def test_one_client_waits_in_order() -> None:
     assert order_of(["me"] * 4, size=2) == ["me"] * 4
 
 
+async def served(queue: FairQueue) -> str:
+    """Wait for a place, and give it back."""
+    async with queue.place("me"):
+        return "served"
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
     async def test() -> None:
@@ -71,13 +77,9 @@ def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
             if late:  # in the moment in which the other's turn has come, before it knows
                 impatient.cancel()
 
-        async def ask() -> str:
-            async with queue.place("me"):
-                return "served"
-
         holding = asyncio.create_task(hold())
         await asyncio.sleep(0)
-        impatient, patient = asyncio.create_task(ask()), asyncio.create_task(ask())
+        impatient, patient = asyncio.create_task(served(queue)), asyncio.create_task(served(queue))
         await asyncio.sleep(0)
         if not late:
             impatient.cancel()
@@ -87,7 +89,7 @@ def test_a_place_is_not_lost_with_one_who_gives_up(late: bool) -> None:
         assert await asyncio.wait_for(patient, 10) == "served"
         with pytest.raises(asyncio.CancelledError):
             await impatient
-        assert await asyncio.wait_for(ask(), 10) == "served"
+        assert await asyncio.wait_for(served(queue), 10) == "served"
 
     asyncio.run(test())
 
@@ -102,13 +104,9 @@ def test_a_place_is_not_lost_with_one_who_gives_up_before_a_place_is_free() -> N
                 for each in impatient:  # cancelled, and not told yet when the place becomes free
                     each.cancel()
 
-        async def ask() -> str:
-            async with queue.place("me"):
-                return "served"
-
         holding = asyncio.create_task(hold())
         await asyncio.sleep(0)
-        impatient, patient = [asyncio.create_task(ask()) for _ in range(2)], asyncio.create_task(ask())
+        impatient, patient = [asyncio.create_task(served(queue)) for _ in range(2)], asyncio.create_task(served(queue))
         await asyncio.sleep(0)
         taken.set()
         await holding
@@ -117,6 +115,6 @@ def test_a_place_is_not_lost_with_one_who_gives_up_before_a_place_is_free() -> N
             with pytest.raises(asyncio.CancelledError):
                 await each
         assert queue.waiting == 0
-        assert await asyncio.wait_for(ask(), 10) == "served"
+        assert await asyncio.wait_for(served(queue), 10) == "served"
 
     asyncio.run(test())

@@ -95,8 +95,12 @@ def test_a_change_is_logged_once_although_webhooks_use_the_keys_too(
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
     secret = webhook_secret_text(bytes(range(32)))
     create_key(path, "alice")
-    chosen = {"keys": path, "webhook_secret": secret, "cache_url": f"sqlite:///{path.parent / 'store.sqlite'}"}
-    app = create_app(Settings(**chosen))  # type: ignore[arg-type]  # read by pydantic
+    chosen: dict[str, Any] = {
+        "keys": path,
+        "webhook_secret": secret,
+        "cache_url": f"sqlite:///{path.parent / 'store.sqlite'}",
+    }
+    app = create_app(Settings(**chosen))
     with TestClient(app) as client, caplog.at_level("INFO", "api"):
         later = create_key(path, "bob")[0].id
         assert client.get("/v1/jobs", headers={"X-API-Key": "darrm_00000000_" + 43 * "A"}).status_code == 401

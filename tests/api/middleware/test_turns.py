@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from api.access.clients import Client
-from api.middleware.turns import STARTS, TurnsMiddleware
+from api.middleware.admission import STARTS, TurnsMiddleware
 
 
 def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
@@ -21,7 +21,7 @@ def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
         middleware: Any = TurnsMiddleware(route)
         scopes = [{"type": "http", "path": path, "darrm.client": Client(name, local=False)} for name in clients]
         tasks = [asyncio.create_task(middleware(scope, None, None)) for scope in scopes]
-        while len(order) < len(clients):  # noqa: ASYNC110 — rounds of the event loop are what is counted
+        for _ in range(2 * len(clients)):  # rounds of the event loop
             await asyncio.sleep(0)
         for task in tasks:
             task.cancel()

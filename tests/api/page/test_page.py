@@ -638,7 +638,7 @@ def test_a_long_solve_is_stopped_with_the_best_it_has(visiting: Visiting, monkey
         cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
         assert [float(row[1]) for row in cells] == kept["gamma"]
     finally:
-        served.close()  # type: ignore[attr-defined]  # a generator
+        served.close()
 
 
 @pytest.mark.parametrize(
@@ -664,7 +664,7 @@ def test_a_wrong_key_is_said(visiting: Visiting, tmp_path: Path, wrong: str, sai
         assert not visit.tab.is_visible("#key-form")
         _expected_complaint(visit, 401)
     finally:
-        served.close()  # type: ignore[attr-defined]  # a generator
+        served.close()
 
 
 def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None:
@@ -680,7 +680,7 @@ def test_a_key_is_asked_for_and_used(visiting: Visiting, tmp_path: Path) -> None
         assert text not in visit.tab.url
         _expected_complaint(visit, 401)
     finally:
-        served.close()  # type: ignore[attr-defined]  # a generator
+        served.close()
 
 
 def test_a_key_that_may_not_design_gives_way_to_another(visiting: Visiting, tmp_path: Path) -> None:
@@ -701,7 +701,7 @@ def test_a_key_that_may_not_design_gives_way_to_another(visiting: Visiting, tmp_
         for status in (401, 404):
             _expected_complaint(visit, status)
     finally:
-        served.close()  # type: ignore[attr-defined]  # a generator
+        served.close()
 
 
 def test_a_page_that_loads_says_so(visiting: Visiting, server: str) -> None:
@@ -787,7 +787,7 @@ def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting,
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
     solving = serve(Settings(cache_url=place))
     _api(next(solving), "K=5&m=2&epsilon=0.1")
-    solving.close()  # type: ignore[attr-defined]  # a generator
+    solving.close()
     keeping = serve(Settings(cache_url=place, solve="off"))
     try:
         visit = visiting(next(keeping))
@@ -798,4 +798,4 @@ def test_where_solving_is_off_the_nearest_answer_is_labelled(visiting: Visiting,
         assert "not stored" in visit.text("#trouble")
         _expected_complaint(visit, 404)
     finally:
-        keeping.close()  # type: ignore[attr-defined]  # a generator
+        keeping.close()

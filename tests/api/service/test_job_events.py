@@ -9,7 +9,17 @@ from typing import Any
 
 from api.errors.exceptions import ShuttingDown
 from api.service.job_events import JobEvents
+from solver_cache.jobs import Job
 from solver_cache.memory.jobs import MemoryJobs
+
+
+def running_job() -> tuple[Job, JobEvents]:
+    """Return a job under way, and the events of its store."""
+    jobs = MemoryJobs()
+    jobs.submit("a", "gamma", "{}")
+    job = jobs.claim("me", lease_seconds=30)
+    assert job is not None
+    return job, JobEvents(jobs, directly)
 
 
 async def directly(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -18,11 +28,7 @@ async def directly(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after_it() -> None:
     async def test() -> None:
-        jobs = MemoryJobs()
-        jobs.submit("a", "gamma", "{}")
-        job = jobs.claim("me", lease_seconds=30)
-        assert job is not None
-        events = JobEvents(jobs, directly)
+        job, events = running_job()
         events.local[job.id] = job
         slow = events.subscribe(job)
         assert (await anext(slow)).job.state == "running"
@@ -39,11 +45,7 @@ def test_a_slow_subscriber_hears_of_the_servers_end_though_the_job_reports_after
 
 def test_a_job_that_is_followed_is_known_without_a_look_at_the_store_until_it_is_over() -> None:
     async def test() -> None:
-        jobs = MemoryJobs()
-        jobs.submit("a", "gamma", "{}")
-        job = jobs.claim("me", lease_seconds=30)
-        assert job is not None
-        events = JobEvents(jobs, directly)
+        job, events = running_job()
         assert events.followed("a") is None
         events.local[job.id] = job
         follower = events.subscribe(job)

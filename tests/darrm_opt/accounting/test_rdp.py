@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from darrm_opt.accounting import rdp as rdp_module
-from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
+from darrm_opt.accounting.rdp import ORDERS, Conversion, gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.rounding import ULP
 
@@ -61,10 +61,11 @@ def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -
         a = ball(alpha)
         slope = -ball(delta).log() / (a - 1)
         tight = (1 - 1 / a).log() - a.log() / (a - 1)
-        for conversion, correction in (("tight", tight), ("standard", ball(0.0))):
+        corrections: dict[Conversion, Any] = {"tight": tight, "standard": ball(0.0)}
+        for conversion, correction in corrections.items():
             exact = divergence + slope + correction
             charge = 8 * ULP * (1 + a / (a - 1)) * (divergence + slope + abs(correction) + 1)
-            found, order = rdp_epsilon([divergence], delta, [alpha], conversion=conversion)  # type: ignore[arg-type]
+            found, order = rdp_epsilon([divergence], delta, [alpha], conversion=conversion)
             assert order == alpha
             if exact + charge > 2 * charge:
                 assert charged(found, exact, charge + 8 * exact * ULP)
@@ -146,8 +147,9 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
             InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability above 0 and below"
         ):
             rdp_epsilon([1.0], delta, [2.0])
+    unknown: Any = "best"
     with pytest.raises(InvalidInput, match=r"^conversion = 'best' is not valid: expected 'tight' or 'standard'"):
-        rdp_epsilon([1.0], 0.1, [2.0], conversion="best")  # type: ignore[arg-type]
+        rdp_epsilon([1.0], 0.1, [2.0], conversion=unknown)
 
 
 @pytest.mark.parametrize("orders", [[1.0], [0.5], [math.inf], [math.nan], [], [[2.0, 3.0]], 2.0, [2.0, 1.0]])

@@ -17,16 +17,13 @@ What a job is about is the caller's: `Job.request`, `Job.progress` and `Job.resu
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, get_args
 
 from darrm_opt.errors import InvalidInput
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-
-ClaimResult = Literal["taken", "held", "done"]
-"""Outcome of `Jobs.take` for one job."""
 
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -166,28 +163,6 @@ class Jobs(Protocol):
             InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
         """
 
-    def take(
-        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
-    ) -> dict[str, ClaimResult]:
-        """Submit jobs and claim them at once, all that can be had; in a database in one transaction.
-
-        As `submit` and then `claim` for each, but that an owner who asks for what it holds is told that it has it: so
-        who does not know whether it was heard asks again.
-
-        Args:
-            owner: as for `claim`, like ``lease_seconds``.
-            lease_seconds: for how long [s].
-            kind: who can do them.
-            requests: for each id what is asked, as text.
-            afresh: whether results that are there are to be made again.
-
-        Returns:
-            For each id: "taken", it runs and ``owner`` holds it; "held", by another; "done", and left as it is.
-
-        Raises:
-            InvalidInput: as `claim`.
-        """
-
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer, from now, and say how far the work is; False: it is lost or cancelled, stop.
 
@@ -200,15 +175,6 @@ class Jobs(Protocol):
             progress: how far it is, as text; None leaves what was said.
         """
 
-    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
-        """`renew` many claims at once; return those that ``owner`` holds.
-
-        Args:
-            ids: of the jobs.
-            owner: who claimed them.
-            lease_seconds: as for `renew` [s].
-        """
-
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make the job ``id`` done with ``result``; False, and nothing changed, if ``owner`` holds it no more."""
 
@@ -217,14 +183,6 @@ class Jobs(Protocol):
 
     def release(self, id: str, owner: str) -> bool:
         """Put the job ``id`` back into its old place in the queue; False if ``owner`` holds it no more."""
-
-    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
-        """`release` many claims at once; return those that ``owner`` held.
-
-        Args:
-            ids: of the jobs.
-            owner: who claimed them.
-        """
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done with ``result``, whoever holds it; return it as it then stands, or None where there is none.

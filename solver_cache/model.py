@@ -18,6 +18,9 @@ from solver_cache.jobs import State
 Decision = Literal["hit", "miss", "damaged", "stale"]
 """Outcome of a lookup: an answer; nothing stored; not an answer, or not private; written for other versions."""
 
+ClaimResult = Literal["taken", "stored", "held"]
+"""Outcome of a claim of a key: it is the caller's; its answer is stored already; another owner holds it."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -62,21 +65,6 @@ def row_of(solution: Solution, spec: DesignSpec | None = None, *, timed: bool = 
     )
     text = canonical_json(record)
     return Row((spec or DesignSpec.of(solution)).key, CORE, text, digest(text), columns)
-
-
-@dataclass(frozen=True)
-class Completion:
-    """Job that is done, and the answer to be stored in the same transaction.
-
-    Attributes:
-        job: its id.
-        result: what came of it, as text (`solver_cache.jobs.Job.result`).
-        row: the answer to be stored; None if one is stored already.
-    """
-
-    job: str
-    result: str
-    row: Row | None
 
 
 @dataclass(frozen=True)

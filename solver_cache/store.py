@@ -14,10 +14,11 @@ from darrm_opt.design_spec import DesignSpec
 from darrm_opt.optional_packages import needed_by
 from solver_cache.designs import Designs
 from solver_cache.jobs import Jobs
+from solver_cache.memory.claims import MemoryClaims
 from solver_cache.memory.designs import MemoryDesigns
 from solver_cache.memory.jobs import MemoryJobs
 from solver_cache.memory.store import MemoryStore
-from solver_cache.model import Completion, HitCounter, Row, Stats
+from solver_cache.model import ClaimResult, HitCounter, Row, Stats
 
 
 class Store(Protocol):
@@ -69,18 +70,54 @@ class Store(Protocol):
             CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
         """
 
-    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
-        """Keep answers and end their jobs, in a database in one transaction: all of it stands, or nothing.
+    def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
+        """Claim keys whose answers are to be solved, all that can be had; in a database in one transaction.
 
-        A job that ``owner`` holds no more is left to whoever has it, with its answer. A row that is there already stays,
+        A claim ends when the answer is stored (`complete`) or when it is let go (`release_claims`); one whose lease ran
+        out goes to whoever asks next. Who asks for what it holds is told that it has it: so who does not know whether
+        it was heard asks again.
+
+        Args:
+            owner: who claims: a name that nobody else uses, in any process on any machine.
+            lease_seconds: how long it is held unless renewed [s], in (0, `solver_cache.jobs.MAX_LEASE_SECONDS`].
+            keys: of the answers.
+
+        Returns:
+            For each key: "taken", ``owner`` holds it; "stored", a row of this version stands there, unexamined, and
+            nobody holds it; "held", by another.
+
+        Raises:
+            InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.
+            CacheError: the place cannot be written; nothing was changed. A `ReadOnlyCache` if it is opened so.
+        """
+
+    def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
+        """Store the answers to what ``owner`` claimed, which ends its claims, in a database in one transaction.
+
+        An answer whose claim another took over, or that nobody claimed, is left out. A row that is there already stays,
         as for `put`.
 
         Args:
-            owner: who claimed the jobs.
-            answers: how each ended, and the row to be kept, if there is one.
+            owner: who claimed their keys.
+            rows: the answers.
 
         Returns:
-            For each job that is done now, the row that stands under its key; None where none was given.
+            For each key that was claimed, the row that stands there.
+
+        Raises:
+            CacheError: as `put`.
+        """
+
+    def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
+        """Hold claims for longer, from now, those of ``keys`` that nobody took over.
+
+        Raises:
+            InvalidInput: as `claim`.
+            CacheError: as `put`.
+        """
+
+    def release_claims(self, owner: str, keys: Collection[str]) -> None:
+        """Let go of claims, those of ``keys`` that ``owner`` holds.
 
         Raises:
             CacheError: as `put`.
@@ -129,6 +166,7 @@ class NoStore:
     def __init__(self) -> None:
         self.hits = HitCounter()
         self.jobs = MemoryJobs()
+        self._claims = MemoryClaims()
         self.designs: Designs = MemoryDesigns(dict, dict)
 
     def get(self, key: str) -> Row | None:  # noqa: ARG002 — the protocol's argument
@@ -143,9 +181,22 @@ class NoStore:
         """Return ``row``, kept nowhere, whatever it is ``replacing``."""
         return row
 
-    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
-        """Return, of `answers`, what `owner` could end; nothing is kept."""
-        return {each.job: each.row for each in answers if self.jobs.finish(each.job, owner, each.result)}
+    def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
+        """Claim keys as `Store.claim` says, in this process."""
+        return self._claims.take(owner, lease_seconds, keys)
+
+    def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
+        """Return, of `rows`, those that `owner` claimed, stored nowhere."""
+        own = self._claims.end(owner, [row.key for row in rows])
+        return {row.key: row for row in rows if row.key in own}
+
+    def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
+        """Hold claims for longer."""
+        self._claims.renew(owner, lease_seconds, keys)
+
+    def release_claims(self, owner: str, keys: Collection[str]) -> None:
+        """Let go of claims."""
+        self._claims.end(owner, keys)
 
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument
         """Return False: nothing is there."""

@@ -97,6 +97,12 @@ def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
     return sqlite.insert(table).values(**values).on_conflict_do_nothing()
 
 
+def insert_or_update(dialect: str, table: Table, where: ColumnElement[bool], **values: Any) -> Insert:
+    """Return the statement that adds a row, and where one is there already changes its ``values`` if ``where`` holds."""
+    new = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table).values(**values)
+    return new.on_conflict_do_update(table.primary_key, set_={name: new.excluded[name] for name in values}, where=where)
+
+
 def execute_many(connection: Connection, statement: Insert | Update, rows: Sequence[Mapping[str, Any]]) -> None:
     """Execute a statement for each row of parameters, which the driver takes as they are.
 

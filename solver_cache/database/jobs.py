@@ -6,7 +6,7 @@ the job that has waited longest. PostgreSQL skips what another claimer has locke
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -14,7 +14,6 @@ from sqlalchemy import (
     Select,
     Update,
     and_,
-    bindparam,
     delete,
     exists,
     func,
@@ -26,14 +25,13 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import ColumnElement
 
 from solver_cache.database.connection import Database
-from solver_cache.database.dialect import execute_many, insert_new, is_among, server_time
+from solver_cache.database.dialect import insert_new, is_among, server_time
 from solver_cache.database.schema import JOB_CLIENTS, JOBS, WEBHOOKS
 from solver_cache.jobs import (
     FINAL_STATES,
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
     STATES,
-    ClaimResult,
     Job,
     State,
     check_claim,
@@ -44,9 +42,6 @@ from solver_cache.jobs import (
 
 MAX_PRUNED_AT_ONCE = 1_000
 """Jobs forgotten in one transaction: others can write in between."""
-
-MAX_KEYS_PER_QUERY = 500
-"""Ids in one query; SQLite takes 999 values in its oldest builds."""
 
 QUEUED: dict[str, Any] = {
     "state": "queued",
@@ -64,8 +59,6 @@ QUEUED: dict[str, Any] = {
 
 RELEASED: dict[str, Any] = {"owner": "", "lease_until": 0.0}
 """Columns of a job without an owner."""
-
-_DONE: dict[str, Any] = {"state": "done", **RELEASED}
 
 
 class DatabaseJobs:
@@ -216,14 +209,6 @@ class DatabaseJobs:
         )
         return [str(client) for client in connection.execute(turn).scalars()]
 
-    def take(
-        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
-    ) -> dict[str, ClaimResult]:
-        """Submit and claim jobs as `Jobs.take` says."""
-        check_claim(owner, lease_seconds)
-        with self._database.writing() as connection:
-            return _submit_and_claim(connection, owner, lease_seconds, kind, requests, afresh=afresh)
-
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
@@ -231,14 +216,6 @@ class DatabaseJobs:
         with self._database.writing() as connection:
             until = self._now + lease_seconds
             return self._changed(connection, _update_own(id, owner), lease_until=until, **more)
-
-    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
-        """Hold claims for longer as `Jobs.renew_all` says."""
-        check_claim(owner, lease_seconds)
-        with self._database.writing() as connection:
-            mine = _lock_own(connection, ids, owner)
-            _change(connection, mine, lease_until=self._now + lease_seconds)
-        return set(mine)
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
@@ -256,13 +233,6 @@ class DatabaseJobs:
         with self._database.writing() as connection:
             back = {"state": "queued", "attempts": JOBS.c.attempts - 1, **RELEASED}
             return self._changed(connection, _update_own(id, owner), **back)
-
-    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
-        """Put claimed jobs back as `Jobs.release_all` says."""
-        with self._database.writing() as connection:
-            mine = _lock_own(connection, ids, owner)
-            _change(connection, mine, state="queued", attempts=JOBS.c.attempts - 1, **RELEASED)
-        return set(mine)
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
@@ -305,10 +275,10 @@ class DatabaseJobs:
             while len(found) == MAX_PRUNED_AT_ONCE and gone:  # `gone` is 0 where a damaged file forgets nothing
                 with self._database.writing() as connection:
                     found = list(connection.execute(page).scalars())
-                    gone = connection.execute(delete(JOBS).where(old, JOBS.c.id.in_(found))).rowcount
-                    for names in pages(found):
-                        connection.execute(delete(JOB_CLIENTS).where(JOB_CLIENTS.c.id.in_(names)))
-                        connection.execute(delete(WEBHOOKS).where(WEBHOOKS.c.job.in_(names)))
+                    dialect = self._database.dialect
+                    gone = connection.execute(delete(JOBS).where(old, is_among(dialect, JOBS.c.id, found))).rowcount
+                    connection.execute(delete(JOB_CLIENTS).where(is_among(dialect, JOB_CLIENTS.c.id, found)))
+                    connection.execute(delete(WEBHOOKS).where(is_among(dialect, WEBHOOKS.c.job, found)))
                     forgotten += gone
         return forgotten
 
@@ -390,104 +360,3 @@ def job_of(found: Any) -> Job:
         for value, kind in zip(values, _TYPES, strict=True)
     ]
     return damaged(Job(*repaired))
-
-
-def _submit_and_claim(
-    connection: Connection, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool
-) -> dict[str, ClaimResult]:
-    """Submit and claim jobs, within the caller's transaction, as `solver_cache.jobs.Jobs.take` says."""
-    now, became = server_time(connection.dialect.name), dict[str, ClaimResult]()
-    claim = {"state": "running", "owner": owner, "lease_until": now + lease_seconds, "updated": now}
-    for names in pages(requests):
-        absent, over, free = _lock_submitted(connection, names, afresh=afresh)
-        first = {**QUEUED, **claim, "kind": kind, "attempts": 1, "created": now}
-        if absent:
-            new = insert_new(
-                connection.dialect.name, JOBS, id=bindparam("name"), request=bindparam("request_text"), **first
-            )
-            execute_many(connection, new, [{"name": name, "request_text": requests[name]} for name in absent])
-        if over:
-            again = (
-                update(JOBS).where(JOBS.c.id == bindparam("name")).values(request=bindparam("request_text"), **first)
-            )
-            execute_many(connection, again, [{"name": name, "request_text": requests[name]} for name in over])
-        if free:
-            more = (
-                update(JOBS)
-                .where(is_among(connection.dialect.name, JOBS.c.id, free))
-                .values(attempts=JOBS.c.attempts + 1, **claim)
-            )
-            connection.execute(more)
-        these = is_among(connection.dialect.name, JOBS.c.id, names)
-        found = connection.execute(select(JOBS.c.id, JOBS.c.state, JOBS.c.owner).where(these)).all()
-        became |= {str(name): _claim_result(state, holder == owner) for name, state, holder in found}
-    return became
-
-
-def _lock_own(connection: Connection, ids: Collection[str], owner: str) -> list[str]:
-    """Return those jobs that ``owner`` holds, locked until the caller's transaction ends."""
-    found: list[str] = []
-    for names in pages(ids):
-        some = is_among(connection.dialect.name, JOBS.c.id, names)
-        there = select(JOBS.c.id, JOBS.c.owner, JOBS.c.state).where(some).order_by(JOBS.c.id)
-        # compared here: SQLite would rather go through all jobs that run
-        locked = connection.execute(there.with_for_update()).all()
-        found += [name for name, holder, state in locked if (holder, state) == (owner, "running")]
-    return found
-
-
-def _change(connection: Connection, ids: Collection[str], **values: Any) -> None:
-    """Change jobs that the caller has locked."""
-    for names in pages(ids):
-        now = server_time(connection.dialect.name)
-        some = is_among(connection.dialect.name, JOBS.c.id, names)
-        connection.execute(update(JOBS).where(some).values(updated=now, **values))
-
-
-def finish_all(connection: Connection, owner: str, results: Mapping[str, str]) -> set[str]:
-    """Make those jobs done that ``owner`` holds, within the caller's transaction; return which."""
-    mine = _lock_own(connection, results, owner)
-    if mine:
-        now = server_time(connection.dialect.name)
-        done = (
-            update(JOBS)
-            .where(JOBS.c.id == bindparam("name"))
-            .values(result=bindparam("result_text"), **_DONE, updated=now)
-        )
-        execute_many(connection, done, [{"name": name, "result_text": results[name]} for name in mine])
-    return set(mine)
-
-
-def _lock_submitted(
-    connection: Connection, names: list[str], *, afresh: bool
-) -> tuple[list[str], list[str], list[str]]:
-    """Return the jobs that are not there, those to be done again as new, and those that wait to be claimed; locked."""
-    again: tuple[State, ...] = FINAL_STATES if afresh else ("failed", "cancelled")
-    now = server_time(connection.dialect.name)
-    void = or_(JOBS.c.lease_until < now, JOBS.c.lease_until > now + MAX_LEASE_SECONDS)
-    some = is_among(connection.dialect.name, JOBS.c.id, names)
-    there = select(JOBS.c.id, JOBS.c.state, void).where(some).order_by(JOBS.c.id)
-    over, free, known = list[str](), list[str](), set[str]()
-    for name, state, ran_out in connection.execute(there.with_for_update(skip_locked=True)).all():
-        known.add(name)
-        if state in again:
-            over.append(name)
-        elif state == "queued" or (state == "running" and ran_out):
-            free.append(name)
-    return [name for name in names if name not in known], over, free
-
-
-def _claim_result(state: str, mine: bool) -> ClaimResult:  # noqa: FBT001 — a column of what was read
-    if state == "running" and mine:
-        return "taken"
-    return "done" if state == "done" else "held"
-
-
-def pages(ids: Collection[str]) -> Iterator[list[str]]:
-    """Yield ids, sorted, in pages that one query takes.
-
-    Rows are locked in this order, so that two who want the same ones wait in turn and never in a circle.
-    """
-    names = sorted(ids)
-    for start in range(0, len(names), MAX_KEYS_PER_QUERY):
-        yield names[start : start + MAX_KEYS_PER_QUERY]

@@ -61,6 +61,14 @@ JOBS = Table(
 )
 """Work that can be waited for: a `solver_cache.jobs.Job` each."""
 
+CLAIMS = Table(
+    "darrm_claims",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("lease_until", Double, nullable=False),
+)
+"""Leases on the keys of answers that are being solved."""
 
 JOB_CLIENTS = Table(
     "darrm_job_clients",
@@ -182,6 +190,16 @@ def _sixth(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX darrm_solutions_created ON darrm_solutions (core, created, key)"))  # a list
 
 
+def _seventh(connection: Connection) -> None:
+    connection.execute(
+        text(
+            "CREATE TABLE darrm_claims (key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, "
+            "lease_until DOUBLE PRECISION NOT NULL)"
+        )
+    )
+    connection.execute(text("DELETE FROM darrm_jobs WHERE kind = 'precompute'"))  # which were claims, open or ended
+
+
 FILLED = 500
 """Rows held in memory while columns are filled."""
 
@@ -209,7 +227,7 @@ def fill(connection: Connection) -> int:
         last = rows[-1][0]
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth, _sixth)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 
 ADVISORY_LOCK = 0x6461_7272_6D
 """Number under which PostgreSQL lets one process at a time migrate ("darrm" in ASCII)."""

@@ -10,15 +10,16 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select, tuple_, update
 
 from darrm_opt.design_spec import CORE, DesignSpec
+from solver_cache.database import claims
 from solver_cache.database.connection import Database
 from solver_cache.database.designs import DatabaseDesigns
 from solver_cache.database.dialect import execute_many, insert_new, integrity_errors, is_among, storage_bytes
-from solver_cache.database.jobs import DatabaseJobs, finish_all, pages
+from solver_cache.database.jobs import DatabaseJobs
 from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
-from solver_cache.jobs import Jobs
+from solver_cache.jobs import Jobs, check_claim
 from solver_cache.memory.jobs import MemoryJobs
-from solver_cache.model import SHAPES, Completion, HitCounter, Row, Stats, columns_of
+from solver_cache.model import SHAPES, ClaimResult, HitCounter, Row, Stats, columns_of
 
 ROWS_PER_PAGE = 200
 """Rows read at a time when all are read: no transaction stays open while a caller thinks."""
@@ -59,13 +60,8 @@ class DatabaseStore:
 
     def present(self, keys: Collection[str]) -> set[str]:
         """Return keys as `solver_cache.store.Store.present` says."""
-        found = set[str]()
         with self._database.reading() as connection:
-            for some in pages(keys):
-                wanted = is_among(self._database.dialect, SOLUTIONS.c.key, some)
-                query = select(SOLUTIONS.c.key).where(wanted, SOLUTIONS.c.core == CORE)
-                found.update(str(key) for key in connection.execute(query).scalars().all())
-        return found
+            return _present(connection, keys)
 
     def put(self, row: Row, replacing: Row | None = None) -> Row:
         """Keep ``row`` as `solver_cache.store.Store.put` says, in one transaction."""
@@ -80,13 +76,35 @@ class DatabaseStore:
                 standing = row
             return row if standing is None else standing
 
-    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
-        """Keep answers and end their jobs as `solver_cache.store.Store.complete` says."""
+    def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
+        """Claim keys as `solver_cache.store.Store.claim` says."""
+        check_claim(owner, lease_seconds)
         with self._database.writing() as connection:
-            done = finish_all(connection, owner, {each.job: each.result for each in answers})
-            rows = {each.job: each.row for each in answers if each.job in done}
-            standing = self._put_all(connection, [row for row in rows.values() if row is not None])
-        return {job: None if row is None else standing.get(row.key, row) for job, row in rows.items()}
+            taken = claims.take(connection, owner, lease_seconds, keys)
+            # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
+            if there := _present(connection, keys):
+                claims.end(connection, taken & there)
+        return {key: "stored" if key in there else "taken" if key in taken else "held" for key in keys}
+
+    def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
+        """Store the answers to what ``owner`` claimed as `solver_cache.store.Store.complete` says."""
+        with self._database.writing() as connection:
+            own = claims.own(connection, owner, [row.key for row in rows])
+            mine = {row.key: row for row in rows if row.key in own}
+            standing = self._put_all(connection, [*mine.values()])
+            claims.end(connection, own)
+        return mine | standing
+
+    def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
+        """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
+        check_claim(owner, lease_seconds)
+        with self._database.writing() as connection:
+            claims.renew(connection, lease_seconds, claims.own(connection, owner, keys))
+
+    def release_claims(self, owner: str, keys: Collection[str]) -> None:
+        """Let go of claims as `solver_cache.store.Store.release_claims` says."""
+        with self._database.writing() as connection:
+            claims.end(connection, claims.own(connection, owner, keys))
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
         """Add rows where there are none; return those of others that stand in their places."""
@@ -95,11 +113,10 @@ class DatabaseStore:
         ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
         now = _now()
         execute_many(connection, insert_new(self._database.dialect, SOLUTIONS), [_values(row, now) for row in ordered])
-        mine, found = {row.key: (row.core, row.digest) for row in rows}, dict[str, tuple[Any, Any]]()
-        for keys in pages(mine):
-            wanted = is_among(self._database.dialect, SOLUTIONS.c.key, keys)
-            there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(wanted)
-            found |= {key: (core, hashed) for key, core, hashed in connection.execute(there).all()}
+        mine = {row.key: (row.core, row.digest) for row in rows}
+        wanted = is_among(self._database.dialect, SOLUTIONS.c.key, mine)
+        there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(wanted)
+        found = {key: (core, hashed) for key, core, hashed in connection.execute(there).all()}
         if (
             found.keys() != mine.keys()
         ):  # or another removed one just now: nothing is changed, and it can be tried again
@@ -205,6 +222,13 @@ def candidates_query(spec: DesignSpec) -> Select[Any]:
         .order_by(at.utility.desc(), at.key.desc())
         .limit(CANDIDATES_PER_PAGE)
     )
+
+
+def _present(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return keys as `solver_cache.store.Store.present` says."""
+    there = is_among(connection.dialect.name, SOLUTIONS.c.key, keys)
+    found = connection.execute(select(SOLUTIONS.c.key).where(there, SOLUTIONS.c.core == CORE))
+    return {str(key) for key in found.scalars().all()}
 
 
 def _values(row: Row, created: str) -> dict[str, Any]:

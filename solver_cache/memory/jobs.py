@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from solver_cache.jobs import (
     MAX_LEASE_SECONDS,
     PAGE_SIZE,
     STATES,
-    ClaimResult,
     Job,
     State,
     check_claim,
@@ -122,35 +121,11 @@ class MemoryJobs:
 
             return self._claim(min(free, key=turn), owner, now + lease_seconds)
 
-    def take(
-        self, owner: str, lease_seconds: float, kind: str, requests: Mapping[str, str], *, afresh: bool = False
-    ) -> dict[str, ClaimResult]:
-        """Submit and claim jobs as `Jobs.take` says."""
-        check_claim(owner, lease_seconds)
-        taken: dict[str, ClaimResult] = {}
-        for name, request in requests.items():
-            job = self.submit(name, kind, request, afresh=afresh)
-            with self._lock:
-                now = self._clock()
-                if _free(job := self._jobs.get(name, job), now):
-                    self._claim(job, owner, now + lease_seconds)
-                    taken[name] = "taken"
-                elif job.state == "running" and job.owner == owner:
-                    taken[name] = "taken"
-                else:
-                    taken[name] = "done" if job.state == "done" else "held"
-        return taken
-
     def renew(self, id: str, owner: str, lease_seconds: float, progress: str | None = None) -> bool:
         """Hold a claim for longer as `Jobs.renew` says."""
         check_claim(owner, lease_seconds)
         more = {} if progress is None else {"progress": progress}
         return self._update_own(id, owner, lambda _: {"lease_until": self._clock() + lease_seconds, **more})
-
-    def renew_all(self, ids: Collection[str], owner: str, lease_seconds: float) -> set[str]:
-        """Hold claims for longer as `Jobs.renew_all` says."""
-        check_claim(owner, lease_seconds)
-        return {name for name in ids if self.renew(name, owner, lease_seconds)}
 
     def finish(self, id: str, owner: str, result: str) -> bool:
         """Make a claimed job done as `Jobs.finish` says."""
@@ -168,10 +143,6 @@ class MemoryJobs:
         """Put a claimed job back as `Jobs.release` says."""
         back = {"state": "queued", "owner": "", "lease_until": 0.0}
         return self._update_own(id, owner, lambda job: {**back, "attempts": job.attempts - 1})
-
-    def release_all(self, ids: Collection[str], owner: str) -> set[str]:
-        """Put claimed jobs back as `Jobs.release_all` says."""
-        return {name for name in ids if self.release(name, owner)}
 
     def settle(self, id: str, result: str, client: str | None = None) -> Job | None:
         """Make a running job done as `Jobs.settle` says."""
@@ -204,12 +175,6 @@ class MemoryJobs:
             for key in old:
                 del self._jobs[key], self._clients[key]
         return len(old)
-
-    def own_claims(self, ids: Collection[str], owner: str) -> set[str]:
-        """Return those jobs that ``owner`` holds."""
-        with self._lock:
-            there = [self._jobs.get(name) for name in ids]
-        return {job.id for job in there if job is not None and (job.state, job.owner) == ("running", owner)}
 
     def _belongs(self, id: str, client: str | None) -> bool:
         """Whether a job is a client's, or nobody's."""

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.designs import Designs
+from solver_cache.memory.claims import MemoryClaims
 from solver_cache.memory.designs import MemoryDesigns
 from solver_cache.memory.jobs import MemoryJobs
-from solver_cache.model import SHAPES, Completion, HitCounter, Row, SearchColumns, Stats, search_columns
+from solver_cache.model import SHAPES, ClaimResult, HitCounter, Row, SearchColumns, Stats, search_columns
 
 Kin = tuple[int, str]
 
@@ -35,7 +36,8 @@ class MemoryStore:
         self._rows: dict[str, Row] = {}
         self._created: dict[str, str] = {}
         self._index = MemoryIndex()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._claims = MemoryClaims()
         self._designs = MemoryDesigns(self._stored, self._search_columns)
         self.designs: Designs = self._designs
 
@@ -56,15 +58,28 @@ class MemoryStore:
                 self._index.put(row)
             return self._rows[row.key]
 
-    def complete(self, owner: str, answers: Sequence[Completion]) -> dict[str, Row | None]:
-        """Keep `answers` and end the jobs of `owner`; return them, as `Store.complete` does."""
-        done: dict[str, Row | None] = {}
-        own = self.jobs.own_claims([each.job for each in answers], owner)
-        for each in (each for each in answers if each.job in own):
-            standing = None if each.row is None else self.put(each.row)
-            if self.jobs.finish(each.job, owner, each.result):
-                done[each.job] = standing
-        return done
+    def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
+        """Claim keys as `Store.claim` says."""
+        with self._lock:
+            there = self.present(keys)
+            found = self._claims.take(owner, lease_seconds, [key for key in keys if key not in there])
+        return found | dict.fromkeys(there, "stored")
+
+    def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
+        """Store the answers to what ``owner`` claimed as `Store.complete` says."""
+        with self._lock:
+            own = self._claims.own(owner, [row.key for row in rows])
+            standing = {row.key: self.put(row) for row in rows if row.key in own}
+            self._claims.end(owner, own)
+        return standing
+
+    def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
+        """Hold claims for longer as `Store.renew_claims` says."""
+        self._claims.renew(owner, lease_seconds, keys)
+
+    def release_claims(self, owner: str, keys: Collection[str]) -> None:
+        """Let go of claims as `Store.release_claims` says."""
+        self._claims.end(owner, keys)
 
     def remove(self, row: Row) -> bool:
         """Forget ``row``, if it stands; say whether it was there (`Store.remove`)."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from solver_cache.errors import CacheError
-from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims, job_id
+from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
 from solver_cache.precompute.executor import Executor, ExecutorEvent, TaskEnded, TaskLost
 from solver_cache.precompute.plan import Batch, Cost, Plan
 from solver_cache.precompute.progress import Failure, Progress, RunOutcome, Watcher
@@ -232,12 +232,10 @@ class Scheduler:
 
     def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, *, careful: bool) -> None:
         number, direct = next(self._numbers), bool(self._options.store_url)
-        start = "" if lead is None or lead in specs or direct else self._claims.lead_rows(lead.key)
         task = Task(
             number,
             specs,
             lead,
-            start,
             self._options.backend,
             self._options.time_limit,
             self._options.store_url,
@@ -252,9 +250,6 @@ class Scheduler:
         """Claim what can be claimed of a batch; put off what another has."""
         specs = {spec.key: spec for spec in batch.specs}
         taken = self._claims.take(specs)
-        if batch.lead is not None and taken.get(batch.lead.key) == "held":  # what the others start from is on its way
-            self._claims.release(specs)
-            taken = {key: "stored" if what == "stored" else "held" for key, what in taken.items()}
         for key, what in taken.items():
             if what == "stored":
                 self._count_stored(specs[key], None)
@@ -291,7 +286,7 @@ class Scheduler:
     def _save(self) -> None:
         """Keep what came in; an answer whose claim was lost is left to whoever has it."""
         unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
-        stored = self._claims.complete([(each.what.row, each.what.start) for each in unsaved]) if unsaved else set()
+        stored = self._claims.complete([each.what.row for each in unsaved]) if unsaved else set()
         for each in unsaved:
             if each.what.key in stored:
                 self._count_stored(each.spec, each.what.gap, each.what.limited)
@@ -332,7 +327,7 @@ class Scheduler:
         if not self._options.store_url:
             return
         try:
-            self._store.jobs.release_all([job_id(key) for key in flight.left], flight.task.owner)
+            self._store.release_claims(flight.task.owner, flight.left)
         except CacheError as err:  # then its lease runs out
             _LOG.warning("claims run out by themselves: %s", err)
 
@@ -372,10 +367,7 @@ class Scheduler:
         _LOG.warning("%s: %s", key, reason)
         self._counts.failures.append(Failure(spec, key, reason))
         self._counts.done += self._cost(spec)
-        if not self._options.store_url:
-            self._claims.fail(key, reason)
-        elif self._store.jobs.claim(self._owner, self._options.lease, ids=[job_id(key)]) is not None:
-            self._claims.fail(key, reason)  # a worker that died with it could not say so
+        self._claims.release([key])
 
     def _release(self) -> None:
         """Keep what came in and free every claim, so that the next run need not wait for leases."""

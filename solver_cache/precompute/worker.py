@@ -9,20 +9,14 @@ What is stored holds no timings: a table's bits depend on what was asked, and no
 
 from __future__ import annotations
 
-import base64
-import binascii
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from darrm_opt.design.polytope.constraint import PrivacyConstraint
-from darrm_opt.design.polytope.corners import ONE, ZERO, Counts
+from darrm_opt.design.polytope.corners import Counts
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve, solve_warm
 from darrm_opt.design.status import Status
@@ -42,7 +36,6 @@ class Task:
         number: unique within a run.
         specs: what is to be solved, in this order.
         lead: the problem whose rows they start from; None: each by itself.
-        start: those rows, packed (`pack_rows`); empty: find them.
         backend: the LP solver.
         time_limit: for one problem [s]; None: no limit. What it cuts short fails.
         store_url: URL of the store to write to; empty: the answers are returned.
@@ -54,7 +47,6 @@ class Task:
     number: int
     specs: tuple[DesignSpec, ...]
     lead: DesignSpec | None = None
-    start: str = ""
     backend: str = "highs"
     time_limit: float | None = None
     store_url: str = ""
@@ -72,14 +64,12 @@ class Answer:
         row: the answer.
         gap: how far from optimal it may be.
         limited: whether nothing better can be proved private, so that the gap stays.
-        start: what others start from, where it was a lead.
     """
 
     key: str
     row: Row
     gap: float
     limited: bool = False
-    start: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,8 +165,6 @@ def perform(task: Task) -> Iterator[Event]:
         return
     with closing(open_store(task.store_url)) as store:
         claims = Claims(store, task.owner, task.lease)
-        if task.lead is not None:
-            solver.start_from(claims.lead_rows(task.lead.key))
         try:
             with _renewing(claims):
                 yield from _solve_in_store(task, solver, claims)
@@ -188,9 +176,6 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
     """Claim the problems of a task, solve them and keep what comes of it."""
     specs = {spec.key: spec for spec in task.specs}
     taken = claims.take(specs)
-    if task.lead is not None and taken.get(task.lead.key) == "held":  # what the others start from is on its way
-        claims.release()
-        taken = {key: "stored" if what == "stored" else "held" for key, what in taken.items()}
     for key, what in taken.items():
         if what != "taken":
             yield AnswerStored(key, None) if what == "stored" else ClaimedElsewhere(key)
@@ -201,10 +186,7 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
             solved.append(found)
             yield SolveFinished(key)
         else:
-            if found.transient:
-                claims.release([key])
-            else:
-                claims.fail(key, found.reason)
+            claims.release([key])
             yield found
         if time.monotonic() - began >= SAVE_SECONDS:
             yield from _save(solved, claims)
@@ -214,7 +196,7 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
 
 def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
     """Keep answers; those whose claims were lost are left to the ones that have them."""
-    stored = claims.complete([(each.row, each.start) for each in solved]) if solved else set()
+    stored = claims.complete([each.row for each in solved]) if solved else set()
     for each in solved:
         yield AnswerStored(each.key, each.gap, each.limited) if each.key in stored else ClaimedElsewhere(each.key)
 
@@ -226,17 +208,11 @@ class _Solver:
         self._task = task
         self._rows: Counts | None = None
         self._sought = False
-        self.start_from(task.start)
-
-    def start_from(self, start: str) -> None:
-        """Start from packed rows, if they are valid."""
-        if self._task.lead is not None and start:
-            self._rows = unpack_rows(start, self._task.lead.problem)
 
     def solve(self, spec: DesignSpec) -> Answer | AttemptFailed:
         """Return what comes of a problem."""
         try:
-            solution, start = self._solve_from_lead(spec)
+            solution = self._solve_from_lead(spec)
         except DarrmError as err:
             return AttemptFailed(spec.key, str(err), transient=False)
         except Exception as err:  # noqa: BLE001 — a bug, or no memory: the others can still be solved
@@ -245,19 +221,18 @@ class _Solver:
             reason = f"It ended as '{solution.status.value}'. {solution.status.advice}"
             return AttemptFailed(spec.key, reason, transient=False)
         row = row_of(solution, spec, timed=False)
-        return Answer(row.key, row, solution.gap, solution.status is not Status.OPTIMAL, start)
+        return Answer(row.key, row, solution.gap, solution.status is not Status.OPTIMAL)
 
-    def _solve_from_lead(self, spec: DesignSpec) -> tuple[Solution, str]:
-        """Return a solution, and its packed rows if others start from it."""
+    def _solve_from_lead(self, spec: DesignSpec) -> Solution:
         lead = self._task.lead
         if lead is None:
-            return self._cold(spec), ""
+            return self._cold(spec)
         if spec == lead:
             solution, self._rows = self._warm(spec, None)
-            return solution, pack_rows(self._rows)
+            return solution
         if self._rows is None and not self._sought:
             self._sought, self._rows = True, self._rows_of(lead)
-        return (self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]), ""
+        return self._cold(spec) if self._rows is None else self._warm(spec, self._rows)[0]
 
     def _cold(self, spec: DesignSpec) -> Solution:
         task = self._task
@@ -268,37 +243,12 @@ class _Solver:
         return solve_warm(spec.problem, spec.objective, spec.shape, rows=rows, **how)
 
     def _rows_of(self, lead: DesignSpec) -> Counts | None:
-        """Return the rows of a lead that is stored without them; None where it cannot be solved."""
+        """Return the rows of a lead that another task solved, by solving it; None where it cannot be solved."""
         try:
             solution, rows = self._warm(lead, None)
         except DarrmError:
             return None
         return rows if solution.status.is_final else None
-
-
-def pack_rows(rows: Counts) -> str:
-    """Return multisets as text."""
-    small = rows.astype("<i2")
-    return f"{small.shape[0]}x{small.shape[1]}:{base64.b64encode(zlib.compress(small.tobytes())).decode()}"
-
-
-def unpack_rows(text: str, problem: Problem) -> Counts | None:
-    """Return the multisets of a text, or None where they are none of this problem: anyone may have written it."""
-    corners = len(PrivacyConstraint.of(problem).corners.labels)
-    try:
-        shape, _, content = text.partition(":")
-        many, width = map(int, shape.split("x"))
-        plain = zlib.decompressobj().decompress(base64.b64decode(content, validate=True), 2 * many * width + 1)
-        rows = np.frombuffer(plain, dtype="<i2").reshape(many, width).astype(np.int64)
-    except (ValueError, binascii.Error, zlib.error):
-        return None
-    fits = (
-        width == corners
-        and bool((rows >= 0).all())
-        and bool((rows.sum(axis=1) == problem.K).all())
-        and bool((rows.sum(axis=1) - rows[:, ZERO] - rows[:, ONE] <= problem.affected).all())
-    )
-    return rows if fits else None
 
 
 @contextmanager

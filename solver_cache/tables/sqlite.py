@@ -81,6 +81,8 @@ def read(path: Path) -> Iterator[Entry]:
             faults = [str(line) for (line,) in file.execute("PRAGMA integrity_check") if line != "ok"]
             if faults:
                 raise TableError(f"The file is damaged: {faults[0]}")
+    except UnicodeDecodeError as err:  # SQLite's complaint quotes what is damaged
+        raise TableError(f"The table cannot be read behind row {number}: its schema is damaged.") from err
     except sqlite3.Error as err:
         raise TableError(f"The table cannot be read behind row {number}: {err}") from err
 

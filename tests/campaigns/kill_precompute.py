@@ -7,10 +7,11 @@ its work until its leases have run out and others have taken over, then let go o
 
     PYTHONPATH=tests python -m campaigns.kill_precompute --kills 50
 
-What is shown: the table equals that of a loop in one process; every key is done, once, by one owner; and each was solved to
-completion exactly once more than it was lost. The workers write down what they complete, the database knows whose answer
-it kept: every other completion must be one of a process that was killed (or ended with its scheduler), or one whose claim
-was lost to another owner while its process was cut off.
+What is shown: the table equals that of a loop in one process; every key is stored, once, by one owner, and nobody holds it
+any more; and each was solved to completion exactly once more than it was lost. The workers write down what they complete,
+a trigger in the database who held the claim that ended as its answer was stored: every other completion must be one of a
+process that was killed (or ended with its scheduler), or one whose claim was lost to another owner while its process was
+cut off.
 """
 
 from __future__ import annotations
@@ -76,6 +77,20 @@ with closing(open_store(url)) as store:
         outcome = run(plan, store, executor, solve_seconds, RunOptions(store_url=url, lease=float(lease), attempts=1000))
 sys.exit(bool(outcome.failures))
 """
+
+_AUDIT = """
+CREATE TABLE audit (key text, owner text, what text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.owner <> OLD.owner THEN INSERT INTO audit VALUES (OLD.key, OLD.owner, 'taken over'); END IF;
+    ELSIF EXISTS (SELECT FROM darrm_solutions WHERE key = OLD.key) THEN
+        INSERT INTO audit VALUES (OLD.key, OLD.owner, 'stored');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note AFTER UPDATE OR DELETE ON darrm_claims FOR EACH ROW EXECUTE FUNCTION note();
+"""
+"""What the database notes, in the transaction itself: whose claim ended with its answer stored, and whose was taken over."""
 
 
 _SAID = {"scheduler": b"Scheduler at:", "worker": b"Registered to:", "driver": b"at work"}
@@ -195,8 +210,10 @@ def killed_run(
     until: float,
 ) -> None:
     """Make the table once, killing until then (by `time.monotonic`)."""
-    url = postgres.server().url(postgres.server().new())
+    name = postgres.server().new()
+    url = postgres.server().url(name)
     open_store(url).close()
+    postgres.server().sql(name, _AUDIT)
     around, before = Surroundings(folder, url), 0
     end = time.monotonic() + 1800
     with closing(around):
@@ -224,30 +241,33 @@ def killed_run(
                 around.processes[victim].wait(30)
                 tally.kills[victim.split()[0]] += 1
             around.mend()
-    look(folder, url, expected, around, tally)
+    look(folder, name, expected, around, tally)
 
 
-def look(folder: Path, url: str, expected: list[Row], around: Surroundings, tally: Tally) -> None:
+def look(folder: Path, name: str, expected: list[Row], around: Surroundings, tally: Tally) -> None:
     """Hold what came of it against an undisturbed run."""
-    with closing(open_store(url)) as store:
+    server = postgres.server()
+    with closing(open_store(server.url(name))) as store:
         if [*store.rows()] != expected:
             tally.wrong.append("the table differs from that of an undisturbed run")
-        counted = store.jobs.counts()
-        if counted["done"] != len(expected) or sum(counted.values()) != len(expected):
-            tally.wrong.append(f"jobs: {counted}")
-        jobs = {job.id.partition(":")[2]: job for job in store.jobs.list(limit=10_000)}
+    if left := server.sql(name, "SELECT key, owner FROM darrm_claims"):
+        tally.wrong.append(f"claims that nobody ended: {left}")
+    stored: dict[str, set[str]] = {row.key: set() for row in expected}
+    for line in server.sql(name, "SELECT key, owner FROM audit WHERE what = 'stored'").splitlines():
+        key, _, owner = line.partition("|")
+        stored[key].add(owner)
     told = lines(folder / "counted")
+    tally.taken_over += int(server.sql(name, "SELECT count(*) FROM audit WHERE what = 'taken over'"))
     tally.problems += len(expected)
     tally.begun += sum(line.word == "begun" for line in told)
     tally.completed += sum(line.word == "done" for line in told)
-    tally.taken_over += sum(job.attempts - 1 for job in jobs.values())
     refused = {(line.key, line.owner) for line in told if line.word == "refused"}
-    for key, job in jobs.items():
-        by = json.loads(job.result or "{}").get("by")
+    for key in (row.key for row in expected):
+        by = stored[key]
         done = [line for line in told if (line.word, line.key) == ("done", key)]
-        if sum(line.owner == by for line in done) != 1:
-            tally.wrong.append(f"{key}: kept by {by}, completed by {done}")
-        lost = [line for line in done if line.owner != by]
+        if sum(line.owner in by for line in done) != 1:
+            tally.wrong.append(f"{key}: stored by {by}, completed by {done}")
+        lost = [line for line in done if line.owner not in by]
         outrun = [line for line in lost if (key, line.owner) in refused or line.process in around.cut]
         tally.outrun += len(outrun)
         tally.lost += len(lost) - len(outrun)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from support import postgres
 
+from darrm_opt import InvalidInput
 from darrm_opt.design_spec import digest
 from solver_cache import CORE, CacheError, MemoryStore, NoStore, Row, Store, open_store
-from solver_cache.model import Completion
+from solver_cache.database.connection import Database
+from solver_cache.database.schema import CLAIMS
+from solver_cache.jobs import MAX_LEASE_SECONDS
+from solver_cache.model import ClaimResult
 
 
 def memory(_: Path) -> Store:
@@ -159,57 +165,131 @@ def test_many_keys_are_looked_up_at_once(store: Store) -> None:
     assert store.present([]) == set()
 
 
-# ------------------------------------------------------------------------------------- answers with their jobs
+# ------------------------------------------------------------------------------------------------------ claims
+
+LONG, SHORT = 600.0, 0.001
+"""Leases: of one who goes on, of one who died [s]."""
 
 
-def taken(store: Store, *names: str, owner: str = "me", lease: float = 600.0) -> None:
-    store.jobs.take(owner, lease, "grid", dict.fromkeys(names, "{}"))
+def claimed(store: Store, *keys: str, owner: str = "me", lease: float = LONG) -> dict[str, ClaimResult]:
+    return store.claim(owner, lease, keys)
 
 
-def test_answers_are_kept_and_their_jobs_are_done_at_one_stroke(store: Store) -> None:
-    taken(store, "job a", "job b", "known")
-    completions = [
-        Completion("job b", "of b", row("b")),
-        Completion("job a", "of a", row("a")),
-        Completion("known", "{}", None),
-    ]
-    assert store.complete("me", completions) == {"job a": row("a"), "job b": row("b"), "known": None}
+def test_a_claim_is_of_what_is_not_stored_and_not_held(store: Store) -> None:
+    assert claimed(store, "b", "a") == {"a": "taken", "b": "taken"}
+    assert claimed(store, "died", owner="who died", lease=SHORT) == {"died": "taken"}
+    store.put(row("stored"))
+    store.put(row("stale", core=99))  # of another version: no answer
+    time.sleep(0.05)
+    keys = ("a", "died", "stored", "stale", "new")
+    expected = {"a": "held", "died": "taken", "stored": "stored", "stale": "taken", "new": "taken"}
+    assert claimed(store, *keys, owner="you") == expected
+    assert claimed(store, *keys, owner="you") == expected  # who was not heard asks again
+    assert claimed(store, *keys) == {**dict.fromkeys(keys, "held"), "a": "taken", "stored": "stored"}
+    assert claimed(store) == {}
+    assert store.remove(row("stored"))  # it is nobody's
+    assert claimed(store, "stored") == {"stored": "taken"}
+
+
+def test_claims_are_renewed_by_who_holds_them(store: Store) -> None:
+    claimed(store, "mine", "lost", lease=SHORT)
+    time.sleep(0.05)
+    claimed(store, "lost", owner="you", lease=SHORT)
+    store.renew_claims("me", LONG, ["mine", "lost", "none"])
+    time.sleep(0.05)
+    assert claimed(store, "mine", "lost", "none", owner="they") == {"mine": "held", "lost": "taken", "none": "taken"}
+    store.renew_claims("me", LONG, [])
+
+
+def test_claims_are_let_go_by_who_holds_them(store: Store) -> None:
+    claimed(store, "mine", "too")
+    claimed(store, "theirs", owner="you")
+    store.release_claims("me", ["mine", "theirs", "none"])
+    expected = {"mine": "taken", "too": "held", "theirs": "held", "none": "taken"}
+    assert claimed(store, "mine", "too", "theirs", "none", owner="they") == expected
+    store.release_claims("me", [])
+
+
+@pytest.mark.parametrize("lease", [0, float("nan"), MAX_LEASE_SECONDS + 1])
+def test_a_claim_has_an_owner_and_a_lease(store: Store, lease: float) -> None:
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
+        store.claim("me", lease, ["a"])
+    with pytest.raises(InvalidInput, match=r"lease_seconds = .* is not valid"):
+        store.renew_claims("me", lease, ["a"])
+    with pytest.raises(InvalidInput, match="owner = '' is not valid"):
+        store.claim("", LONG, ["a"])
+    assert claimed(store, "a", owner="you") == {"a": "taken"}
+
+
+def test_threads_that_claim_the_same_keys_in_other_orders_share_them(store: Store) -> None:
+    keys = [f"{number:02}" for number in range(60)]
+    barrier, taken = threading.Barrier(4), dict[str, list[str]]()
+
+    def work(number: int) -> None:
+        owner, order, mine = f"{number}", keys if number % 2 else keys[::-1], list[str]()
+        barrier.wait()
+        for start in range(0, 60, 20):
+            found = claimed(store, *order[start : start + 20], owner=owner)
+            mine += [key for key, what in found.items() if what == "taken"]
+            store.renew_claims(owner, LONG, mine)
+        taken[owner] = mine
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert sorted(key for mine in taken.values() for key in mine) == keys
+    for owner, mine in taken.items():
+        assert claimed(store, *mine, owner=owner) == dict.fromkeys(mine, "taken")
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_claims_that_nobody_ends_are_forgotten_and_damaged_ones_void(name: str, tmp_path: Path) -> None:
+    with closing(STORES[name](tmp_path)) as opened:
+        database: Database = opened._database  # type: ignore[attr-defined]
+        now = time.time()
+        leases = {"past": now - 2 * MAX_LEASE_SECONDS, "ahead": now + 2 * MAX_LEASE_SECONDS, "held": now + LONG}
+        with database.writing() as connection:
+            for key, until in leases.items():
+                connection.execute(CLAIMS.insert().values(key=key, owner="who died", lease_until=until))
+            if name == "sqlite":  # which takes anything anywhere
+                connection.exec_driver_sql("INSERT INTO darrm_claims VALUES ('text', x'ff', 'soon')")
+        assert claimed(opened, "ahead", "text", "held") == {"ahead": "taken", "text": "taken", "held": "held"}
+        with database.reading() as connection:
+            there = {str(key) for key in connection.execute(select(CLAIMS.c.key)).scalars()}
+        assert there == {"ahead", "text", "held"}
+
+
+def test_answers_are_stored_and_their_claims_end_at_one_stroke(store: Store) -> None:
+    claimed(store, "a", "b", "known")
+    assert store.complete("me", [row("b"), row("a")]) == {"a": row("a"), "b": row("b")}
     assert list(store.rows()) == [row("a"), row("b")]
-    jobs = {job.id: (job.state, job.result, job.owner, job.lease_until) for job in store.jobs.list()}
-    assert jobs == {
-        "job a": ("done", "of a", "", 0.0),
-        "job b": ("done", "of b", "", 0.0),
-        "known": ("done", "{}", "", 0.0),
-    }
-    assert store.complete("me", completions) == {}  # nobody holds them any more
+    assert claimed(store, "a", "b", "known", owner="you") == {"a": "stored", "b": "stored", "known": "held"}
+    assert store.complete("me", [row("b"), row("a")]) == {}  # nobody holds them any more
     assert store.complete("me", []) == {}
 
 
-def test_the_answer_to_a_job_that_another_holds_is_left_to_it(store: Store) -> None:
-    taken(store, "mine", "lost", lease=0.001)
+def test_the_answer_to_what_another_holds_is_left_to_it(store: Store) -> None:
+    claimed(store, "mine", "lost", lease=SHORT)
     time.sleep(0.05)
-    taken(store, "lost", owner="you")
-    completions = [Completion(name, "{}", row(name)) for name in ("mine", "lost", "gone")]
-    assert store.complete("me", completions) == {"mine": row("mine")}
+    claimed(store, "lost", owner="you")
+    answers = [row(key) for key in ("mine", "lost", "gone")]
+    assert store.complete("me", answers) == {"mine": row("mine")}  # whose lease ran out, and nobody took it
     assert list(store.rows()) == [row("mine")]
-    assert store.complete("you", completions) == {"lost": row("lost")}
+    assert store.complete("you", answers) == {"lost": row("lost")}
 
 
 def test_an_answer_that_is_there_stays(store: Store) -> None:
-    first, stale = store.put(row("a", "first")), store.put(row("b", core=99))
-    taken(store, "job a", "job b", "job c")
-    completions = [Completion(f"job {key}", "{}", row(key, "second")) for key in "abc"]
-    assert store.complete("me", completions) == {"job a": first, "job b": stale, "job c": row("c", "second")}
-    assert list(store.rows()) == [first, stale, row("c", "second")]
-    assert store.jobs.counts()["done"] == 3
+    claimed(store, "a", "b", "c")
+    first, stale = store.put(row("a", "first")), store.put(row("b", core=99))  # by a service, which claims nothing
+    second = {key: row(key, "second") for key in "abc"}
+    assert store.complete("me", [*second.values()]) == {"a": first, "b": stale, "c": second["c"]}
+    assert list(store.rows()) == [first, stale, second["c"]]
 
 
 def test_however_many_answers(store: Store) -> None:
-    names = [f"{number:04}" for number in range(1201)]
-    taken(store, *names)
-    assert store.complete("me", [Completion(name, "{}", row(name)) for name in names]) == {
-        name: row(name) for name in names
-    }
+    keys = [f"{number:04}" for number in range(1201)]
+    assert claimed(store, *keys) == dict.fromkeys(keys, "taken")
+    store.renew_claims("me", LONG, keys)
+    assert store.complete("me", [row(key) for key in keys]) == {key: row(key) for key in keys}
     assert len([*store.rows()]) == 1201
 
 
@@ -223,17 +303,20 @@ def test_all_of_it_stands_or_nothing(name: str, tmp_path: Path) -> None:
     with closing(STORES[name](tmp_path)) as opened:
         with opened._database.writing() as connection:  # type: ignore[attr-defined]
             connection.exec_driver_sql(refuse)
-        taken(opened, "job a", "job b")
+        claimed(opened, "a", "b")
         with pytest.raises(CacheError):
-            opened.complete("me", [Completion(f"job {key}", "{}", row(key)) for key in "ab"])
+            opened.complete("me", [row("a"), row("b")])
         assert list(opened.rows()) == []
-        assert opened.jobs.counts()["running"] == 2
-        assert opened.complete("me", [Completion("job a", "{}", row("a"))]) == {"job a": row("a")}
+        assert claimed(opened, "a", "b", owner="you") == {"a": "held", "b": "held"}
+        assert opened.complete("me", [row("a")]) == {"a": row("a")}
 
 
-def test_off_ends_jobs_and_keeps_nothing() -> None:
+def test_off_claims_keys_and_stores_nothing() -> None:
     store = open_store("off")
-    taken(store, "job a")
-    assert store.complete("me", [Completion("job a", "of a", row("a"))]) == {"job a": row("a")}
-    assert store.jobs.counts()["done"] == 1
+    assert claimed(store, "a", "b") == {"a": "taken", "b": "taken"}
+    assert claimed(store, "b", owner="you") == {"b": "held"}
+    store.renew_claims("me", LONG, ["b"])
+    store.release_claims("me", ["b"])
+    assert claimed(store, "b", owner="you") == {"b": "taken"}
+    assert store.complete("me", [row("a"), row("b")]) == {"a": row("a")}
     assert list(store.rows()) == []

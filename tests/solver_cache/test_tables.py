@@ -173,6 +173,15 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, ro
     )  # else it hit what is empty, or for other readers
 
 
+def test_a_schema_that_is_no_text_is_refused(tmp_path: Path, rows: list[Row]) -> None:
+    path = tmp_path / "table.sqlite"
+    write_table(path, rows)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"tabledarrm_table", b"tabledarrm_tabl\xe2", 1))
+    with pytest.raises(TableError, match=r"The table cannot be read behind row 0: its schema is damaged\."):
+        list(read_table(path))
+
+
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in {"id", "record", "core"}])
 def test_a_column_that_differs_from_the_record_is_refused(tmp_path: Path, rows: list[Row], column: str) -> None:
     told = [columns_of(row) for row in rows[:3]]

@@ -113,7 +113,8 @@ def constraint_count(problem: Problem) -> int:
 
 def _cut_seconds(problem: Problem) -> float:
     a, b, c, d, e = COEFFICIENTS_APPROXIMATE if problem.voter.delta > 0 else COEFFICIENTS_PURE
-    allowance = 3.0 if problem.m is None else problem.m
+    m = problem.m
+    allowance = 3.0 if m is None else m
     size, failing = math.log(problem.K / 101), math.log1p(30 * problem.K * problem.voter.delta)
     beyond = math.log(max(problem.K / MAX_FITTED_K, 1.0))
     return math.exp(a + b * size + c * math.log(max(allowance / 3, 1.0)) + (d + e * size) * failing + beyond)

@@ -102,12 +102,11 @@ def make_plan(specs: Iterable[DesignSpec], store: Store, cost: Cost) -> Plan:
     batcher, seen = _Batcher(cost), set[str]()
     problems = stored = repeated = 0
     for groups in _pages(_groups(specs)):
-        keys = {spec: spec.key for group in groups for spec in group}
-        there = store.present(keys.values())
+        there = store.present([spec.key for group in groups for spec in group])
         for group in groups:
             missing = []
             for spec in group:
-                key = keys[spec]
+                key = spec.key
                 stored += key in there
                 repeated += key in seen
                 if key not in there and key not in seen:

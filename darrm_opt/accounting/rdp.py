@@ -16,7 +16,7 @@ from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.problem import real_number, whole_number
-from darrm_opt.rounding import ULP, up
+from darrm_opt.rounding import ULP, multiple_up, up
 
 Conversion = Literal["tight", "standard"]
 
@@ -127,7 +127,8 @@ def gaussian_rdp_epsilon(sigma: float, k: int, delta: float, sensitivity: float 
     """
     k = whole_number(k, "k", "a whole number of mechanisms, at least 0", least=0)
     log_delta = math.log(positive_delta(delta))
-    rho = k * float(gaussian_rdp(sigma, [2.0], sensitivity)[0]) / 2
+    one = float(gaussian_rdp(sigma, [2.0], sensitivity)[0]) / 2
+    rho = multiple_up(k, one) if math.isfinite(one) else math.inf if k else 0.0
     return up(rho + 2 * math.sqrt(rho * -log_delta), 16) if rho else 0.0
 
 

@@ -125,6 +125,12 @@ def test_the_best_real_order_is_its_formula_from_above(sigma: float) -> None:
     assert gaussian_rdp_epsilon(sigma, 0, 0.1) == gaussian_rdp_epsilon(sigma, 3, 0.1, 0.0) == 0.0
 
 
+def test_epsilon_of_more_gaussians_than_a_double_counts_is_infinite() -> None:
+    assert gaussian_rdp_epsilon(1.0, 10**400, 0.1) == math.inf
+    assert gaussian_rdp_epsilon(1e-200, 1, 0.1) == math.inf
+    assert gaussian_rdp_epsilon(1e-200, 0, 0.1) == 0.0
+
+
 @pytest.mark.parametrize(
     ("argument", "values", "accepted"),
     [

@@ -169,7 +169,9 @@ def _local(workers: int) -> Any:
     import dask
     import distributed
 
-    with dask.config.set({"distributed.worker.profile.enabled": False}):
+    # workers load what they need before there is a task for them
+    preload = ["darrm_opt.design.solver", "solver_cache.precompute.worker"]
+    with dask.config.set({"distributed.worker.profile.enabled": False, "distributed.worker.preload": preload}):
         return distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=workers,
             threads_per_worker=1,

@@ -82,6 +82,6 @@ class NonPrivateVotes:
         return [(max(ones[max(0, v - r) : v + r + 1]), q) for v, q in enumerate(ones)]
 
     def _excess(self, slope: float) -> float:
-        """Return the largest p − slope·q, 0 at least; rounding only raises it."""
+        """Return the largest p − slope·q, in [0, 1]; rounding only raises it."""
         p, q = self.pairs.T
-        return max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP)
+        return min(1.0, max(0.0, float(np.max(p * (1 + ULP) - slope * q * (1 - ULP)))) * (1 + ULP))

@@ -13,7 +13,9 @@ from darrm_opt.accounting.bits.non_private_votes import NonPrivateVotes
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.total import total_privacy
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
+from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -95,6 +97,16 @@ def test_all_pairs_of_voters_that_are_not_private_are_known() -> None:
     votes, profile = NonPrivateVotes(noise, 2), release_profile(noise, problem)
     assert profile.outer.moves.tolist() == votes.region.moves.tolist()
     assert profile.inner.moves.tolist() == votes.inner.moves.tolist()
+
+
+def test_the_majority_of_many_voters_has_a_profile_and_totals() -> None:
+    """Its δ at 0 is 1, which rounding outward exceeds by four units; 301 voters have more pairs than lines are drawn."""
+    problem = Problem(301, Privacy(math.inf), Privacy(0.5, 1e-3), affected=1)
+    profile = release_profile(np.ones(302), problem)
+    assert profile.delta(0.0) == profile.deltas.max() == 1.0
+    trained_once = solve(Problem.from_allowance(K=301, m=5, epsilon=0.1, Delta=1e-5, affected=1))
+    total = total_privacy(trained_once, 30, 0.1)  # of voters whose models a record changes at will
+    assert total.totals["models"] == Privacy(0.1, 1e-5)
 
 
 def test_a_release_is_a_solution_or_a_pair() -> None:

@@ -45,6 +45,11 @@ def test_delta_is_the_excess_to_the_unit_that_it_charges() -> None:
     assert Fraction(found) == Fraction(1, 4) + (1 + Fraction(4, 4) + Fraction(1, 4)) * U
 
 
+def test_delta_is_a_probability() -> None:
+    votes = NonPrivateVotes(NoiseFunction(np.ones(6), 5), 1)
+    assert votes.delta(0.0) == votes.at(0.0)[0] == 1.0
+
+
 @pytest.mark.parametrize("affected", [1, 2, 5])
 def test_delta_is_never_below_the_pairs(affected: int) -> None:
     votes, pairs = NonPrivateVotes(NOT_MONOTONE, affected), exact_pairs(NOT_MONOTONE, affected)

@@ -25,7 +25,7 @@ from darrm_opt.answers.running_time import (
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.record import problem_from_record, problem_record
+from darrm_opt.record import problem_record
 
 router = create_router("accounting")
 
@@ -68,7 +68,7 @@ async def compose(params: ComposeRequest, request: Request, service: Service) ->
         "gamma": gamma,
         "fresh": params.fresh,
     }
-    seconds = composition_seconds(params.queries, None if record is None else problem_from_record(record))
+    seconds = composition_seconds(params.queries, designed=record is not None, fresh=params.fresh)
     return await respond(request, service, "compose", argument, seconds, params)
 
 

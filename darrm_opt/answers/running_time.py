@@ -133,7 +133,7 @@ PLAN_SOLVES = 60
 PLAN_QUERY_SECONDS = 0.03
 """Time of a plan's accounts for each query [s], up to `MAX_PLAN_QUERIES`, beyond which they are coarser."""
 
-MAX_PLAN_QUERIES = 1000
+MAX_PLAN_QUERIES = 300
 """Queries beyond which a plan takes no longer."""
 
 
@@ -175,8 +175,8 @@ COMPARISON_SOLVES = 100
 COMPARISON_ACCOUNTS, SUBSAMPLED_COMPARISON_ACCOUNTS = 75, 50
 """Approximate number of accounts that a comparison computes; where voters are subsampled it looks for no best target."""
 
-ACCOUNT_SECONDS, ACCOUNT_RELEASE_SECONDS = 1e-2, 3e-4
-"""Time for one account, and for each release in it, where a record affects a fixed number of voters [s]."""
+ACCOUNT_SECONDS, ACCOUNT_RELEASE_SECONDS = 1e-2, {True: 3e-4, False: 1e-4}
+"""Time for one account, and for each release in it, of fresh votes or not, where a record affects a fixed number of voters [s]."""
 
 SUBSAMPLED_RELEASE_SECONDS = 2e-4
 """Time for one release and one number of affected voters in one account, where voters are subsampled [s]."""
@@ -192,7 +192,7 @@ def comparison_account_seconds(
     """
     steps = _steps_of_draw(problem, queries, total, draw, fresh=fresh)
     if steps is None:
-        return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS * queries)
+        return COMPARISON_ACCOUNTS * (ACCOUNT_SECONDS + ACCOUNT_RELEASE_SECONDS[fresh] * queries)
     return SUBSAMPLED_COMPARISON_ACCOUNTS * SUBSAMPLED_RELEASE_SECONDS * steps
 
 
@@ -236,15 +236,22 @@ def profile_seconds(problem: Problem, points: int) -> float:
     return points * (0.001 + 0.08 * _cut_seconds(problem))
 
 
-MAX_ACCOUNT_QUERIES = 1000
-"""Releases beyond which the accounts of one γ take no longer: they are coarser."""
+MAX_BIT_QUERIES = 1000
+"""Releases of fresh votes beyond which the account of bits takes no longer: it is coarser, or refused."""
 
 
-def composition_seconds(queries: int, problem: Problem | None) -> float:
-    """Return the expected time of all accounts of so many releases [s], of one γ or of an (ε, δ)."""
-    if problem is None:
+def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
+    """Return the expected time of all accounts of so many releases [s], within a factor of three where it takes long.
+
+    Args:
+        queries: number of releases.
+        designed: whether each is of one γ; else all that is known of it is an (ε, δ).
+        fresh: whether the votes are fresh for each release.
+    """
+    if not designed:
         return 0.01 + 5e-7 * min(queries, 3_000_000)
-    return 0.005 * problem.K + 0.005 * min(queries, MAX_ACCOUNT_QUERIES)
+    bits = 2e-3 * min(queries, MAX_BIT_QUERIES) if fresh else 0.0
+    return 0.02 + bits + 8e-5 * min(queries, 30_000)
 
 
 BASE_MEMORY = 130.0

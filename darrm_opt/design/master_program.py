@@ -131,6 +131,8 @@ class MasterProgram:
 
     def unknown(self, multisets: Counts) -> Counts:
         """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
+        if not len(multisets):
+            return multisets
         places = [self._place.get(key) for key in multiset_keys(multisets)]
         if len(self._active) == self.rows:
             return multisets[[place is None for place in places]]

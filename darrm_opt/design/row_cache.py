@@ -72,8 +72,9 @@ class _Line:
     def rows(self, constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...]) -> Array:
         """Return the rows of some multisets."""
         with self._lock:
-            missing = [i for i, key in enumerate(keys) if key not in self._place]
-            if missing:
+            places = [self._place.get(key) for key in keys]
+            if None in places:
+                missing = [i for i, place in enumerate(places) if place is None]
                 kept = len(self._parts[0])
                 if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)
@@ -83,6 +84,6 @@ class _Line:
                 self._parts = on_data, on_neighbour
                 for place, i in enumerate(missing, kept):
                     self._place.setdefault(keys[i], place)
-            places = np.array([self._place[key] for key in keys])
+                places = [self._place[key] for key in keys]
             rows: Array = constraint.q * self._parts[0][places] + self._parts[1][places]
             return rows

@@ -120,7 +120,7 @@ def _search(
     values, cuts = np.empty(most), np.empty((most, 8), dtype=np.int64)
     search = Search(
         signed_values=signed.ctypes.data,
-        fuzz=rounding_error(constraint.affected, float(np.abs(signed).max())),
+        fuzz=rounding_error(constraint.affected, float(signed.max())),  # antisymmetric: no entry is larger in size
         above=_finite(collector.above),
         start=_finite(start),
         seconds=_finite(collector.remaining),
@@ -186,12 +186,12 @@ def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
     mean = mean[mean <= MAX_EVALUATED_MEAN]
     terms: Indices = np.ones(mean.size, dtype=np.int64)
     tail = mean.copy()
-    bound, t = mean**2 / 2, 1
-    while np.any(further := bound > TAIL):
+    bound, t, first = mean**2 / 2, 1, 0
+    while (first := first + int(bound[first:].searchsorted(TAIL, side="right"))) < mean.size:  # both grow with M
         t += 1
-        terms[further] = t
-        tail[further] *= mean[further] / t
-        bound[further] *= mean[further] / (t + 1)
+        terms[first:] = t
+        tail[first:] *= mean[first:] / t
+        bound[first:] *= mean[first:] / (t + 1)
     tail *= 1 + (terms + 1) * 4 * UNIT_ROUNDOFF
     if Delta == 0:
         return np.ones((1, 1)), terms, tail

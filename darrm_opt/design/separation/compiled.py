@@ -66,8 +66,7 @@ def search_columns(
 
     def search(asked: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
-            found = _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
-            return _merged([found], collector.most) if found.values.size > 1 else found
+            return _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
         threads = (
             thread_count()
         )  # on the faces, what each part repeats (the first row of every column) is most of the work
@@ -141,7 +140,7 @@ def _search(
 
 
 def _merged(parts: list[KernelResult], most: int) -> KernelResult:
-    """Return what one search of all columns finds: cuts in the order of their values, then of their counts."""
+    """Return what one search of all columns finds: of the cuts the first by value, then by counts."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
     first = np.lexsort((*cuts.T[::-1], -values))[:most]

@@ -72,9 +72,9 @@ class _Line:
     def rows(self, constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...]) -> Array:
         """Return the rows of some multisets."""
         with self._lock:
-            places = [self._place.get(key) for key in keys]
-            if None in places:
-                missing = [i for i, place in enumerate(places) if place is None]
+            places = [self._place.get(key, -1) for key in keys]
+            if -1 in places:
+                missing = [i for i, place in enumerate(places) if place < 0]
                 kept = len(self._parts)
                 if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)

@@ -199,7 +199,7 @@ def engine() -> Iterator[Case]:
     )
     for objective in OBJECTIVES:
         yield Case(
-            name=f"K=21, Δ=1e-5, m=5, {objective}: one design against all 1,184,040 rows in one program",
+            name=f"K=21, Δ=1e-5, m=5, {objective}: against all 1,184,040 rows in one program",
             suite="engine",
             job=Solve(21, 5, 1e-5, objective, repeats=50),
             wanted=Wanted(faster=4000),

@@ -34,6 +34,7 @@ UP: Toward = ROUND_CEILING
 DOWN: Toward = ROUND_FLOOR
 
 
+@lru_cache(maxsize=256)
 def grid_point(value: float, toward: Toward) -> float:
     """Return the grid point of ``GRID_DIGITS`` significant digits that ``value`` stands for."""
     if value == 0:
@@ -44,6 +45,7 @@ def grid_point(value: float, toward: Toward) -> float:
     )
 
 
+@lru_cache(maxsize=256)
 def grid_delta(value: float, toward: Toward) -> float:
     """Return the grid point that a δ stands for: the grid is absolute above `DELTA_GRID_FROM`."""
     if value <= DELTA_GRID_FROM:

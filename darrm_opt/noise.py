@@ -55,8 +55,9 @@ class NoiseFunction:
     @property
     def signed(self) -> Array:
         """g(l) = sign(l − K/2)·γ(l), shape (K+1,): antisymmetric, so Pr[release = 1] = (1 + E g(L))/2."""
-        K = self.K
-        signed: Array = np.sign(2.0 * np.arange(K + 1) - K) * self.values
+        K, signed = self.K, self.values.copy()
+        signed[: (K + 1) // 2] *= -1.0
+        signed[(K + 1) // 2 : K // 2 + 1] = 0.0
         return signed
 
     @cached_property

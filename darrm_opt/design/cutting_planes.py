@@ -198,9 +198,12 @@ class CuttingPlanes:
         return worst_case_near_faces(point, self._constraint, above=above, most=most, deadline=deadline)
 
     def _improve(self, candidate: Incumbent) -> bool:
-        """Make the candidate the incumbent if it is no worse; return whether it is better."""
+        """Make the candidate the incumbent if it is no worse; return whether it is better, as the first one is."""
+        if self.incumbent is None:
+            self.incumbent = candidate
+            return True
         reached, before = self._goal.value(candidate.noise), self._goal.value(self.noise)
-        if self.incumbent is None or reached >= before:
+        if reached >= before:
             self.incumbent = candidate
         return reached > before
 

@@ -131,6 +131,8 @@ class MasterProgram:
 
     def unknown(self, multisets: Counts) -> Counts:
         """Return the multisets that the solver has no rows for; it leaves those it has violated up to its tolerance."""
+        if not len(multisets):
+            return multisets
         places = [self._place.get(key) for key in multiset_keys(multisets)]
         if len(self._active) == self.rows:
             return multisets[[place is None for place in places]]
@@ -243,14 +245,14 @@ class MasterProgram:
             exactly: whether to make the rows again.
         """
         used = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
-        kept, own = multipliers[used], used >= self._others
+        kept, own = multipliers[used], slice(used.searchsorted(self._others), None)
         rows, limits = self._joined(self._rows)[used], self._joined(self._limits)[used]
         extra = 0.0
-        if exactly and own.any():
-            multisets = self._joined(self._multisets)
-            rows[own] = self._shaped(self._widened(cached_rows(loosest, multisets[used[own] - self._others])))
+        if exactly and len(limits[own]):
+            multisets = self._joined(self._multisets)[used[own] - self._others]
+            rows[own] = self._shaped(self._widened(cached_rows(loosest, multisets)))
             limits[own] = loosest.limit
-        elif own.any():
+        elif len(limits[own]):
             mine, theirs = self._constraint.corners, loosest.corners
             moved = max(np.abs(mine.p - theirs.p).max(), np.abs(mine.reflected - theirs.reflected).max()) + STEP_ERROR
             apart = abs(self._constraint.q - loosest.q) + 4 * self._constraint.K * moved

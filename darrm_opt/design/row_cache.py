@@ -67,22 +67,23 @@ class _Line:
     def __init__(self, entries: int) -> None:
         self._lock = threading.Lock()
         self._place: dict[bytes, int] = {}
-        self._parts = np.empty((0, entries)), np.empty((0, entries))
+        self._parts = np.empty((0, 2, entries))  # on the data and on the neighbour
 
     def rows(self, constraint: PrivacyConstraint, counts: Counts, keys: tuple[bytes, ...]) -> Array:
         """Return the rows of some multisets."""
         with self._lock:
-            missing = [i for i, key in enumerate(keys) if key not in self._place]
-            if missing:
-                kept = len(self._parts[0])
+            places = [self._place.get(key, -1) for key in keys]
+            if -1 in places:
+                missing = [i for i, place in enumerate(places) if place < 0]
+                kept = len(self._parts)
                 if (kept + len(missing)) * constraint.entries > MAX_ENTRIES:
                     return constraint.rows(counts)
-                more = constraint.signed_masses(counts[missing])
-                on_data, on_neighbour = (np.concatenate(both) for both in zip(self._parts, more, strict=True))
-                # both at once, and before the places: an interruption or want of memory leaves rows without a place at worst
-                self._parts = on_data, on_neighbour
+                more = np.stack(constraint.signed_masses(counts[missing]), axis=1)
+                # before the places: an interruption or want of memory leaves rows without a place at worst
+                self._parts = np.concatenate([self._parts, more])
                 for place, i in enumerate(missing, kept):
                     self._place.setdefault(keys[i], place)
-            places = np.array([self._place[key] for key in keys])
-            rows: Array = constraint.q * self._parts[0][places] + self._parts[1][places]
+                places = [self._place[key] for key in keys]
+            parts = self._parts.take(places, axis=0)
+            rows: Array = constraint.q * parts[:, 0] + parts[:, 1]
             return rows

@@ -24,8 +24,8 @@ TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""
 
 MIN_ENTRY = 1e-9
-"""Smaller matrix entries are dropped (1e-12 on our scale). HiGHS would do so by itself, with a warning; let through,
-they make its dual ratio test fail on one problem in thirty. No guarantee rests on the rows that a solver saw."""
+"""HiGHS drops smaller matrix entries (1e-12 on our scale), and warns of it; let through, they make its dual ratio test
+fail on one problem in thirty. No guarantee rests on the rows that a solver saw."""
 
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 
@@ -108,18 +108,14 @@ class Highs:
         _check(self._highs.changeObjectiveSense(highspy.ObjSense.kMaximize), "changeObjectiveSense")
 
     def add(self, rows: Array, limits: Array) -> None:
-        many = rows.shape[0]
-        scaled = rows * self._scale
-        kept = np.abs(scaled) > MIN_ENTRY
-        row, column = np.nonzero(kept)
         status = self._highs.addRows(
-            many,
-            np.full(many, -highspy.kHighsInf),
+            len(rows),
+            np.full(len(rows), -highspy.kHighsInf),
             limits * self._scale,
-            row.size,
-            np.searchsorted(row, np.arange(many)).astype(np.int32),
-            column.astype(np.int32),
-            scaled[kept],
+            rows.size,
+            np.arange(0, rows.size, self._entries, dtype=np.int32),
+            np.full(rows.shape, self._columns),
+            rows * self._scale,
         )
         _check(status, "addRows")
 

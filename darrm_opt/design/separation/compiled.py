@@ -66,8 +66,7 @@ def search_columns(
 
     def search(asked: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width) <= MIN_THREADED_WORK:
-            found = _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
-            return _merged([found], collector.most) if found.values.size > 1 else found
+            return _search(library, signed, constraint, collector, asked, _Columns(0, 1, width), start)
         threads = (
             thread_count()
         )  # on the faces, what each part repeats (the first row of every column) is most of the work
@@ -120,7 +119,7 @@ def _search(
     values, cuts = np.empty(most), np.empty((most, 8), dtype=np.int64)
     search = Search(
         signed_values=signed.ctypes.data,
-        fuzz=rounding_error(constraint.affected, float(np.abs(signed).max())),
+        fuzz=rounding_error(constraint.affected, float(signed.max())),  # antisymmetric: no entry is larger in size
         above=_finite(collector.above),
         start=_finite(start),
         seconds=_finite(collector.remaining),
@@ -141,7 +140,7 @@ def _search(
 
 
 def _merged(parts: list[KernelResult], most: int) -> KernelResult:
-    """Return what one search of all columns finds: cuts in the order of their values, then of their counts."""
+    """Return what one search of all columns finds: of the cuts the first by value, then by counts."""
     worst = min(parts, key=lambda part: (-part.value, part.counts.tolist()))
     values, cuts = np.concatenate([part.values for part in parts]), np.concatenate([part.cuts for part in parts])
     first = np.lexsort((*cuts.T[::-1], -values))[:most]
@@ -186,12 +185,12 @@ def _binomials(r: int, Delta: float) -> tuple[Array, Indices, Array]:
     mean = mean[mean <= MAX_EVALUATED_MEAN]
     terms: Indices = np.ones(mean.size, dtype=np.int64)
     tail = mean.copy()
-    bound, t = mean**2 / 2, 1
-    while np.any(further := bound > TAIL):
+    bound, t, first = mean**2 / 2, 1, 0
+    while (first := first + int(bound[first:].searchsorted(TAIL, side="right"))) < mean.size:  # both grow with M
         t += 1
-        terms[further] = t
-        tail[further] *= mean[further] / t
-        bound[further] *= mean[further] / (t + 1)
+        terms[first:] = t
+        tail[first:] *= mean[first:] / t
+        bound[first:] *= mean[first:] / (t + 1)
     tail *= 1 + (terms + 1) * 4 * UNIT_ROUNDOFF
     if Delta == 0:
         return np.ones((1, 1)), terms, tail

@@ -155,6 +155,8 @@ class Collector:
             raise AssertionError("a search saw no multiset at all")
         cuts = np.empty((0, self.counts.size), dtype=np.int64)
         if self._values:
-            found, first = np.unique(np.concatenate(self._counts), axis=0, return_index=True)
-            cuts = found[np.argsort(-np.concatenate(self._values)[first], kind="stable")[: self.most]]
+            values, counts = np.concatenate(self._values), np.concatenate(self._counts)
+            worst_first = counts[np.lexsort((*counts.T[::-1], -values))]
+            distinct = [*dict.fromkeys(map(bytes, worst_first))][: self.most]
+            cuts = np.frombuffer(b"".join(distinct), dtype=np.int64).reshape(-1, self.counts.size).copy()
         return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method, error)

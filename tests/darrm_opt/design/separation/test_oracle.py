@@ -537,6 +537,16 @@ def test_a_collector_keeps_the_worst_of_many() -> None:
     assert np.array_equal(found.cuts, counts[order[:7]])
 
 
+def test_a_collector_keeps_a_cut_once_and_equal_ones_by_their_counts() -> None:
+    collector = Collector(above=0.5, most=5)
+    several = np.array([[2, 300], [2, 1], [1, 9], [2, 1], [3, 0], [1, 8]])
+    collector.offer(np.array([0.7, 0.7, 0.7, 0.9, 0.9, 0.4]), several)
+    collector.offer(np.array([0.7]), several[:1])
+    cuts = collector.result(0.0, "complete").cuts
+    assert cuts.tolist() == [[2, 1], [3, 0], [1, 9], [2, 300]]
+    assert cuts.flags.writeable  # what is read-only counts as a family of rows that is asked for again (`row_cache`)
+
+
 def test_what_was_left_out_is_in_the_bound() -> None:
     collector = Collector()
     collector.offer(np.array([0.1]), np.zeros((1, 4), dtype=np.int64))

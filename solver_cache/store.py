@@ -109,7 +109,7 @@ class Store(Protocol):
         """
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
-        """Hold claims for longer, from now, those of ``keys`` that nobody took over.
+        """Hold the claims of ``owner`` to ``keys`` for ``lease_seconds`` from now, those that nobody took over.
 
         Raises:
             InvalidInput: as `claim`.
@@ -182,7 +182,7 @@ class NoStore:
         return row
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
-        """Claim keys as `Store.claim` says, in this process."""
+        """Claim ``keys`` for ``owner`` and ``lease_seconds``, in this process; return what became of each."""
         return self._claims.take(owner, lease_seconds, keys)
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
@@ -191,11 +191,11 @@ class NoStore:
         return {row.key: row for row in rows if row.key in own}
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
-        """Hold claims for longer."""
+        """Hold the claims of ``owner`` to ``keys`` for ``lease_seconds`` from now."""
         self._claims.renew(owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> None:
-        """Let go of claims."""
+        """Let go of the claims of ``owner`` to ``keys``."""
         self._claims.end(owner, keys)
 
     def remove(self, row: Row) -> bool:  # noqa: ARG002 — the protocol's argument

@@ -59,14 +59,14 @@ class MemoryStore:
             return self._rows[row.key]
 
     def claim(self, owner: str, lease_seconds: float, keys: Collection[str]) -> dict[str, ClaimResult]:
-        """Claim keys as `Store.claim` says."""
+        """Claim ``keys`` for ``owner`` and ``lease_seconds``; return what became of each, as `Store.claim` does."""
         with self._lock:
             there = self.present(keys)
             found = self._claims.take(owner, lease_seconds, [key for key in keys if key not in there])
         return found | dict.fromkeys(there, "stored")
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
-        """Store the answers to what ``owner`` claimed as `Store.complete` says."""
+        """Store those of ``rows`` that ``owner`` claimed; return the rows that stand there, as `Store.complete` does."""
         with self._lock:
             own = self._claims.own(owner, [row.key for row in rows])
             standing = {row.key: self.put(row) for row in rows if row.key in own}
@@ -74,11 +74,11 @@ class MemoryStore:
         return standing
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
-        """Hold claims for longer as `Store.renew_claims` says."""
+        """Hold the claims of ``owner`` to ``keys`` for ``lease_seconds`` from now (`Store.renew_claims`)."""
         self._claims.renew(owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> None:
-        """Let go of claims as `Store.release_claims` says."""
+        """Let go of the claims of ``owner`` to ``keys`` (`Store.release_claims`)."""
         self._claims.end(owner, keys)
 
     def remove(self, row: Row) -> bool:

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -203,7 +203,13 @@ def _line(logger: str, level: int, event: str, content: dict[str, Any]) -> str:
 
 
 def _now() -> str:
-    return f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
+    return f"{_second(seconds)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=2)  # a clock is read for every request, a date needed once a second
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 class RequestLines:
@@ -224,7 +230,7 @@ class RequestLines:
         gaps = {name: f"<{name}>" for name in (*RequestLogEntry._fields, "timestamp")}
         form = _line(_REQUESTS.name, level, "request", gaps).replace("%", "%%")
         for name, gap in gaps.items():
-            form = form.replace(self._quote(gap), f"%({name})s")
+            form = form.replace(self._quote(gap), f"%({name}){'.6f' if name == 'seconds' else 's'}")
         return form
 
     def line(self, level: int, entry: RequestLogEntry) -> str:
@@ -234,7 +240,7 @@ class RequestLines:
             "method": quote(entry.method),
             "path": quote(entry.path),
             "status": entry.status,
-            "seconds": round(entry.seconds, 6),
+            "seconds": entry.seconds,
             "bytes": entry.bytes,
             "client": quote(entry.client),
             "request_id": quote(entry.request_id),

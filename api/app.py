@@ -80,6 +80,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
         generate_unique_id_function=lambda route: route.name,
+        # Its own spans and log records carry queries and what was wrong with them; `traces` does not.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.response_cache = ResponseCache()
     app.state.audit_log = None  # until it is opened

@@ -5,6 +5,7 @@ Routes parse, call and render. What they call is the `DesignService` that the li
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -56,6 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         store = open_store(chosen.cache_url)
         shutdown = app.state.shutdown = Shutdown()
+        built = asyncio.create_task(asyncio.to_thread(_build, app))  # while processes start
         with (
             audit.opened(chosen.audit_log) as app.state.audit_log,
             traces.traced(),
@@ -64,8 +66,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             async with DesignService.open(store, chosen, shutdown, ring) as service:
                 app.state.service = service
                 app.state.metrics = ServiceMetrics(lambda: service.pools, lambda: service.store.hits.counts)
-                for route in app.routes:  # FastAPI builds routes when they are first looked at, for a fifth of a second
-                    route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
+                await built
                 async with app.state.metrics.collected():
                     yield
 
@@ -80,6 +81,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # to an address made of the client's Host header, and in plain text behind a proxy
         generate_unique_id_function=lambda route: route.name,
+        # Its own spans and log records carry queries and what was wrong with them; `traces` does not.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.response_cache = ResponseCache()
     app.state.audit_log = None  # until it is opened
@@ -89,6 +92,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     _add_middleware(app, chosen, ring)
     app.openapi = lambda: openapi_schema(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
+
+
+def _build(app: FastAPI) -> None:
+    """Build what FastAPI builds when it is first looked at, for half a second: the routes, and their description."""
+    for route in app.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
+    app.openapi()
 
 
 def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> None:

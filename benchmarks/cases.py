@@ -24,8 +24,14 @@ ALLOWANCES = (3, 10, 20, 50)
 OBJECTIVES = ("rectangular", "shared(1,1) agreement")
 
 
-MIN_THROUGHPUT = 0.6
-"""Share of the bare route's throughput that the service should reach."""
+MIN_THROUGHPUT = 0.75
+"""Share of the bare route's throughput that the service should reach.
+
+A request takes some 105 µs of one processor, the bare route 91, of which FastAPI's router and response are 55. The service
+answers before its router and spends the time on what protects it: uvicorn with all headers 37, limits on the wire 5,
+middleware (id, host, site, key, rate, metrics, response cache) 45, making the line of the log 8, and writing it so that
+nobody waits for whoever reads it 10.
+"""
 
 
 @dataclass(frozen=True)

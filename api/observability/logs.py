@@ -23,7 +23,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -93,14 +94,17 @@ def log_request(entry: RequestLogEntry) -> None:
     level = logging.ERROR if entry.status == 500 else logging.INFO
     if not _REQUESTS.isEnabledFor(level):
         return
-    if not _renderers:
+    if _request_lines is None:
         _REQUESTS.log(level, "request", extra=entry._asdict())
-    else:  # a log record takes longer to make than a cached answer to send: the line goes to the last processors directly
-        _stream.write(_line(_REQUESTS.name, level, "request", entry._asdict()))
+    else:
+        _stream.write(_request_lines.line(level, entry))
 
 
 _renderers: list[Any] = []
 """The last processors of every line, which make text of it; empty until the log is configured."""
+
+_request_lines: RequestLines | None = None
+"""Lines of requests in the configured form; None until the log is configured."""
 
 _stream: TextIO | LogStream = sys.stderr
 """Where lines are written."""
@@ -108,8 +112,9 @@ _stream: TextIO | LogStream = sys.stderr
 
 def configure(settings: Settings) -> None:
     """Send every log line of this process to stderr in the form that the settings ask for."""
-    global _stream  # noqa: PLW0603 — as the logging of a process is one
+    global _stream, _request_lines  # noqa: PLW0603 — as the logging of a process is one
     _renderers[:] = _renderers_of(settings.log_format)
+    _request_lines = RequestLines(encode_basestring if settings.log_format == "json" else _plain)
     _stream = _open_stream()
     handler = logging.StreamHandler(_stream)
     handler.setFormatter(
@@ -191,10 +196,69 @@ def _dropped_line(lines: int) -> str:
 def _line(logger: str, level: int, event: str, content: dict[str, Any]) -> str:
     """Return a line in the configured form, without a log record."""
     line: Any = {"event": event, "level": logging.getLevelName(level).lower(), "logger": logger, **content}
-    line["timestamp"] = f"{datetime.now(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    line.setdefault("timestamp", _now())
     for renderer in _renderers:
         line = renderer(None, "", line)
     return f"{line}\n"
+
+
+def _now() -> str:
+    seconds, microseconds = divmod(time.time_ns() // 1000, 10**6)
+    return f"{_second(seconds)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=2)  # a clock is read for every request, a date needed once a second
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+
+
+class RequestLines:
+    """Lines of requests: the last processors render one of each level, with gaps, and every request fills them in.
+
+    To render each would take longer than to send a cached answer.
+
+    Args:
+        quote: returns a text as the last processors write it.
+    """
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        self._quote = quote
+        self._forms = {level: self._form(level) for level in (logging.INFO, logging.ERROR)}
+
+    def _form(self, level: int) -> str:
+        """Return the line of a request of this level for the operator %."""
+        gaps = {name: f"<{name}>" for name in (*RequestLogEntry._fields, "timestamp")}
+        form = _line(_REQUESTS.name, level, "request", gaps).replace("%", "%%")
+        for name, gap in gaps.items():
+            form = form.replace(self._quote(gap), f"%({name}){'.6f' if name == 'seconds' else 's'}")
+        return form
+
+    def line(self, level: int, entry: RequestLogEntry) -> str:
+        """Return the line of a request."""
+        quote = self._quote
+        return self._forms[level] % {
+            "method": quote(entry.method),
+            "path": quote(entry.path),
+            "status": entry.status,
+            "seconds": entry.seconds,
+            "bytes": entry.bytes,
+            "client": quote(entry.client),
+            "request_id": quote(entry.request_id),
+            "timestamp": quote(_now()),
+        }
+
+
+_WORD = re.compile(r"[!#-&(-<>-~]+")
+"""Text that structlog's console writes as it is."""
+
+
+def _plain(text: str) -> str:
+    r"""Return a text for people: in quotes if it is not a plain word, and nothing that a terminal would obey.
+
+    >>> _plain("/v1/gamma"), _plain("address ::1"), _plain("\x1b[31m")
+    ('/v1/gamma', "'address ::1'", "'\\x1b[31m'")
+    """
+    return text if _WORD.fullmatch(text) else repr(text)
 
 
 class LogStream:

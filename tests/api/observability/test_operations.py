@@ -278,8 +278,9 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
     before = root.handlers[:], root.level, access.disabled
 
-    def configure(**settings: Any) -> io.StringIO:
+    def configure(terminal: bool = False, **settings: Any) -> io.StringIO:
         stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda: terminal)
         monkeypatch.setattr(sys, "stderr", stream)
         logs.configure(SETTINGS.model_copy(update=settings))
         return stream
@@ -288,6 +289,7 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     root.handlers[:], access.disabled = before[0], before[2]
     root.setLevel(before[1])
     logs._renderers.clear()
+    logs._request_lines = None
     logging.captureWarnings(capture=False)
 
 
@@ -324,6 +326,32 @@ def test_a_line_for_people_is_one_line(configured: Any) -> None:
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
     assert "status=200" in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("path", ["/\x1b[31m", "/\x9b31m", "/\u202egpj", "/\x7f"])
+def test_no_path_gives_orders_to_a_terminal(configured: Any, path: str, terminal: bool) -> None:
+    stream = configured(terminal, log_format="console")
+    logs.log_request(NASTY._replace(path=path))
+    assert path not in stream.getvalue()
+    assert repr(path) in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("log_format", ["console", "json"])
+@pytest.mark.parametrize("status", [200, 500])
+def test_the_line_of_a_request_is_as_any_other_line(
+    configured: Any, status: int, log_format: str, terminal: bool
+) -> None:
+    stream = configured(terminal, log_format=log_format)
+    entry = NASTY._replace(path="/v1/100%s", status=status, request_id="a=b'c")
+    logs.log_request(entry)
+    logging.getLogger("api.requests").log(
+        logging.ERROR if status == 500 else logging.INFO, "request", extra=entry._asdict()
+    )
+    times = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+    own, other = (times.sub("", line) for line in stream.getvalue().replace("0.250000", "0.25").splitlines())
+    assert json.loads(own) == json.loads(other) if log_format == "json" else own == other
 
 
 def test_lines_of_a_request_carry_its_id(configured: Any) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -49,6 +51,15 @@ def test_requests_and_solves_are_spans() -> None:
     assert found.status.status_code is StatusCode.UNSET
     assert not any(word in span.to_json() for span in spans for word in ("secret", "epsilon"))
     assert found.resource.attributes["service.name"] == "darrm-opt"
+
+
+def test_the_framework_adds_no_spans_of_its_own_which_carry_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)  # as an operator's own instrumentation sets it
+    with TestClient(create_app(Settings(cache_url="memory"))) as client:
+        client.get("/v1/gamma?K=5&m=2&epsilon=secret")
+    assert memory.get_finished_spans() == ()
 
 
 def test_a_job_is_a_trace_of_its_own_linked_to_the_request_that_queued_it() -> None:

@@ -90,6 +90,13 @@ def test_the_repository_has_the_description() -> None:
     assert KEPT.read_text(encoding="utf-8") == wanted, told
 
 
+def test_a_server_that_has_started_has_built_the_description() -> None:
+    app = create_app(Settings(cache_url="memory", solve="off"))
+    assert app.openapi_schema is None
+    with TestClient(app):
+        assert app.openapi_schema is not None
+
+
 def test_the_documentation_names_every_route_with_its_methods(schema: dict[str, Any]) -> None:
     lines = (KEPT.parent / "api.md").read_text(encoding="utf-8").splitlines()
     told = {

@@ -79,7 +79,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Load:
-    """Ask a server for one kept answer as fast as it gives it (`benchmarks.load`).
+    """Ask a server for one stored answer as fast as it gives it (`benchmarks.load`).
 
     Attributes:
         server: the service, or a bare FastAPI route that returns the same bytes.
@@ -230,7 +230,7 @@ def scale() -> Iterator[Case]:
 def service() -> Iterator[Case]:
     """Yield the service under load."""
     yield Case(
-        name="`GET /v1/gamma` of a kept γ against a bare FastAPI route with the same bytes: time for a request",
+        name="`GET /v1/gamma` of a stored γ against a bare FastAPI route with the same bytes: time for a request",
         suite="service",
         job=Load(),
         wanted=Wanted(within=1 / MIN_THROUGHPUT),
@@ -239,7 +239,7 @@ def service() -> Iterator[Case]:
         limit=120,
     )
     yield Case(
-        name="`GET /v1/gamma` of a kept γ, all solver processes at work, against none: 99th percentile",
+        name="`GET /v1/gamma` of a stored γ, all solver processes at work, against none: 99th percentile",
         suite="service",
         job=Load(figure="p99", busy=True),
         wanted=Wanted(within=10),

@@ -1,4 +1,4 @@
-"""Load on the service: wrk asks a server on loopback for one kept γ, again and again.
+"""Load on the service: wrk asks a server on loopback for one stored γ, again and again.
 
 What it is compared with is a FastAPI application of one route that does nothing but return the very same bytes, served
 by uvicorn on the same loop with the same parser and without a log. The service does everything that it always does: it
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.cases import Load
 
-KEPT = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
+ASKED = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
 """The question: the paper's first real setting."""
 
 LONG = {"epsilon": 0.1, "Delta": 1e-6, "K": 2001}
@@ -64,12 +64,12 @@ def loaded(job: Load) -> float:
         folder = Path(made)
         if job.server == "bare":
             with _served(_service(), folder) as url:
-                (folder / "body").write_bytes(_kept(url))
+                (folder / "body").write_bytes(_stored_answer(url))
             program = [sys.executable, "-c", BARE, str(folder / "body")]
         else:
             program = _service()
         with _served(program, folder) as url:
-            _kept(url)
+            _stored_answer(url)
             if job.busy:
                 _occupy(url)
             _asked(url, WARM)
@@ -117,10 +117,10 @@ def _fetched(url: str, body: bytes | None = None) -> bytes:
         return found
 
 
-def _kept(url: str) -> bytes:
-    """Return the answer to `KEPT`, once it is kept."""
+def _stored_answer(url: str) -> bytes:
+    """Return the answer to `ASKED`, once it is stored."""
     for _ in range(120):
-        found = _fetched(url + KEPT)
+        found = _fetched(url + ASKED)
         if b'"cached":true' in found:
             return found
         time.sleep(0.5)
@@ -148,7 +148,7 @@ def _busy(url: str) -> float:
 
 def _asked(url: str, seconds: int) -> tuple[float, float]:
     """Return requests answered in a second, and the 99th percentile of the wait [s]."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url + KEPT]
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", url + ASKED]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in told or "Socket errors" in told:
         raise RuntimeError(f"not every request was answered: {told}")

@@ -12,9 +12,14 @@ from pydantic import BaseModel
 from api.schemas.fields import AnswerModel, RequestModel
 
 
+_schemas: dict[str, dict[str, Any]] = {}
+"""Descriptions that were computed, by the prefix of their paths: all else is the same for every application."""
+
+
 def openapi_schema(app: FastAPI) -> dict[str, Any]:
-    """Return the description of the API, computed once."""
-    if app.openapi_schema is None:
+    """Return the description of the API, computed once in a process."""
+    prefix = app.servers[0]["url"] if app.servers else ""
+    if prefix not in _schemas:
         made = get_openapi(
             title=app.title,
             version=app.version,
@@ -23,8 +28,9 @@ def openapi_schema(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             servers=app.servers,
         )
-        app.openapi_schema = _with_links(_with_keys(_with_examples(made)))
-    return app.openapi_schema
+        _schemas[prefix] = _with_links(_with_keys(_with_examples(made)))
+    app.openapi_schema = _schemas[prefix]
+    return _schemas[prefix]
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:

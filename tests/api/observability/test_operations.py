@@ -135,6 +135,7 @@ def test_a_finding_is_repeated_for_a_while_and_one_looks_for_all(seconds: float,
 def test_a_server_that_cannot_answer_says_what_is_wrong_and_no_secret(
     client: TestClient, caplog: pytest.LogCaptureFixture
 ) -> None:
+    assert client.get("/readyz").status_code == 200
     state = client.app.state  # type: ignore[attr-defined]  # a FastAPI application
     before = state.readiness
     state.readiness = ReadinessCheck(FakeService(Broken(), 1 / 3))  # type: ignore[arg-type]  # as above

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from api.schemas.fields import AnswerModel, RequestModel
 
-
 _schemas: dict[str, dict[str, Any]] = {}
 """Descriptions that were computed, by the prefix of their paths: all else is the same for every application."""
 

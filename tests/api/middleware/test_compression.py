@@ -19,7 +19,9 @@ SMALL = "/v1/gamma?K=5&m=2&epsilon=0.1"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, max_voters=301))) as opened:
+    with TestClient(
+        create_app(Settings(cache_url="memory", wait_seconds=60, solvers=1, max_voters=301, rate=0))
+    ) as opened:
         yield opened
 
 

@@ -28,7 +28,7 @@ from darrm_opt import SolveFailed
 from solver_cache import CacheError, MemoryStore, open_store
 from solver_cache.process_pool.pool import PoolState
 
-SETTINGS = Settings(cache_url="memory", solvers=1)
+SETTINGS = Settings(cache_url="memory", solvers=1, rate=0)
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
 
 

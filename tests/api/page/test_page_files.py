@@ -17,7 +17,7 @@ from api.settings import Settings
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(create_app(Settings(cache_url="memory"))) as opened:
+    with TestClient(create_app(Settings(cache_url="memory", rate=0))) as opened:
         yield opened
 
 

@@ -30,7 +30,7 @@ from darrm_opt.record import problem_from_record, solution_from_record, solution
 from solver_cache import CacheError, DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
+SETTINGS = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60, rate=0)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def told(url: str) -> dict[str, Any]:
     """The answer to `SMALL`, as it was given when it was solved, by an app that is gone."""
-    with TestClient(create_app(Settings(cache_url=url, wait_seconds=60, solvers=1))) as client:
+    with TestClient(create_app(Settings(cache_url=url, wait_seconds=60, solvers=1, rate=0))) as client:
         answer = client.get("/v1/gamma", params=SMALL)
         assert "etag" not in answer.headers  # "cached" will change, so these bytes do not last
         return dict(answer.json())

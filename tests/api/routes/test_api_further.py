@@ -28,7 +28,9 @@ from solver_cache import DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
-SETTINGS = Settings(cache_url="memory", max_voters=15, max_batch=6, max_work_seconds=20, wait_seconds=60, solvers=1)
+SETTINGS = Settings(
+    cache_url="memory", max_voters=15, max_batch=6, max_work_seconds=20, wait_seconds=60, solvers=1, rate=0
+)
 
 
 @pytest.fixture(scope="module")

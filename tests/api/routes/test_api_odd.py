@@ -21,7 +21,7 @@ from solver_cache.process_pool.task_loop import no_op
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60)
+    settings = Settings(cache_url="memory", max_voters=51, solvers=1, wait_seconds=60, rate=0)
     with TestClient(create_app(settings), raise_server_exceptions=False) as opened:
         yield opened
 

@@ -16,7 +16,7 @@ from darrm_opt import Problem, solve
 from darrm_opt.design_spec import CORE, digest
 from solver_cache import Row
 
-SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1)
+SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)
 ASKED: list[dict[str, Any]] = [
     {"K": 3, "m": 1, "epsilon": 0.1},
     {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5},

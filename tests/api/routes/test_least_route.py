@@ -18,7 +18,7 @@ from darrm_client.verification import verify_least
 from darrm_opt import NotPrivate, least_parameter, verify
 from darrm_opt.record import problem_from_record
 
-SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1)
+SETTINGS = Settings(cache_url="memory", max_voters=15, wait_seconds=60, solvers=1, rate=0)
 ASKED = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
 
 

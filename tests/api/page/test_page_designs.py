@@ -131,8 +131,10 @@ def test_a_plot_is_saved_whole_in_the_light_scheme(visiting: Visiting, scheme: s
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_panel_of_designs_fits_the_window(visiting: Visiting, width: int) -> None:
     visit = visiting(viewport={"width": width, "height": 844})
+    for query in ("K=11&m=3&epsilon=0.0892&Delta=1e-4", "K=10&m=1&epsilon=0.5&Delta=1e-3&delta=1e-4"):
+        api(visit.server, f"gamma?{query}")
     visit.go()
-    visit.tab.wait_for_selector("#designs tbody tr")
+    visit.tab.wait_for_selector("#designs tbody tr:nth-child(2)")
     boxes = visit.tab.locator("#designs input[type=checkbox]")
     for at in (0, 1):
         boxes.nth(at).check()

@@ -84,7 +84,7 @@ class Store(Protocol):
 
         Returns:
             For each key: "taken", ``owner`` holds it; "stored", a row of this version stands there, unexamined, and
-            nobody holds it; "held", by another.
+            ``owner`` does not hold it, or no longer; "held", by another.
 
         Raises:
             InvalidInput: ``owner`` is empty, or ``lease_seconds`` is out of range.

@@ -62,6 +62,7 @@ class MemoryStore:
         """Claim ``keys`` for ``owner`` and ``lease_seconds``; return what became of each, as `Store.claim` does."""
         with self._lock:
             there = self.present(keys)
+            self._claims.end(owner, there)
             found = self._claims.take(owner, lease_seconds, [key for key in keys if key not in there])
         return found | dict.fromkeys(there, "stored")
 

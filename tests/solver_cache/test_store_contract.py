@@ -191,6 +191,14 @@ def test_a_claim_is_of_what_is_not_stored_and_not_held(store: Store) -> None:
     assert claimed(store, "stored") == {"stored": "taken"}
 
 
+def test_a_claim_ends_when_its_owner_hears_that_the_answer_is_stored(store: Store) -> None:
+    assert claimed(store, "a") == {"a": "taken"}
+    store.put(row("a"))  # by a service, which claims nothing
+    assert claimed(store, "a") == {"a": "stored"}
+    assert store.remove(row("a"))
+    assert claimed(store, "a", owner="you") == {"a": "taken"}
+
+
 def test_claims_are_renewed_by_who_holds_them(store: Store) -> None:
     claimed(store, "mine", "lost", lease=SHORT)
     time.sleep(0.05)

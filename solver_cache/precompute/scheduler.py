@@ -1,6 +1,6 @@
 """Scheduler of a run: hand out batches, store the answers, retry what was lost, and give up what keeps failing.
 
-Where workers return their answers, the run claims the keys of a batch before it hands it out, and keeps the answers that
+Where workers return their answers, the run claims the keys of a batch before it hands it out, and stores the answers that
 came in every `SAVE_SECONDS` seconds, each of which is one transaction; where they write to the shared store themselves, they do
 all that and the run only listens. Either way a key that another run has claimed is left to it, and looked at again later.
 """
@@ -284,7 +284,7 @@ class Scheduler:
             self._failed(spec, what, flight)
 
     def _save(self) -> None:
-        """Keep what came in; an answer whose claim was lost is left to whoever has it."""
+        """Store what came in; an answer whose claim was lost is left to whoever has it."""
         unsaved, self._unsaved, self._saved_at = self._unsaved, [], time.monotonic()
         stored = self._claims.complete([each.what.row for each in unsaved]) if unsaved else set()
         for each in unsaved:
@@ -370,7 +370,7 @@ class Scheduler:
         self._claims.release([key])
 
     def _release(self) -> None:
-        """Keep what came in and free every claim, so that the next run need not wait for leases."""
+        """Store what came in and free every claim, so that the next run need not wait for leases."""
         many = len(self._unsaved)
         try:
             self._save()

@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SolveFinished:
-    """A problem is solved by a worker who will keep the answer soon, and say so."""
+    """A problem is solved by a worker who will store the answer soon, and say so."""
 
     key: str
 
@@ -173,7 +173,7 @@ def perform(task: Task) -> Iterator[Event]:
 
 
 def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Event]:
-    """Claim the problems of a task, solve them and keep what comes of it."""
+    """Claim the problems of a task, solve them and store what comes of it."""
     specs = {spec.key: spec for spec in task.specs}
     taken = claims.take(specs)
     for key, what in taken.items():
@@ -195,7 +195,7 @@ def _solve_in_store(task: Task, solver: _Solver, claims: Claims) -> Iterator[Eve
 
 
 def _save(solved: list[Answer], claims: Claims) -> Iterator[Event]:
-    """Keep answers; those whose claims were lost are left to the ones that have them."""
+    """Store answers; those whose claims were lost are left to the ones that have them."""
     stored = claims.complete([each.row for each in solved]) if solved else set()
     for each in solved:
         yield AnswerStored(each.key, each.gap, each.limited) if each.key in stored else ClaimedElsewhere(each.key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from darrm_opt.design_spec import CORE, DesignSpec
 from solver_cache.database import claims
 from solver_cache.database.connection import Database
 from solver_cache.database.designs import DatabaseDesigns
-from solver_cache.database.dialect import execute_many, insert_new, integrity_errors, is_among, storage_bytes
+from solver_cache.database.dialect import insert_many, insert_new, integrity_errors, is_among, storage_bytes
 from solver_cache.database.jobs import DatabaseJobs
 from solver_cache.database.schema import SOLUTIONS, TAGS, fill, schema_version
 from solver_cache.errors import DAMAGED, CacheError
@@ -83,47 +84,39 @@ class DatabaseStore:
             taken = claims.take(connection, owner, lease_seconds, keys)
             # looked up behind the claim: `complete` stores an answer and ends its claim in one transaction
             if there := _present(connection, keys):
-                claims.end(connection, taken & there)
+                claims.end(connection, owner, taken & there)
         return {key: "stored" if key in there else "taken" if key in taken else "held" for key in keys}
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         """Store the answers to what ``owner`` claimed as `solver_cache.store.Store.complete` says."""
         with self._database.writing() as connection:
-            own = claims.own(connection, owner, [row.key for row in rows])
+            own = claims.end(connection, owner, [row.key for row in rows])
             mine = {row.key: row for row in rows if row.key in own}
-            standing = self._put_all(connection, [*mine.values()])
-            claims.end(connection, own)
-        return mine | standing
+            return mine | self._put_all(connection, [*mine.values()])
 
     def renew_claims(self, owner: str, lease_seconds: float, keys: Collection[str]) -> None:
         """Hold claims for longer as `solver_cache.store.Store.renew_claims` says."""
         check_claim(owner, lease_seconds)
         with self._database.writing() as connection:
-            claims.renew(connection, lease_seconds, claims.own(connection, owner, keys))
+            claims.renew(connection, owner, lease_seconds, keys)
 
     def release_claims(self, owner: str, keys: Collection[str]) -> None:
         """Let go of claims as `solver_cache.store.Store.release_claims` says."""
         with self._database.writing() as connection:
-            claims.end(connection, claims.own(connection, owner, keys))
+            claims.end(connection, owner, keys)
 
     def _put_all(self, connection: Connection, rows: Sequence[Row]) -> dict[str, Row]:
-        """Add rows where there are none; return those of others that stand in their places."""
-        if not rows:
-            return {}
-        ordered = sorted(rows, key=lambda row: row.key)  # so that two who add the same wait in turn
+        """Add rows where there are none; return those that stand there already."""
+        ordered = sorted(rows, key=attrgetter("key"))  # so that two who add the same wait in turn
         now = _now()
-        execute_many(connection, insert_new(self._database.dialect, SOLUTIONS), [_values(row, now) for row in ordered])
-        mine = {row.key: (row.core, row.digest) for row in rows}
-        wanted = is_among(self._database.dialect, SOLUTIONS.c.key, mine)
-        there = select(SOLUTIONS.c.key, SOLUTIONS.c.core, SOLUTIONS.c.digest).where(wanted)
-        found = {key: (core, hashed) for key, core, hashed in connection.execute(there).all()}
-        if (
-            found.keys() != mine.keys()
-        ):  # or another removed one just now: nothing is changed, and it can be tried again
+        if not rows or insert_many(connection, SOLUTIONS, [_values(row, now) for row in ordered]) == len(rows):
+            return {}
+        keys = {row.key for row in rows}
+        there = connection.execute(select(*_ROW).where(is_among(self._database.dialect, SOLUTIONS.c.key, keys)))
+        standing = {row.key: row for values in there.all() if (row := _row(values)) is not None}
+        if standing.keys() != keys:  # or another removed one just now: nothing is changed, and it can be tried again
             raise CacheError(self.url, "an answer that was written cannot be read", DAMAGED)
-        others = [key for key in mine if found[key] != mine[key]]
-        rest = (connection.execute(select(*_ROW).where(SOLUTIONS.c.key == key)).one_or_none() for key in others)
-        return {row.key: row for values in rest if (row := _row(values)) is not None}
+        return standing
 
     def remove(self, row: Row) -> bool:
         """Forget ``row`` as `solver_cache.store.Store.remove` says."""
@@ -233,8 +226,8 @@ def _present(connection: Connection, keys: Collection[str]) -> set[str]:
 
 def _values(row: Row, created: str) -> dict[str, Any]:
     """Return the columns of a row."""
-    kept = {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": created}
-    return kept | (columns_of(row.record) if row.columns is None else vars(row.columns))
+    columns = columns_of(row.record) if row.columns is None else vars(row.columns)
+    return {"key": row.key, "core": row.core, "record": row.record, "digest": row.digest, "created": created, **columns}
 
 
 def _row(values: Any) -> Row | None:

@@ -108,10 +108,10 @@ def timed(way: str, many: int, workers: int, folder: Path) -> dict[str, float]:
         executor: Executor = Cluster(None, workers) if way == "dask" else Processes(workers)
         with closing(executor):
             first = (DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=each * 1e-5)) for each in range(9))
-            run(make_plan(first, MemoryStore(), solve_seconds), MemoryStore(), executor, solve_seconds)  # imports
+            run(make_plan(first, MemoryStore(), solve_seconds), MemoryStore(), executor)  # imports
             there = time.perf_counter()
             options = RunOptions(store_url=url if way == "direct" else "")
-            outcome = run(make_plan(asked, store, solve_seconds), store, executor, solve_seconds, options)
+            outcome = run(make_plan(asked, store, solve_seconds), store, executor, options)
             seconds = time.perf_counter() - there
     if outcome.progress.solved != len(asked):
         raise RuntimeError(f"{outcome.progress.solved} of {len(asked)} were solved")

@@ -15,7 +15,7 @@ from typing import Any
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
-from solver_cache.precompute.executor import ExecutorEvent, ExecutorLost, TaskEnded, TaskLost
+from solver_cache.precompute.executor import ExecutorLost, TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.worker import Event, Task, Work, perform
 
 RETRY_SECONDS = 60.0
@@ -101,23 +101,23 @@ class Cluster:
         self._futures[number] = future
         future.add_done_callback(lambda done: self._over.put((number, done)))
 
-    def poll(self, seconds: float) -> list[ExecutorEvent]:
+    def poll(self, seconds: float) -> list[TaskReport]:
         """Return what happened; tasks of a scheduler that is gone are lost."""
-        events: list[ExecutorEvent] = []
+        reports: list[TaskReport] = []
         try:
             number, future = self._over.get(timeout=seconds)
             while True:
                 if number in self._futures and self._futures[number] is future:
                     del self._futures[number]
-                    events += [ExecutorEvent(number, what) for what in _events_of(future)]
+                    reports.append(TaskReport(number, _events_of(future)))
                 number, future = self._over.get_nowait()
         except queue.Empty:
             pass
         if self._client.status != "running":
-            events += self._reconnect()
-        if not events:
+            reports += self._reconnect()
+        if not reports:
             self._count_threads()
-        return events
+        return reports
 
     def close(self) -> None:
         """Leave; workers that were started here end."""
@@ -129,9 +129,10 @@ class Cluster:
         if self._local is not None:
             _close(self._local, SHUTDOWN_SECONDS)
 
-    def _reconnect(self) -> list[ExecutorEvent]:
+    def _reconnect(self) -> list[TaskReport]:
         """Give up every task that is out, and wait until the scheduler answers again."""
-        lost = [ExecutorEvent(number, TaskLost(f"the scheduler {self._address} was lost")) for number in self._futures]
+        loss = TaskLost(f"the scheduler {self._address} was lost")
+        lost = [TaskReport(number, [loss]) for number in self._futures]
         self._futures.clear()
         _LOG.warning("the scheduler %s is lost; waiting for it", self._address)
         _close(self._client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +23,11 @@ class TaskLost:
 
 
 @dataclass(frozen=True)
-class ExecutorEvent:
-    """Event of a task."""
+class TaskReport:
+    """Report of a task: events in their order, the last one of its last report being its end or its loss."""
 
     number: int
-    what: Event | TaskEnded | TaskLost
+    events: Sequence[Event | TaskEnded | TaskLost]
 
 
 class ExecutorLost(DarrmError):
@@ -54,7 +55,7 @@ class Executor(Protocol):
     def submit(self, task: Task) -> None:
         """Take a task."""
 
-    def poll(self, seconds: float) -> list[ExecutorEvent]:
+    def poll(self, seconds: float) -> list[TaskReport]:
         """Return what happened since it was last asked; wait so long [s] for something.
 
         Raises:

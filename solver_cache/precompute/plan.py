@@ -14,7 +14,7 @@ stored already. Warm and cold answers are both optimal and differ by 1e-16 to 5e
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from darrm_opt.design.schedule import is_expensive
@@ -53,14 +53,19 @@ class Batch:
     Attributes:
         specs: what is to be solved, in this order.
         lead: the problem whose rows the others start from, whether it is among them or not; None: each by itself.
-        seconds: expected time [s].
+        mean_seconds: expected time for one of them, on average [s].
         careful: whether each result is reported at once, since a worker was lost with these problems.
     """
 
     specs: tuple[DesignSpec, ...]
     lead: DesignSpec | None
-    seconds: float
+    mean_seconds: float
     careful: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Expected time [s]."""
+        return self.mean_seconds * len(self.specs)
 
 
 @dataclass(frozen=True)
@@ -183,12 +188,12 @@ class _Batcher:
         if warm_start_pays(group):
             lead = group[len(group) // 2]
             first = sorted(missing, key=lambda spec: spec != lead)  # stable: the lead, then the others in order
-            self._batches.append(Batch(tuple(first), lead, sum(map(self._cost, first))))
+            self._add(first, lead, sum(map(self._cost, first)))
             return
         for spec in missing:
             seconds = self._cost(spec)
             if seconds >= BATCH_SECONDS:
-                self._batches.append(Batch((spec,), None, seconds))
+                self._add([spec], None, seconds)
                 continue
             self._loose.append(spec)
             self._seconds += seconds
@@ -201,8 +206,11 @@ class _Batcher:
 
     def _flush(self) -> None:
         if self._loose:
-            self._batches.append(Batch(tuple(self._loose), None, self._seconds))
+            self._add(self._loose, None, self._seconds)
             self._loose, self._seconds = [], 0.0
+
+    def _add(self, specs: Sequence[DesignSpec], lead: DesignSpec | None, seconds: float) -> None:
+        self._batches.append(Batch(tuple(specs), lead, seconds / len(specs)))
 
 
 def _groups(specs: Iterable[DesignSpec]) -> Iterator[tuple[DesignSpec, ...]]:

@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 
-from solver_cache.precompute.executor import ExecutorEvent, TaskEnded, TaskLost
+from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
 from solver_cache.process_pool.pool import PoolClosed, ProcessPool
 from solver_cache.process_pool.process import ProcessLost
@@ -21,7 +21,7 @@ def processors() -> int:
 class Processes:
     """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die.
 
-    The pool's event loop runs in a thread; its events reach `poll` through a queue.
+    The pool's event loop runs in a thread; its reports reach `poll` through a queue.
 
     Args:
         workers: how many; None: one for each processor.
@@ -33,7 +33,7 @@ class Processes:
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
         self._max_workers, self._work = workers or processors(), work
         self._pool = ProcessPool(self._max_workers, memory=None, name="precompute", report_seconds=0, warm_up=warm_up)
-        self._events: queue.SimpleQueue[ExecutorEvent] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[TaskReport] = queue.SimpleQueue()
         self._tasks = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="precompute-pool", daemon=True)
@@ -55,18 +55,18 @@ class Processes:
         self._tasks += 1
         asyncio.run_coroutine_threadsafe(self._run(task), self._loop)
 
-    def poll(self, seconds: float) -> list[ExecutorEvent]:
+    def poll(self, seconds: float) -> list[TaskReport]:
         """Return what happened; a process that died has lost its task."""
-        events: list[ExecutorEvent] = []
+        reports: list[TaskReport] = []
         if not self._tasks:
-            return events
+            return reports
         try:
-            events.append(self._events.get(timeout=seconds))
+            reports.append(self._reports.get(timeout=seconds))
             while True:
-                events.append(self._events.get_nowait())
+                reports.append(self._reports.get_nowait())
         except queue.Empty:
-            self._tasks -= sum(isinstance(event.what, TaskEnded | TaskLost) for event in events)
-            return events
+            self._tasks -= sum(isinstance(report.events[-1], TaskEnded | TaskLost) for report in reports)
+            return reports
 
     def close(self) -> None:
         """End the processes: what they are doing is lost."""
@@ -82,8 +82,7 @@ class Processes:
         over: TaskEnded | TaskLost = TaskEnded()
 
         def pass_on(events: list[Event]) -> None:
-            for event in events:
-                self._events.put(ExecutorEvent(task.number, event))
+            self._reports.put(TaskReport(task.number, events))
 
         try:
             await self._pool.run(report_events, (self._work, task), progress=pass_on, retries=0)
@@ -93,7 +92,7 @@ class Processes:
             over = TaskLost(str(err))
         except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
             over = TaskLost(f"{type(err).__name__}: {err}")
-        self._events.put(ExecutorEvent(task.number, over))
+        self._reports.put(TaskReport(task.number, [over]))
 
     async def _close(self) -> None:
         """End the processes, and whatever else the loop runs."""

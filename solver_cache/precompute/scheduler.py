@@ -17,20 +17,21 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from darrm_opt.design_spec import DesignSpec
 from darrm_opt.errors import InvalidInput
 from solver_cache.errors import CacheError
+from solver_cache.model import ClaimResult
 from solver_cache.precompute.claims import LEASE, RETRY_SECONDS, Claims
-from solver_cache.precompute.executor import Executor, ExecutorEvent, TaskEnded, TaskLost
-from solver_cache.precompute.plan import Batch, Cost, Plan
+from solver_cache.precompute.executor import Executor, TaskEnded, TaskLost, TaskReport
+from solver_cache.precompute.plan import Batch, Plan
 from solver_cache.precompute.progress import Failure, Progress, RunOutcome, Watcher
 from solver_cache.precompute.worker import (
     SAVE_SECONDS,
     Answer,
     AnswerStored,
-    AttemptFailed,
     ClaimedElsewhere,
     SolveFinished,
     Task,
@@ -86,19 +87,19 @@ class RunOptions:
 
 @dataclass
 class _InFlight:
-    """A task that was handed out, what of it is not told of yet, and what of that is solved all the same."""
+    """A batch that was handed out as a task, what of it is not told of yet, and what of that is solved all the same."""
 
-    task: Task
+    batch: Batch
+    owner: str
     left: dict[str, DesignSpec]
     solved: set[str] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class _Unsaved:
+class _Unsaved(NamedTuple):
     """An answer that came in and is to be stored."""
 
     spec: DesignSpec
-    lead: DesignSpec | None
+    batch: Batch
     what: Answer
 
 
@@ -117,7 +118,6 @@ def run(
     plan: Plan,
     store: Store,
     executor: Executor,
-    cost: Cost,
     options: RunOptions | None = None,
     watcher: Watcher = lambda _: None,
 ) -> RunOutcome:
@@ -127,7 +127,6 @@ def run(
         plan: of `make_plan`.
         store: where answers are stored.
         executor: what solves; whoever made it closes it.
-        cost: expected time to solve one problem [s], for the time that remains.
         options: how.
         watcher: called with the progress, a few times a second.
 
@@ -144,7 +143,7 @@ def run(
     options = options or RunOptions()
     if options.store_url in {"memory", "off"}:
         raise InvalidInput("direct", options.store_url, "a database that workers can reach", "Let them return answers.")
-    return Scheduler(plan, store, executor, cost, options, watcher).run_to_end()
+    return Scheduler(plan, store, executor, options, watcher).run_to_end()
 
 
 class Scheduler:
@@ -154,16 +153,14 @@ class Scheduler:
     that came back is *unsaved* until the next transaction.
     """
 
-    def __init__(
-        self, plan: Plan, store: Store, executor: Executor, cost: Cost, options: RunOptions, watcher: Watcher
-    ) -> None:
-        self._plan, self._store, self._executor, self._cost = plan, store, executor, cost
+    def __init__(self, plan: Plan, store: Store, executor: Executor, options: RunOptions, watcher: Watcher) -> None:
+        self._plan, self._store, self._executor = plan, store, executor
         self._options, self._watcher = options, watcher
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._claims = Claims(store, self._owner, options.lease, options.retry_seconds)
         self._numbers = itertools.count()
         self._ready: deque[Batch] = deque(plan.batches)
-        self._unsent = plan.seconds  # expected work that was not handed out yet
+        self._unsent = plan.seconds  # expected work that is not handed out
         self._delayed: list[tuple[float, int, Batch]] = []  # by when; the number keeps their order
         self._in_flight: dict[int, _InFlight] = {}
         self._attempts: Counter[str] = Counter()
@@ -177,8 +174,8 @@ class Scheduler:
         try:
             while self._ready or self._delayed or self._in_flight:
                 self._dispatch()
-                for event in self._poll():
-                    self._handle(event)
+                for report in self._poll():
+                    self._handle(report)
                 if (
                     len(self._unsaved) >= MAX_UNSAVED
                     or not self._in_flight
@@ -199,7 +196,7 @@ class Scheduler:
             self._reported_at = time.monotonic()
             self._watcher(self._progress())
 
-    def _poll(self) -> list[ExecutorEvent]:
+    def _poll(self) -> list[TaskReport]:
         if self._in_flight:
             return self._executor.poll(POLL_SECONDS)
         if self._delayed and not self._ready:  # nothing to do but wait for others
@@ -212,76 +209,67 @@ class Scheduler:
             self._ready.appendleft(heapq.heappop(self._delayed)[2])
         while self._ready and self._executor.capacity > 0:
             batch = self._ready.popleft()
-            specs = batch.specs if self._options.store_url else self._claim(batch)
-            if specs:
-                self._submit(self._cut(batch, specs), batch.lead, careful=batch.careful)
+            self._unsent -= batch.seconds
+            if not self._options.store_url:
+                batch = self._claim(batch)
+            if batch.specs:
+                self._submit(self._cut(batch))
 
-    def _cut(self, batch: Batch, specs: tuple[DesignSpec, ...]) -> tuple[DesignSpec, ...]:
+    def _cut(self, batch: Batch) -> Batch:
         """Return what of a batch is handed out now; the rest of it, claimed already, is ready next."""
-        share = max(MIN_TASK_SECONDS, self._unsent / (TASKS_PER_WORKER * self._executor.workers))
-        many = (
-            len(specs)
-            if batch.seconds <= share or batch.lead is not None
-            else math.ceil(len(specs) * share / batch.seconds)
-        )
-        rest = batch.seconds * (1 - many / len(specs))
-        self._unsent -= batch.seconds - rest
-        if many < len(specs):
-            self._ready.appendleft(Batch(specs[many:], None, rest, careful=batch.careful))
-        return specs[:many]
+        share = (self._unsent + batch.seconds) / (TASKS_PER_WORKER * self._executor.workers)
+        share = max(MIN_TASK_SECONDS, share)
+        if batch.seconds <= share or batch.lead is not None:
+            return batch
+        many = math.ceil(share / batch.mean_seconds)
+        rest = replace(batch, specs=batch.specs[many:])
+        self._ready.appendleft(rest)
+        self._unsent += rest.seconds
+        return replace(batch, specs=batch.specs[:many])
 
-    def _submit(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, *, careful: bool) -> None:
-        number, direct = next(self._numbers), bool(self._options.store_url)
-        task = Task(
-            number,
-            specs,
-            lead,
-            self._options.backend,
-            self._options.time_limit,
-            self._options.store_url,
-            f"{self._owner}:{number}" if direct else "",
-            self._options.lease,
-            careful,
-        )
-        self._in_flight[number] = _InFlight(task, {spec.key: spec for spec in specs})
-        self._executor.submit(task)
+    def _submit(self, batch: Batch) -> None:
+        number, options = next(self._numbers), self._options
+        owner = f"{self._owner}:{number}" if options.store_url else ""
+        self._in_flight[number] = _InFlight(batch, owner, {spec.key: spec for spec in batch.specs})
+        how = options.backend, options.time_limit, options.store_url, owner, options.lease, batch.careful
+        self._executor.submit(Task(number, batch.specs, batch.lead, *how))
 
-    def _claim(self, batch: Batch) -> tuple[DesignSpec, ...]:
-        """Claim what can be claimed of a batch; put off what another has."""
+    def _claim(self, batch: Batch) -> Batch:
+        """Claim what can be claimed of a batch and return it; put off what another has."""
         specs = {spec.key: spec for spec in batch.specs}
-        taken = self._claims.take(specs)
-        for key, what in taken.items():
-            if what == "stored":
-                self._count_stored(specs[key], None)
-        if held := tuple(specs[key] for key, what in taken.items() if what == "held"):
-            self._defer(held, batch.lead)
-        return tuple(specs[key] for key, what in taken.items() if what == "taken")
+        found = self._claims.take(specs)
 
-    def _handle(self, event: ExecutorEvent) -> None:
-        flight = self._in_flight.get(event.number)
+        def those(what: ClaimResult) -> Batch:
+            return replace(batch, specs=tuple(specs[key] for key in specs if found[key] == what))
+
+        for _ in those("stored").specs:
+            self._count_stored(batch, None)
+        self._defer(those("held"))
+        return those("taken")
+
+    def _handle(self, report: TaskReport) -> None:
+        flight = self._in_flight.get(report.number)
         if flight is None:  # of a task that was given up as lost, and goes on all the same
             return
-        what = event.what
-        if isinstance(what, SolveFinished):
-            flight.solved.add(what.key)
-            return
-        if isinstance(what, TaskEnded | TaskLost):
-            del self._in_flight[event.number]
-            self._recover(
-                flight, what.reason if isinstance(what, TaskLost) else "its worker did not say what came of it"
-            )
-            return
-        spec = flight.left.pop(what.key, None)
-        if spec is None:
-            return
-        if isinstance(what, Answer):
-            self._unsaved.append(_Unsaved(spec, flight.task.lead, what))
-        elif isinstance(what, AnswerStored):
-            self._count_stored(spec, what.gap, what.limited)
-        elif isinstance(what, ClaimedElsewhere):
-            self._defer((spec,), flight.task.lead)
-        else:
-            self._failed(spec, what, flight)
+        for what in report.events:
+            if isinstance(what, SolveFinished):
+                flight.solved.add(what.key)
+            elif isinstance(what, TaskEnded | TaskLost):
+                del self._in_flight[report.number]
+                untold = "its worker did not say what came of it"
+                self._recover(flight, what.reason if isinstance(what, TaskLost) else untold)
+            elif (spec := flight.left.pop(what.key, None)) is None:
+                continue
+            elif isinstance(what, Answer):
+                self._unsaved.append(_Unsaved(spec, flight.batch, what))
+            elif isinstance(what, AnswerStored):
+                self._count_stored(flight.batch, what.gap, what.limited)
+            elif isinstance(what, ClaimedElsewhere):
+                self._defer(replace(flight.batch, specs=(spec,)))
+            elif what.transient:
+                self._retry(replace(flight.batch, specs=(spec,)), what.reason)
+            else:
+                self._give_up(spec, flight.batch, what.reason)
 
     def _save(self) -> None:
         """Store what came in; an answer whose claim was lost is left to whoever has it."""
@@ -289,84 +277,85 @@ class Scheduler:
         stored = self._claims.complete([each.what.row for each in unsaved]) if unsaved else set()
         for each in unsaved:
             if each.what.key in stored:
-                self._count_stored(each.spec, each.what.gap, each.what.limited)
+                self._count_stored(each.batch, each.what.gap, each.what.limited)
             else:
-                self._defer((each.spec,), each.lead)
-
-    def _failed(self, spec: DesignSpec, what: AttemptFailed, flight: _InFlight) -> None:
-        if what.transient:
-            self._retry((spec,), flight.task.lead, what.reason)
-        else:
-            self._give_up(spec, what.reason)
+                self._defer(replace(each.batch, specs=(each.spec,)))
 
     def _recover(self, flight: _InFlight, reason: str) -> None:
         """Take back what a worker left undone."""
-        left = tuple(flight.left.values())
-        if not left:
+        left = replace(flight.batch, specs=tuple(flight.left.values()), careful=True)
+        if not left.specs:
             return
+        many = len(left.specs)
         self._counts.losses += 1
-        _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.task.specs), len(left), reason)
+        _LOG.warning("a batch of %d is lost with %d to be solved: %s", len(flight.batch.specs), many, reason)
         self._save()  # what others start from may be among it
-        if self._executor.streams and not (flight.task.careful or flight.task.store_url or len(left) == 1):
-            # answers may be lost with the worker, so which problem it was at is seen the next time
-            self._ready.append(Batch(left, flight.task.lead, 0.0, careful=True))
+        if self._executor.streams and not (flight.batch.careful or flight.owner or many == 1):
+            self._append(left)  # answers may be lost with the worker, so which problem it was at is seen the next time
         elif self._executor.streams:
             self._release_of_task(flight)
             at = tuple(spec for key, spec in flight.left.items() if key not in flight.solved)[:1]
-            self._retry(at, flight.task.lead, reason)  # this one it was at
-            if rest := tuple(spec for spec in left if spec not in at):
-                self._ready.append(Batch(rest, flight.task.lead, 0.0, careful=True))
-        elif len(left) > 1 and self._attempts[left[0].key] > 0:  # which of them was it?
-            for spec in left:
-                self._retry((spec,), flight.task.lead, reason)
+            self._retry(replace(left, specs=at), reason)  # this one it was at
+            self._append(replace(left, specs=tuple(spec for spec in left.specs if spec not in at)))
+        elif many > 1 and self._attempts[left.specs[0].key] > 0:  # which of them was it?
+            for spec in left.specs:
+                self._retry(replace(left, specs=(spec,)), reason)
         else:
-            self._retry(left, flight.task.lead, reason)
+            self._retry(left, reason)
 
     def _release_of_task(self, flight: _InFlight) -> None:
         """Let go of what a worker that is no more had claimed."""
-        if not self._options.store_url:
+        if not flight.owner:
             return
         try:
-            self._store.release_claims(flight.task.owner, flight.left)
+            self._store.release_claims(flight.owner, flight.left)
         except CacheError as err:  # then its lease runs out
             _LOG.warning("claims run out by themselves: %s", err)
 
-    def _retry(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, reason: str) -> None:
+    def _retry(self, batch: Batch, reason: str) -> None:
         """Try again later, those that were not tried too often."""
         left = []
-        for spec in specs:
+        for spec in batch.specs:
             self._attempts[spec.key] += 1
             if self._attempts[spec.key] >= self._options.attempts:
-                self._give_up(spec, f"given up after {self._options.attempts} attempts: {reason}")
+                self._give_up(spec, batch, f"given up after {self._options.attempts} attempts: {reason}")
             else:
                 left.append(spec)
-        if left:
-            tries = max(self._attempts[spec.key] for spec in left)
-            self._requeue(tuple(left), lead, min(MAX_BACK_OFF, BACK_OFF * 2 ** (tries - 1)))
+        tries = max((self._attempts[spec.key] for spec in left), default=1)
+        self._delay(replace(batch, specs=tuple(left)), min(MAX_BACK_OFF, BACK_OFF * 2 ** (tries - 1)))
 
-    def _defer(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None) -> None:
-        """Look again later whether another run is done with them."""
-        looks = self._deferrals[specs[0].key] = self._deferrals[specs[0].key] + 1
-        self._requeue(specs, lead, min(self._options.lease / 3, BACK_OFF * 2 ** (looks - 1)))
+    def _defer(self, batch: Batch) -> None:
+        """Look again later whether another run is done with a batch."""
+        if batch.specs:
+            looks = self._deferrals[batch.specs[0].key] = self._deferrals[batch.specs[0].key] + 1
+            self._delay(batch, min(self._options.lease / 3, BACK_OFF * 2 ** (looks - 1)))
 
-    def _requeue(self, specs: tuple[DesignSpec, ...], lead: DesignSpec | None, pause: float) -> None:
-        batch = Batch(specs, lead, 0.0, careful=True)
-        heapq.heappush(self._delayed, (time.monotonic() + pause, next(self._numbers), batch))
+    def _delay(self, batch: Batch, pause: float) -> None:
+        if batch.specs:
+            careful = replace(batch, careful=True)
+            heapq.heappush(self._delayed, (time.monotonic() + pause, next(self._numbers), careful))
+            self._unsent += batch.seconds
 
-    def _count_stored(self, spec: DesignSpec, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002
+    def _append(self, batch: Batch) -> None:
+        if batch.specs:
+            self._ready.append(batch)
+            self._unsent += batch.seconds
+
+    def _count_stored(self, batch: Batch, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Count an answer to one of a batch that is stored; ``gap`` is None where another run stored it."""
         if gap is None:
             self._counts.elsewhere += 1
         else:
             self._counts.solved += 1
             self._counts.limited += limited
             self._counts.worst_gap = max(self._counts.worst_gap, gap)
-        self._counts.done += self._cost(spec)
+        self._counts.done += batch.mean_seconds
 
-    def _give_up(self, spec: DesignSpec, reason: str) -> None:
+    def _give_up(self, spec: DesignSpec, batch: Batch, reason: str) -> None:
         key = spec.key
         _LOG.warning("%s: %s", key, reason)
         self._counts.failures.append(Failure(spec, key, reason))
-        self._counts.done += self._cost(spec)
+        self._counts.done += batch.mean_seconds
         self._claims.release([key])
 
     def _release(self) -> None:

@@ -74,7 +74,7 @@ with closing(open_store(url)) as store:
     plan = make_plan(read_grid(grid).specs(), store, solve_seconds)
     with closing(Cluster(scheduler, work=counted)) as executor:
         print("at work", flush=True)
-        outcome = run(plan, store, executor, solve_seconds, RunOptions(store_url=url, lease=float(lease), attempts=1000))
+        outcome = run(plan, store, executor, RunOptions(store_url=url, lease=float(lease), attempts=1000))
 sys.exit(bool(outcome.failures))
 """
 

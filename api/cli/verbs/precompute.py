@@ -62,7 +62,6 @@ def precompute(
     import os
 
     from api.cli.report import as_json
-    from darrm_opt.answers.running_time import solve_seconds
     from solver_cache import cache_url
     from solver_cache.precompute.scheduler import run
 
@@ -92,7 +91,7 @@ def precompute(
         if workforce is None:
             workforce = opened.enter_context(closing(make_executor(number(workers), scheduler, dask)))
         with display() as watcher:
-            outcome = run(plan, store, workforce, solve_seconds, how, watcher)
+            outcome = run(plan, store, workforce, how, watcher)
     told = outcome_to_dict(outcome)
     for line in told["failures"]:
         say(f"Failed: {line['text']}")

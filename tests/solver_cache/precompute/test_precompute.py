@@ -27,7 +27,7 @@ from darrm_opt.design.status import Status
 from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims
-from solver_cache.precompute.executor import ExecutorEvent, TaskEnded
+from solver_cache.precompute.executor import TaskEnded, TaskReport
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
@@ -51,7 +51,7 @@ def run_grid(content: dict[str, Any], store: Store, options: RunOptions | None =
     """Run a grid on processes of this machine, counting."""
     plan = make_plan(grid_of(content).specs(), store, solve_seconds)
     with closing(Processes(workers, counted)) as executor:
-        return run(plan, store, executor, solve_seconds, options)
+        return run(plan, store, executor, options)
 
 
 def open_claims(content: dict[str, Any], store: Store) -> list[str]:
@@ -85,7 +85,7 @@ def test_a_run_keeps_what_solve_answers(log: Path, undisturbed: list[Row]) -> No
     store, seen = MemoryStore(), list[Progress]()
     plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
     with closing(Processes(2, counted)) as executor:
-        outcome = run(plan, store, executor, solve_seconds, watcher=seen.append)
+        outcome = run(plan, store, executor, watcher=seen.append)
     assert rows(store) == undisturbed
     assert {validate_row(row).decision for row in undisturbed} == {"hit"}
     spec = next(iter(grid_of(GRID).specs()))
@@ -282,9 +282,9 @@ class Here:
         self._tasks.append(task)
         self.taken.append(task)
 
-    def poll(self, _: float) -> list[ExecutorEvent]:
+    def poll(self, _: float) -> list[TaskReport]:
         tasks, self._tasks = self._tasks, []
-        return [ExecutorEvent(task.number, what) for task in tasks for what in (*perform(task), TaskEnded())]
+        return [TaskReport(task.number, [*perform(task), TaskEnded()]) for task in tasks]
 
     def close(self) -> None:
         """Nothing was started."""
@@ -294,7 +294,7 @@ def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
     store, executor = MemoryStore(), Here()
     plan = make_plan(grid_of({**GRID, "K": {"from": 5, "to": 21, "step": 2}}).specs(), store, lambda _: 0.015)
     assert len(plan.batches) == 1  # whose keys are claimed together
-    outcome = run(plan, store, executor, lambda _: 0.015)
+    outcome = run(plan, store, executor)
     sizes = [len(task.specs) for task in executor.taken]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] >= plan.missing / 4
@@ -322,7 +322,7 @@ def test_an_answer_that_nothing_can_better_is_done_and_counted(
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     with closing(open_store(url)) as store:
         plan = make_plan(grid_of({**GRID, "K": 5}).specs(), store, solve_seconds)
-        outcome = run(plan, store, Here(), solve_seconds, RunOptions(store_url=url if direct else ""))
+        outcome = run(plan, store, Here(), RunOptions(store_url=url if direct else ""))
         assert (outcome.progress.solved, outcome.progress.limited, outcome.failures) == (4, 4, ())
         assert {json.loads(row.record)["status"] for row in rows(store)} == {"search limit"}
         assert outcome.progress.worst_gap == max(json.loads(row.record)["gap"] for row in rows(store))
@@ -364,7 +364,7 @@ def test_a_full_disk_ends_the_run_and_loses_what_was_in_flight_alone() -> None:
 def test_workers_that_write_need_a_place_that_they_can_reach() -> None:
     plan = make_plan(grid_of(GRID).specs(), MemoryStore(), solve_seconds)
     with closing(Processes(1)) as executor, pytest.raises(InvalidInput, match="a database that workers can reach"):
-        run(plan, MemoryStore(), executor, solve_seconds, RunOptions(store_url="memory"))
+        run(plan, MemoryStore(), executor, RunOptions(store_url="memory"))
 
 
 # ---------------------------------------------------------------------------------------------------- kills
@@ -415,7 +415,7 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
                     os.kill(executor._pool.processes[0], signal.SIGKILL)
                 killed += 1
 
-        outcome = run(plan, store, executor, solve_seconds, RunOptions(attempts=20), kill)
+        outcome = run(plan, store, executor, RunOptions(attempts=20), kill)
     assert outcome.failures == ()
     assert rows(store) == undisturbed
     assert outcome.progress.solved == MANY  # each arrived once, however often it was begun

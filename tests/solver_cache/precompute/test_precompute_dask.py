@@ -74,7 +74,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pids[0], signal.SIGKILL)
 
-    outcome = run(plan, store, cluster, solve_seconds, RunOptions(attempts=20), kill)
+    outcome = run(plan, store, cluster, RunOptions(attempts=20), kill)
     assert [*store.rows()] == undisturbed
     assert (outcome.progress.solved, outcome.failures) == (MANY, ())
     assert {*counts(log)} == {row.key for row in undisturbed}
@@ -84,7 +84,7 @@ def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, und
     url = postgres.server().url(postgres.server().new())
     with closing(open_store(url)) as store:
         plan = make_plan(grid_of(GRID).specs(), store, solve_seconds)
-        outcome = run(plan, store, cluster, solve_seconds, RunOptions(store_url=url, lease=10))
+        outcome = run(plan, store, cluster, RunOptions(store_url=url, lease=10))
         assert [*store.rows()] == undisturbed
         assert outcome.progress.solved == MANY
         assert set(counts(log).values()) == {1}
@@ -113,7 +113,7 @@ def test_a_scheduler_that_is_gone_ends_the_run_with_what_was_kept() -> None:
         scheduler.kill()
         scheduler.communicate()
         with pytest.raises(ExecutorLost, match=r"does not answer.*Running again continues"):
-            run(plan, store, joined, solve_seconds, RunOptions(lease=5))
+            run(plan, store, joined, RunOptions(lease=5))
     keys = [spec.key for spec in grid_of(GRID).specs()]
     assert set(store.claim("another", 60, keys).values()) == {"taken"}
 

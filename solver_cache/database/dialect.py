@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from sqlalchemy import (
     URL,
     Column,
     Connection,
+    Dialect,
     Double,
     Engine,
     Insert,
-    Select,
     Table,
     Text,
     any_,
@@ -97,38 +97,28 @@ def insert_new(dialect: str, table: Table, **values: Any) -> Insert:
     return sqlite.insert(table).values(**values).on_conflict_do_nothing()
 
 
-def insert_or_update(dialect: str, table: Table, rows: Select[*tuple[Any, ...]], where: ColumnElement[bool]) -> Insert:
-    """Return the statement that adds rows, all columns in their order; one that is there already it changes if ``where`` holds."""
-    names = [column.name for column in table.columns]
-    new = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(table).from_select(names, rows)
-    changed = {name: new.excluded[name] for name in names if name not in table.primary_key.columns}
-    return new.on_conflict_do_update(table.primary_key, set_=changed, where=where)
-
-
 def insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
     """Add rows, all with the same columns, where there are none under their keys; return how many were added.
 
     The driver takes the values as they are: SQLAlchemy prepares those of a row in more time than SQLite takes to write it.
     """
-    statement = insert_new(connection.dialect.name, table)
-    compiled = statement.compile(dialect=connection.dialect, column_keys=list(rows[0]))
-    names = compiled.positiontup
+    sql, names = _insertion(connection.dialect, table, tuple(rows[0]))
     values = rows if names is None else [*map(itemgetter(*names), rows)]
-    return connection.exec_driver_sql(str(compiled), values).rowcount
+    return connection.exec_driver_sql(sql, values).rowcount
+
+
+@lru_cache(maxsize=16)
+def _insertion(dialect: Dialect, table: Table, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
+    """Return the statement of `insert_many`, and the order of its values, or None where they are named."""
+    compiled = insert_new(dialect.name, table).compile(dialect=dialect, column_keys=list(columns))
+    return str(compiled), None if compiled.positiontup is None else tuple(compiled.positiontup)
 
 
 def is_among(dialect: str, column: Column[str], texts: Collection[str]) -> ColumnElement[bool]:
     """Return the condition that a column holds one of some texts, as one parameter: `in_` makes, and binds, one of each."""
     if dialect == "postgresql":
         return column == any_(literal(list(texts), ARRAY(Text)))
-    return column.in_(select(texts_of(dialect, texts)))
-
-
-def texts_of(dialect: str, texts: Collection[str]) -> ColumnElement[str]:
-    """Return the column of a table that holds some texts in their order, as one parameter."""
-    if dialect == "postgresql":
-        return func.unnest(literal(list(texts), ARRAY(Text))).column_valued()
-    return func.json_each(json.dumps(list(texts))).table_valued("value").c.value
+    return column.in_(select(func.json_each(json.dumps(list(texts))).table_valued("value").c.value))
 
 
 def server_time(dialect: str) -> ColumnElement[float]:

@@ -113,7 +113,7 @@ SAVE_SECONDS = 0.25
 """Interval between saves [s]: the most solved work that a killed worker loses."""
 
 
-REPORT_SECONDS = 0.05
+REPORT_SECONDS = 0.1
 """Interval between reports of answers that come quickly [s]."""
 
 QUICK_SECONDS = 0.01

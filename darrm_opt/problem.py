@@ -16,6 +16,7 @@ import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from darrm_opt.decimal_grid import (
@@ -113,7 +114,7 @@ class Problem:
         voter = _canonical_voter(voter)
         target = _canonical_target(target)
         if affected is None or isinstance(affected, AllVoters):
-            affected = AllVoters(K)
+            affected = K
         affected = whole_number(affected, "affected", "None (all voters) or a whole number")
         if affected > K:
             raise InvalidInput(
@@ -125,7 +126,7 @@ class Problem:
         object.__setattr__(self, "K", K)
         object.__setattr__(self, "voter", voter)
         object.__setattr__(self, "target", target)
-        object.__setattr__(self, "affected", AllVoters(K) if affected == K else affected)
+        object.__setattr__(self, "affected", _all_voters(K) if affected == K else affected)
 
     @classmethod
     def from_allowance(
@@ -296,9 +297,18 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
     return _protects(allowance * epsilon)
 
 
+_all_voters = lru_cache(maxsize=256)(AllVoters)
+
+
 def _canonical_voter(voter: Privacy) -> Privacy:
     if not isinstance(voter, Privacy):
         raise InvalidInput("voter", voter, "a Privacy(epsilon, delta)")
+    return _rounded_voter(voter)
+
+
+@lru_cache(maxsize=256)
+def _rounded_voter(voter: Privacy) -> Privacy:
+    """Return a voter on the grid. Remembered, as the problems of a table share their voters."""
     if voter.epsilon == math.inf:
         return Privacy(math.inf, 0.0)
     canonical = Privacy(grid_point(voter.epsilon, UP), min(grid_delta(voter.delta, UP), MAX_DELTA))

@@ -3,6 +3,7 @@
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
     ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ) + ln max(K/201, 1),
+    but at least `LEAST_SECONDS`,
 
     s = target ε / voter ε,
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from darrm_opt.design.scenarios import ScenarioObjective
@@ -37,6 +39,9 @@ COEFFICIENTS_PURE = (-4.294, 1.21, -0.811, 0.0, 0.0)
 
 COEFFICIENTS_APPROXIMATE = (-4.102, 1.149, -1.308, 0.491, 0.285)
 """(a, b, c, d, e) for voters with Δ > 0."""
+
+LEAST_SECONDS = 6e-4
+"""Least time of a solve, however few its voters [s]."""
 
 SCENARIO_SECONDS = 2e-6
 """Time for one scenario and voter [s]."""
@@ -112,12 +117,17 @@ def constraint_count(problem: Problem) -> int:
 
 
 def _cut_seconds(problem: Problem) -> float:
-    a, b, c, d, e = COEFFICIENTS_APPROXIMATE if problem.voter.delta > 0 else COEFFICIENTS_PURE
     m = problem.m
-    allowance = 3.0 if m is None else m
-    size, failing = math.log(problem.K / 101), math.log1p(30 * problem.K * problem.voter.delta)
-    beyond = math.log(max(problem.K / MAX_FITTED_K, 1.0))
-    return math.exp(a + b * size + c * math.log(max(allowance / 3, 1.0)) + (d + e * size) * failing + beyond)
+    at_three, power = _fitted(problem.K, problem.voter.delta)
+    return max(LEAST_SECONDS, at_three * max((3.0 if m is None else m) / 3, 1.0) ** power)
+
+
+@lru_cache(maxsize=256)
+def _fitted(K: int, Delta: float) -> tuple[float, float]:
+    """Return the expected time at target ε ≤ 3 voter ε [s], and the power c by which it falls beyond."""
+    a, b, c, d, e = COEFFICIENTS_APPROXIMATE if Delta > 0 else COEFFICIENTS_PURE
+    size = math.log(K / 101)
+    return math.exp(a + b * size + (d + e * size) * math.log1p(30 * K * Delta)) * max(K / MAX_FITTED_K, 1.0), c
 
 
 def _scenario_seconds(request: DesignSpec) -> float:

@@ -12,7 +12,6 @@ the majority of a tie is a fair coin, and so is its release: a tie counts in nei
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
@@ -151,7 +150,7 @@ def _mixed(noise: NoiseFunction, alpha: Array) -> Array:
 def _shared(noise: NoiseFunction, p: float) -> tuple[float, float]:
     """Return (tv error, disagreement) where all voters share p: the masses of one binomial, without cancellation."""
     loss = 1.0 - upper_half(noise.values)
-    folded, gap = binomial_masses(noise.K, Fraction(p))
+    folded, gap = binomial_masses(noise.K, *float(p).as_integer_ratio())
     return float(gap @ loss / 2), float(folded @ loss / 2)
 
 

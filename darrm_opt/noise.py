@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 
-Array = NDArray[np.float64]
-ArrayLike = Sequence[float] | NDArray[Any]
+Array = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+Integers = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+ArrayLike = Sequence[float] | np.ndarray[tuple[Any, ...], np.dtype[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class NoiseFunction:
         upper = self.values[self.K // 2 + 1 :]
         return bool((upper[1:] >= upper[:-1]).all())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 — NumPy's protocol
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 — NumPy's protocol
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:

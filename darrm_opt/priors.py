@@ -15,11 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -83,14 +81,15 @@ class IndependentVoters:
             object.__setattr__(self, "tau", tau)
 
     @property
-    def mean(self) -> Fraction:
-        """p̄, exactly, for ``lower`` as the double it is."""
-        a = Fraction(self.lower)
-        return (1 + a) / 2 if self.tau is None else a + (1 - a) * Fraction(self.tau - 1, 2 * self.tau)
+    def mean(self) -> tuple[int, int]:
+        """p̄, exactly, for ``lower`` as the double it is: numerator and denominator."""
+        above, whole = self.lower.as_integer_ratio()
+        part, parts = (1, 2) if self.tau is None else (self.tau - 1, 2 * self.tau)
+        return above * parts + (whole - above) * part, whole * parts
 
     def folded(self, K: int) -> Array:
         """Return E[α_l + α_{K−l}], shape (⌈K/2⌉,)."""
-        return binomial_masses(K, self.mean)[0]
+        return binomial_masses(K, *self.mean)[0]
 
     def gap(self, K: int) -> Array:
         """Return E|α_l − α_{K−l}|, shape (⌈K/2⌉,); needs every p_i ≥ 1/2, where 1 leads at each l."""
@@ -102,7 +101,7 @@ class IndependentVoters:
                 "Below 1/2 either answer may lead and the absolute value has no closed form: use the measure "
                 "agreement, or average the tv error over drawn vectors p.",
             )
-        return binomial_masses(K, self.mean)[1]
+        return binomial_masses(K, *self.mean)[1]
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ class Histogram:
         return np.abs(upper_half(alpha) - upper_half(alpha[::-1]))
 
 
-def upper_half(alpha: NDArray[np.float64]) -> Array:
+def upper_half(alpha: Array) -> Array:
     """Return the entries l = ⌊K/2⌋+1..K of the last axis of length K+1."""
     return alpha[..., (alpha.shape[-1] - 1) // 2 + 1 :]
 
@@ -222,22 +221,21 @@ def poisson_binomial(p: Array) -> Array:
     return alpha
 
 
-def binomial_masses(K: int, p: Fraction) -> tuple[Array, Array]:
-    """Return (α_l + α_{K−l}, |α_l − α_{K−l}|) for Binomial(K, p), each of shape (⌈K/2⌉,).
+def binomial_masses(K: int, part: int, whole: int) -> tuple[Array, Array]:
+    """Return (α_l + α_{K−l}, |α_l − α_{K−l}|) for Binomial(K, p), p = part/whole, each of shape (⌈K/2⌉,).
 
     Relative error below 1e-12 for K ≤ 5001 down to 1e-290: α_l ∓ α_{K−l} = α_l(1 ∓ (q/p)^{2l−K}) with
     p ≥ q, and the difference from the logarithm of q/p, so that nothing cancels.
     """
-    p = max(p, 1 - p)  # both masses are the same for p and 1 − p
-    q = 1 - p
-    if q == 0:
+    part = max(part, whole - part)  # both masses are the same for p and 1 − p
+    p, q, lean = part / whole, (whole - part) / whole, (2 * part - whole) / whole  # each rounded once
+    if part == whole:
         alpha = np.zeros(K + 1)
         alpha[K] = 1.0
         return upper_half(alpha), upper_half(alpha)
-    lean = p - q
-    log_odds = 2 * math.atanh(lean) if lean < Fraction(1, 2) else math.log(p) - math.log(q)
+    log_odds = 2 * math.atanh(lean) if lean < 0.5 else math.log(p) - math.log(q)
     l = np.arange(float(K))
-    upper = upper_half(_from_ratios((K - l) * float(p), (l + 1) * float(q)))
+    upper = upper_half(_from_ratios((K - l) * p, (l + 1) * q))
     exponent = -(2.0 * np.arange(K // 2 + 1, K + 1) - K) * log_odds
     return upper * (1.0 + np.exp(exponent)), upper * -np.expm1(exponent)
 

@@ -119,7 +119,7 @@ def constraint_count(problem: Problem) -> int:
 def _cut_seconds(problem: Problem) -> float:
     m = problem.m
     at_three, power = _fitted(problem.K, problem.voter.delta)
-    return max(LEAST_SECONDS, at_three * max((3.0 if m is None else m) / 3, 1.0) ** power)
+    return max(LEAST_SECONDS, at_three * math.pow(max((3.0 if m is None else m) / 3, 1.0), power))
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, open_backend
 from darrm_opt.design.dual_bound import dual_bound, in_increments
@@ -17,7 +16,7 @@ from darrm_opt.design.polytope.polar_form import STEP_ERROR
 from darrm_opt.design.row_cache import cached_rows, multiset_keys
 from darrm_opt.design.separation.result import WorstCase
 from darrm_opt.design.status import Status
-from darrm_opt.noise import Array, NoiseFunction
+from darrm_opt.noise import Array, Integers, NoiseFunction
 
 if TYPE_CHECKING:
     from darrm_opt.design.knots import Knots
@@ -78,7 +77,7 @@ class MasterProgram:
         self._scales: list[Array] = []  # by how much larger the solver sees a row
         self._multisets: list[Counts] = []
         self._place: dict[bytes, int] = {}  # of a multiset among those that are rows
-        self._active: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # rows that the solver has, in its order
+        self._active: Integers = np.empty(0, dtype=np.int64)  # rows that the solver has, in its order
         self.rows = self.iterations = 0
         self.multipliers: Array = np.empty(0)
         self._answer: Array = np.empty(0)
@@ -180,11 +179,11 @@ class MasterProgram:
         self._program.drop(np.flatnonzero(far))
         self._active = self._active[~far]
 
-    def _near(self) -> NDArray[np.bool_]:
+    def _near(self) -> np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]:
         """Return which rows are near to binding at the last answer, or stand for no multiset."""
         rows, limits = self._joined(self._rows), self._joined(self._limits)
         slack = limits - rows @ self._answer
-        near: NDArray[np.bool_] = slack <= NEAR_SHARE * np.abs(limits)
+        near: np.ndarray[tuple[Any, ...], np.dtype[np.bool_]] = slack <= NEAR_SHARE * np.abs(limits)
         solved = self.multipliers.size
         near[:solved] |= self.multipliers > 0
         near[solved:] = near[: self._others] = True  # rows since the last solve, and those of no multiset
@@ -205,7 +204,7 @@ class MasterProgram:
         start = WarmStart(columns, kept, values)
         self._program = self._program.continued(self._seen(rows) * scales[:, np.newaxis], limits * scales, start)
 
-    def _activate(self, which: NDArray[np.int64]) -> None:
+    def _activate(self, which: Integers) -> None:
         """Give the solver rows that it does not have."""
         rows, limits, scales = (self._joined(part)[which] for part in (self._rows, self._limits, self._scales))
         self._program.add(self._seen(rows) * scales[:, np.newaxis], limits * scales)

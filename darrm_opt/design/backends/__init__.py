@@ -10,12 +10,9 @@ import sys
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from darrm_opt.design.status import Outcome
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 
 class BackendEntry(NamedTuple):
@@ -67,8 +64,8 @@ class WarmStart(NamedTuple):
         values: of the variables, about; a new one starts at the nearer end of [0, 1].
     """
 
-    columns: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    columns: Integers
+    rows: Integers
     values: Array
 
 
@@ -80,7 +77,7 @@ class Backend(Protocol):
     def add(self, rows: Array, limits: Array) -> None:
         """Add rows·γ ≤ limits; the state of earlier solves is kept, so that the next starts warm."""
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: Integers) -> None:
         """Remove rows, given by their places in the present order, which the others keep."""
 
     def continued(self, rows: Array, limits: Array, start: WarmStart) -> Backend:

@@ -12,13 +12,12 @@ from collections import deque
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.backends import WarmStart, row_scale
 from darrm_opt.design.status import Outcome, Status
 from darrm_opt.errors import SolveFailed
 from darrm_opt.fork_identity import process_identity
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 TOLERANCE = 1e-10
 """Primal and dual feasibility; the least HiGHS accepts."""
@@ -119,7 +118,7 @@ class Highs:
         )
         _check(status, "addRows")
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: Integers) -> None:
         # the basis stays where the rows removed were slack
         _check(self._highs.deleteRows(rows.size, rows.astype(np.int32)), "deleteRows")
 

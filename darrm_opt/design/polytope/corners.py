@@ -27,13 +27,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 from darrm_opt.problem import Problem, whole_number
 
-Counts = NDArray[np.int64]
+Counts = Integers
 """Multisets of corners: shape (vectors, corners), each row sums to K. Columns in the order of `Corners.labels`."""
 
 LABELS = ("zero", "one", "xy", "yx", "up", "down", "up_to_one", "down_from_one")
@@ -88,7 +87,7 @@ class Corners(NamedTuple):
         x, y, D = self.x, self.y, self.Delta
         return np.array([1.0, 0.0, x, y, 1.0 - D, 1.0, 0.0, D][: len(self.labels)])
 
-    def named(self, counts: NDArray[np.int64]) -> dict[str, int]:
+    def named(self, counts: Integers) -> dict[str, int]:
         """Return one multiset as ``{label: count}`` without the empty corners."""
         return {label: int(n) for label, n in zip(self.labels, counts, strict=True) if n}
 
@@ -138,7 +137,7 @@ class ConstraintGenerator:
             for start in range(0, total, most):
                 yield self._unrank(moving, np.arange(start, min(start + most, total)))
 
-    def _unrank(self, moving: int, rank: NDArray[np.int64]) -> Counts:
+    def _unrank(self, moving: int, rank: Integers) -> Counts:
         """Return the vectors of the given ranks among those with ``moving`` moving voters.
 
         A rank is (composition of ``moving`` into q parts, number of stationary ones). A composition

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -129,7 +128,7 @@ def stored_layers(signed: Array, x: float, y: float, most: int) -> list[tuple[in
     return [(s, first, layer.copy()) for s, first, layer in layers(signed, x, y, most)]
 
 
-def mass(probabilities: Array, counts: NDArray[np.int64], ones: NDArray[np.int64], K: int) -> Array:
+def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Array:
     """Return the probability mass functions of L for many multisets: shape (vectors, K+1).
 
     Args:
@@ -161,7 +160,7 @@ MAX_STEPWISE_K = 200
 """Beyond this K a row is made from binomial masses by convolution, not voter by voter."""
 
 
-def _mass_by_convolution(probabilities: Array, counts: NDArray[np.int64], ones: int, K: int) -> Array:
+def _mass_by_convolution(probabilities: Array, counts: Integers, ones: int, K: int) -> Array:
     """Return one row of `mass`. Ratios from the mode outward carry 4u a step and matter over fewer than K/2 steps."""
     mass = np.ones(1)
     for t, many in sorted(zip(probabilities, counts, strict=True), key=lambda kind: kind[1]):

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from darrm_opt.design.kernel.library import DONE, OUT_OF_TIME
 from darrm_opt.design.polytope.corners import Counts
-from darrm_opt.noise import Array
+from darrm_opt.noise import Array, Integers
 
-Indices = NDArray[np.int64]
+Indices = Integers
 
 Settle = Literal["always", "until a cut", "never"]
 """When a search goes on completely with what its sieves leave open."""

@@ -13,6 +13,7 @@ A verb is a function in ``api.cli.verbs``: it takes options, calls the core and 
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 
@@ -56,6 +57,8 @@ def _run(words: list[str]) -> None:
                 verbs = {verb: _summary(load(verb)) for verb in VERBS if verb.startswith(f"{name} ")}
                 (answer if left else say)(group_help(name, verbs, EXIT_CODES))
                 sys.exit(ExitCode.DONE if left else ExitCode.BAD_INPUT)
+            if name not in MATRIX_VERBS:
+                os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             command = Command.of(load(name))
             if any(word in HELP for word in left):
                 answer(verb_help(name, command, EXIT_CODES, EXAMPLES[name]))
@@ -66,6 +69,10 @@ def _run(words: list[str]) -> None:
         command.call(values)
     sys.exit(ExitCode.DONE)
 
+
+MATRIX_VERBS = {"reproduce", "teach"}
+"""Verbs that multiply large matrices, in as many threads as there are processors. For the others NumPy should start none: they
+spin while it loads, on the processors that load it."""
 
 SUMMARY = """Design, prove and use the optimal private majority vote.
 

@@ -74,15 +74,19 @@ def test_stdout_is_json_and_what_is_not_the_answer_is_on_stderr(begin: Begin, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def told_at_exit(expression: str, place: Path, words: list[str], more: dict[str, str] | None = None) -> str:
+    """Run a verb; return what an expression is at its end."""
+    report = f"import atexit, os, sys; atexit.register(lambda: print({expression}, file=sys.stderr))"
+    program = [*PROGRAM[:2], f"{report}\n{PROGRAM[2]}", *words]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(place)}
+    environment |= more or {}
+    result = subprocess.run(program, env=environment, capture_output=True, text=True, encoding="utf-8", check=True)
+    return result.stderr.strip()
+
+
 def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
     # What a small solve waits for is its imports: each of these would cost more than the solve itself.
-    report = (
-        "import atexit, sys; atexit.register(lambda: print(*{n.split('.')[0] for n in sys.modules}, file=sys.stderr))"
-    )
-    program = [*PROGRAM[:2], f"{report}\n{PROGRAM[2]}", "solve", *SMALL]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(tmp_path)}
-    result = subprocess.run(program, env=environment, capture_output=True, text=True, encoding="utf-8", check=True)
-    loaded = set(result.stderr.split())
+    loaded = set(told_at_exit("*{n.split('.')[0] for n in sys.modules}", tmp_path, ["solve", *SMALL]).split())
     assert {"numpy", "highspy", "darrm_opt"} <= loaded
     slow = {
         "scipy",
@@ -96,8 +100,25 @@ def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
         "gurobipy",
         "numba",
         "tempfile",
+        "fractions",
     }
     assert not loaded & (slow | {"platformdirs", "solver_cache"})
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "expected"),
+    [
+        (["solve", *SMALL], {}, "1"),
+        (["solve", *SMALL], {"OPENBLAS_NUM_THREADS": "2"}, "2"),
+        (["teach", "--help"], {}, ""),
+    ],
+    ids=["a solve", "a solve, told how many", "matrices"],
+)
+def test_numpy_starts_threads_for_large_matrices_only(
+    tmp_path: Path, words: list[str], given: dict[str, str], expected: str
+) -> None:
+    # They spin while NumPy loads, which costs a small solve a fifth of its time.
+    assert told_at_exit("os.environ.get('OPENBLAS_NUM_THREADS', '')", tmp_path, words, given) == expected
 
 
 def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ POLL_SECONDS = 0.25
 REPORT_SECONDS = 0.1
 """Interval between progress reports [s]."""
 
-TASKS_PER_WORKER = 2
+TASKS_PER_WORKER = 1.5
 """Tasks that each worker would get if the rest of the work were cut evenly: they shrink towards the end, so that all end together."""
 
 MIN_TASK_SECONDS = 0.05

@@ -110,11 +110,8 @@ Work = Callable[[Task], Iterator[Event]]
 """Work function: `perform`, or a test's wrapper; at the top level of a module."""
 
 SAVE_SECONDS = 0.25
-"""Interval between saves [s]: the most solved work that a killed worker loses."""
+"""Interval between saves, and between reports of answers that come quickly [s]: the most solved work that a killed worker loses."""
 
-
-REPORT_SECONDS = 0.1
-"""Interval between reports of answers that come quickly [s]."""
 
 QUICK_SECONDS = 0.01
 """An answer that took longer is reported at once [s]."""
@@ -132,7 +129,7 @@ def grouped(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:
     for event in events:
         group.append(event)
         now = time.monotonic()
-        if careful or not isinstance(event, Answer) or now - last > QUICK_SECONDS or now - reported > REPORT_SECONDS:
+        if careful or not isinstance(event, Answer) or now - last > QUICK_SECONDS or now - reported > SAVE_SECONDS:
             yield group
             group, reported = [], now
         last = now

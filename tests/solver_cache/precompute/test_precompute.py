@@ -444,8 +444,8 @@ def test_answers_that_come_quickly_are_reported_together(monkeypatch: pytest.Mon
             yield Answer(str(number), row, 0.0)
 
     quick, slow = 0.6 * QUICK_SECONDS, 2 * QUICK_SECONDS
-    sizes = [len(group) for group in grouped(events([quick] * 40), careful=False)]
-    assert sizes == [17, 17, 6]  # a little more than `REPORT_SECONDS` each
+    sizes = [len(group) for group in grouped(events([quick] * 100), careful=False)]
+    assert sizes == [42, 42, 16]  # a little more than `SAVE_SECONDS` each
     groups = [*grouped(events([quick, slow, slow, quick]), careful=False)]
     assert [[event.key for event in group if isinstance(event, Answer)] for group in groups] == [
         ["0", "1"],

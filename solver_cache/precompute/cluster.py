@@ -7,6 +7,7 @@ scheduler that is gone) comes back as lost, and the run decides. A scheduler tha
 from __future__ import annotations
 
 import logging
+import pickle
 import queue
 import time
 import uuid
@@ -91,7 +92,11 @@ class Cluster:
         number = task.number
         try:
             future = self._client.submit(
-                _perform_all, self._work, task, pure=False, key=f"precompute-{id(self)}-{time.time_ns()}-{number}"
+                _perform_all,
+                self._work,
+                pickle.dumps(task),
+                pure=False,
+                key=f"precompute-{id(self)}-{time.time_ns()}-{number}",
             )
         except Exception as err:  # noqa: BLE001 — the scheduler is gone: `poll` joins it again
             _LOG.warning("a batch could not be handed to %s: %s", self._address, err)
@@ -183,10 +188,14 @@ def _local(workers: int) -> Any:
         )
 
 
-def _perform_all(work: Work, task: Task) -> list[Event]:
-    """Do a task, on a worker, in a name of its own: a worker that was thought lost may still be at it."""
+def _perform_all(work: Work, pickled: bytes) -> bytes:
+    """Do a task, on a worker, in a name of its own: a worker that was thought lost may still be at it.
+
+    Task and events travel as bytes, into which Dask does not look: it would go through every problem and answer.
+    """
+    task: Task = pickle.loads(pickled)  # noqa: S301 — from our own client, as everything that a worker runs
     mine = replace(task, owner=f"{task.owner}:{uuid.uuid4().hex[:8]}") if task.owner else task
-    return list(work(mine))
+    return pickle.dumps(list(work(mine)))
 
 
 def _events_of(future: Any) -> list[Event | TaskEnded | TaskLost]:
@@ -195,7 +204,8 @@ def _events_of(future: Any) -> list[Event | TaskEnded | TaskLost]:
         return [TaskLost("it could not be handed out")]
     if future.status == "finished":
         try:
-            return [*future.result(timeout=30), TaskEnded()]
+            events: list[Event] = pickle.loads(future.result(timeout=30))  # noqa: S301 — from our own workers
+            return [*events, TaskEnded()]
         except Exception as err:  # noqa: BLE001 — the worker that held the result went away with it
             return [TaskLost(f"{type(err).__name__}: {err}")]
     if future.status == "error":

@@ -1,16 +1,26 @@
-"""Local processes: an `Executor` on the process pool, where a process that dies loses only the task it was at."""
+"""Local processes: an `Executor` of processes, where one that dies loses only the task it was at.
+
+Each process has a thread here, which hands it a task, passes on what it reports, and hands it the next task at once. The
+service, whose event loop must never wait, has the same processes in a pool of its own (`solver_cache.process_pool.pool`).
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
+import subprocess
 import threading
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
 
+from darrm_opt.errors import SolveFailed
 from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.worker import Event, Task, Work, perform, report_events, warm_up
-from solver_cache.process_pool.pool import PoolClosed, ProcessPool
-from solver_cache.process_pool.process import ProcessLost
+from solver_cache.process_pool.process import ProcessLost, lost, reap, start_process
+from solver_cache.process_pool.task_loop import NICENESS, unpack_error
+from solver_cache.process_pool.task_loop import Task as PoolTask
 
 
 def processors() -> int:
@@ -21,8 +31,6 @@ def processors() -> int:
 class Processes:
     """An `Executor` of processes, which start at once, while the caller goes on, and are replaced when they die.
 
-    The pool's event loop runs in a thread; its reports reach `poll` through a queue.
-
     Args:
         workers: how many; None: one for each processor.
         work: what they do.
@@ -31,29 +39,36 @@ class Processes:
     streams = True
 
     def __init__(self, workers: int | None = None, work: Work = perform) -> None:
-        self._max_workers, self._work = workers or processors(), work
-        self._pool = ProcessPool(self._max_workers, memory=None, name="precompute", report_seconds=0, warm_up=warm_up)
+        self._work, self._tasks = work, 0
+        self._waiting: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._reports: queue.SimpleQueue[TaskReport] = queue.SimpleQueue()
-        self._tasks = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="precompute-pool", daemon=True)
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._pool.prestart(), self._loop)  # nobody waits: tasks find what there is
+        self._processes = [_Process(f"precompute-{number}") for number in range(1, (workers or processors()) + 1)]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(each,), name=f"{each.name}-listener", daemon=True)
+            for each in self._processes
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def workers(self) -> int:
         """How many processes there are at most."""
-        return self._max_workers
+        return len(self._processes)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Ids of the processes there are."""
+        return tuple(each.pid for each in self._processes if each.pid)
 
     @property
     def capacity(self) -> int:
         """Free processes, and a task in reserve for each: it is claimed while all are busy."""
-        return 2 * self._max_workers - self._tasks
+        return 2 * self.workers - self._tasks
 
     def submit(self, task: Task) -> None:
         """Take a task."""
         self._tasks += 1
-        asyncio.run_coroutine_threadsafe(self._run(task), self._loop)
+        self._waiting.put(task)
 
     def poll(self, seconds: float) -> list[TaskReport]:
         """Return what happened; a process that died has lost its task."""
@@ -70,32 +85,80 @@ class Processes:
 
     def close(self) -> None:
         """End the processes: what they are doing is lost."""
-        if self._loop.is_closed():
-            return
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        for process in self._processes:
+            process.end()
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    async def _run(self, task: Task) -> None:
-        """Run a task in the pool. The scheduler decides about retries, as it knows which problem the process was at."""
-        over: TaskEnded | TaskLost = TaskEnded()
+    def _serve(self, process: _Process) -> None:
+        """Hand tasks to a process until it is ended (in a thread). The run decides about retries: it knows what it was at."""
+        process.run(warm_up, None, lambda _: None)  # nobody asks what came of it: tasks find what there is
+        while (task := self._waiting.get()) is not None and not process.ended:
+            report = partial(self._report, task.number)
+            report([process.run(report_events, (self._work, task), report)])
+        process.close()
 
-        def pass_on(events: list[Event]) -> None:
-            self._reports.put(TaskReport(task.number, events))
+    def _report(self, number: int, events: list[Event | TaskEnded | TaskLost]) -> None:
+        self._reports.put(TaskReport(number, events))
 
+
+class _Process:
+    """A process that does tasks, one at a time, and is replaced when it dies. For one thread, but for `end` and `pid`."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.ended = name, False
+        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._lock = threading.Lock()  # so that none is started behind `end`
+
+    @property
+    def pid(self) -> int:
+        """Its id; 0 while there is none."""
+        running = self._running
+        return running[0].pid if running is not None and running[0].poll() is None else 0
+
+    def run(
+        self, task: PoolTask, argument: Any, report: Callable[[list[Event | TaskEnded | TaskLost]], None]
+    ) -> TaskEnded | TaskLost:
+        """Do a task; return how it ended."""
         try:
-            await self._pool.run(report_events, (self._work, task), progress=pass_on, retries=0)
-        except PoolClosed:
-            return
-        except ProcessLost as err:
-            over = TaskLost(str(err))
-        except Exception as err:  # noqa: BLE001 — such as a shared store that is gone
-            over = TaskLost(f"{type(err).__name__}: {err}")
-        self._reports.put(TaskReport(task.number, [over]))
+            connection = self._begun()
+            connection.send((1, task, argument))
+            while True:
+                _, what, content = connection.recv()
+                if what != "progress":
+                    break
+                report(content)
+        except Exception as err:  # noqa: BLE001 — it died, could not be started, or said what cannot be read
+            end = self.close()
+            return TaskLost(end if end and isinstance(err, EOFError | OSError) else f"{type(err).__name__}: {err}")
+        if what == "done":
+            return TaskEnded()
+        failure = unpack_error(content) or SolveFailed(f"The task failed: {content[1].strip().splitlines()[-1]}")
+        return TaskLost(f"{type(failure).__name__}: {failure}")  # such as a shared store that is gone
 
-    async def _close(self) -> None:
-        """End the processes, and whatever else the loop runs."""
-        await self._pool.close()
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-        await self._loop.shutdown_default_executor()
+    def end(self) -> None:
+        """Kill it, and start no other one."""
+        with self._lock:
+            self.ended = True
+            if (running := self._running) is not None:
+                running[0].kill()
+
+    def close(self) -> str:
+        """Wait until it is gone, and say how it ended; nothing where there is none."""
+        if self._running is None:
+            return ""
+        (process, connection), self._running = self._running, None
+        connection.close()
+        reap(process)
+        return str(lost(process))
+
+    def _begun(self) -> Connection:
+        """Return the pipe of the process, of a new one if it died while it had nothing to do."""
+        with self._lock:
+            if self.ended:
+                raise ProcessLost("The processes are shutting down.")
+            if self._running is None or self._running[0].poll() is not None:
+                self.close()
+                self._running = start_process(self.name, 0.0, NICENESS)
+            return self._running[1]

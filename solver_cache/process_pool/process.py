@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -43,30 +44,59 @@ class ProcessLost(SolveFailed):
     """The process of a task is gone; the text says how it ended."""
 
 
+def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start an interpreter that runs tasks (`run_tasks`); return it and the end of its pipe. Takes some milliseconds and blocks.
+
+    Args:
+        name: for the process list.
+        report_seconds: as of `run_tasks`.
+        niceness: as of `run_tasks`.
+    """
+    ours, theirs = Pipe()
+    command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
+    try:
+        process = subprocess.Popen(  # noqa: S603 — ourselves
+            command,
+            env=_ONE_THREAD | os.environ,
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    finally:
+        theirs.close()  # or its end would never be noticed
+    ours.send(sys.path)
+    with contextlib.suppress(
+        OSError
+    ):  # where memory runs out all the same, it is that process that goes, not its parent
+        Path(f"/proc/{process.pid}/oom_score_adj").write_text("500", encoding="ascii")
+    return process, ours
+
+
+def lost(process: subprocess.Popen[bytes]) -> ProcessLost:
+    """Return the error that says how a process ended."""
+    code = process.returncode
+    killed = code is not None and code < 0
+    how = f"was killed by {signal.Signals(-code).name}" if killed else f"ended by itself with exit code {code}"
+    return ProcessLost(f"The solver process {how}.")
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that closed its pipe, so that it never stays as a zombie; it is killed if it goes on."""
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class PoolProcess:
     """One process, its pipe, and the thread that listens to it."""
 
     def __init__(self, name: str, report_seconds: float, niceness: int, loop: asyncio.AbstractEventLoop) -> None:
         """Start it; takes some milliseconds and blocks."""
         self._loop = loop
-        self._connection, theirs = Pipe()
-        command = [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), str(report_seconds), str(niceness), name]
-        try:
-            self._process = subprocess.Popen(  # noqa: S603 — ourselves
-                command,
-                env=_ONE_THREAD | os.environ,
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        finally:
-            theirs.close()  # or its end would never be noticed
-        self._connection.send(sys.path)
+        self._process, self._connection = start_process(name, report_seconds, niceness)
         self.pid = self._process.pid
-        with contextlib.suppress(
-            OSError
-        ):  # where memory runs out all the same, it is this process that goes, not its parent
-            Path(f"/proc/{self.pid}/oom_score_adj").write_text("500", encoding="ascii")
         self.tasks = 0
         self.lost = self.killed = self.reaped = False
         self._numbers = count(1)
@@ -161,11 +191,7 @@ class PoolProcess:
         except Exception:  # noqa: BLE001 — bytes that are no message, whatever unpickling makes of them
             _LOG.error("solver process %d said what cannot be read", self.pid, exc_info=True)
             self._process.kill()
-        try:
-            self._process.wait(1)  # here, so that it never stays as a zombie
-        except subprocess.TimeoutExpired:  # it closed its pipe and goes on
-            self._process.kill()
-            self._process.wait()
+        reap(self._process)
         self._notify(None)
 
     def _notify(self, message: tuple[Any, ...] | None) -> None:
@@ -203,13 +229,7 @@ class PoolProcess:
         self._gone.set()
         self._resting.set()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(self._why or ProcessLost(f"The solver process {self._ending()}."))
-
-    def _ending(self) -> str:
-        code = self._process.returncode
-        if code is None or code >= 0:
-            return f"ended by itself with exit code {code}"
-        return f"was killed by {signal.Signals(-code).name}"
+            self._answer.set_exception(self._why or lost(self._process))
 
 
 def _with_error(message: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ from darrm_opt.design.status import Status
 from solver_cache import CacheError, MemoryStore, Row, Store, open_store, validate_row
 from solver_cache.precompute import worker
 from solver_cache.precompute.claims import Claims
-from solver_cache.precompute.executor import TaskEnded, TaskReport
+from solver_cache.precompute.executor import TaskEnded, TaskLost, TaskReport
 from solver_cache.precompute.grid import grid_of
 from solver_cache.precompute.plan import make_plan
 from solver_cache.precompute.processes import Processes
@@ -305,9 +306,37 @@ def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
 def test_processes_start_before_there_is_a_task() -> None:
     with closing(Processes(2)) as executor:
         end = time.monotonic() + 60
-        while len(executor._pool.processes) < 2 and time.monotonic() < end:
+        while len(executor.processes) < 2 and time.monotonic() < end:
             time.sleep(0.01)
-        assert len(executor._pool.processes) == 2
+        assert len(executor.processes) == 2
+
+
+def test_a_process_that_dies_while_it_rests_loses_nothing() -> None:
+    with closing(Processes(1)) as executor:
+        for K in (5, 7):
+            plan = make_plan(grid_of({**GRID, "K": K}).specs(), MemoryStore(), solve_seconds)
+            outcome = run(plan, MemoryStore(), executor)
+            assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
+            (pid,) = executor.processes
+            os.kill(pid, signal.SIGKILL)
+            end = time.monotonic() + 60
+            while executor.processes and time.monotonic() < end:
+                time.sleep(0.01)
+            assert executor.processes == ()
+
+
+def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_can() -> None:
+    (spec,) = itertools.islice(grid_of(GRID).specs(), 1)
+    with closing(Processes(1, lambda _: iter(()))) as executor:  # a process cannot import it
+        executor.submit(Task(1, (spec,)))
+        (report,) = executor.poll(60)
+        (event,) = report.events
+        assert isinstance(event, TaskLost)
+        assert "pickle" in event.reason
+        executor._work = perform
+        executor.submit(Task(2, (spec,)))
+        events = [event for _ in range(2) for report in executor.poll(60) for event in report.events]
+        assert [type(event) for event in events] == [Answer, TaskEnded]
 
 
 @pytest.mark.parametrize("direct", [False, True])
@@ -410,9 +439,9 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
 
         def kill(at: Progress) -> None:
             nonlocal killed
-            if killed < 3 and at.over > 5 * killed and executor._pool.processes:
+            if killed < 3 and at.over > 5 * killed and executor.processes:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(executor._pool.processes[0], signal.SIGKILL)
+                    os.kill(executor.processes[0], signal.SIGKILL)
                 killed += 1
 
         outcome = run(plan, store, executor, RunOptions(attempts=20), kill)

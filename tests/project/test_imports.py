@@ -27,7 +27,7 @@ PACKAGES = ("darrm_opt", "solver_cache", "darrm_client", "api", "darrm")
 LAYERS = (
     # Lowest first. A module imports from its own layer and from those before it.
     {"_version", "decimal_grid", "durable_file", "errors", "optional_packages", "fork_identity", "search"},
-    {"problem", "noise", "rounding", "priors", "baselines", "accuracy", "randomness"},
+    {"problem", "noise", "floating_point_mode", "rounding", "priors", "baselines", "accuracy", "randomness"},
     {"design"},
     {"record"},
     {"design_spec", "reprove", "accounting"},

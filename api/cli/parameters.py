@@ -74,7 +74,7 @@ def backends() -> str:
     return "|".join(BACKENDS)
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # what nobody asks for takes time in every command
+@dataclass(frozen=True)
 class ProblemOptions:
     """Problem options, as typed."""
 
@@ -126,7 +126,7 @@ class ProblemOptions:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class DesignOptions:
     """Design options, as typed, and whether the cache is used."""
 

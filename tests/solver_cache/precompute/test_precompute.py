@@ -332,7 +332,7 @@ def test_what_cannot_be_handed_to_a_process_is_told_and_the_next_one_does_what_c
         (report,) = executor.poll(60)
         (event,) = report.events
         assert isinstance(event, TaskLost)
-        assert "pickle" in event.reason
+        assert "local object" in event.reason
         executor._work = perform
         executor.submit(Task(2, (spec,)))
         events = [event for _ in range(2) for report in executor.poll(60) for event in report.events]

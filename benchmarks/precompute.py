@@ -1,7 +1,7 @@
 """``python -m benchmarks precompute``: 2,000 problems on processes and on Dask, beside a plain loop over `solve`.
 
-Turn by turn on the same machine, in another order each time, each from an empty store: a loop in one process, as many loops at once as there are workers,
-the processes of this machine, one such process, Dask with local workers, and processes that write to the store themselves;
+Turn by turn on the same machine, in another order each time, each from an empty store: a loop in one process, as many loops at
+once as there are workers, the processes of this machine, one such process, Dask with local workers, and processes that write to the store themselves;
 then what a problem costs whose answer is stored already, with the memory that it takes. Loops store nothing and share nothing:
 what several at once gain over one bounds what the processors of this machine allow. What is wanted: at most `SOLVE_SECONDS` a
 problem in the loop, on two processors at least `MIN_RATIO` times the rate of one process, Dask within `DASK` of the processes,
@@ -192,7 +192,8 @@ def rows(many: int, workers: int, cached: int, repeats: int, minutes: float = MI
     longest = 0.0
     while len(turns) < repeats and (not turns or end - time.monotonic() > longest + FILLING * each * cached):
         began = time.monotonic()
-        order = random.Random(len(turns)).sample(WAYS, len(WAYS))  # noqa: S311 — so that none always follows the same one
+        # another order each time, so that none always follows the same one
+        order = random.Random(len(turns)).sample(WAYS, len(WAYS))  # noqa: S311 — nothing here is secret
         turns.append({way: _timed_apart(way, many, workers, end - time.monotonic()) for way in order})
         longest = max(longest, time.monotonic() - began)
     for way in WAYS:

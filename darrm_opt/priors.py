@@ -80,16 +80,15 @@ class IndependentVoters:
                 raise InvalidInput("tau", tau, f"at most {MAX_POINTS} grid points", "`uniform` is what they tend to.")
             object.__setattr__(self, "tau", tau)
 
-    @property
-    def mean(self) -> tuple[int, int]:
-        """p̄, exactly, for ``lower`` as the double it is: numerator and denominator."""
+    def _mean(self) -> tuple[int, int]:
+        """Return p̄, exactly, for ``lower`` as the double it is: numerator and denominator."""
         above, whole = self.lower.as_integer_ratio()
         part, parts = (1, 2) if self.tau is None else (self.tau - 1, 2 * self.tau)
         return above * parts + (whole - above) * part, whole * parts
 
     def folded(self, K: int) -> Array:
         """Return E[α_l + α_{K−l}], shape (⌈K/2⌉,)."""
-        return binomial_masses(K, *self.mean)[0]
+        return binomial_masses(K, *self._mean())[0]
 
     def gap(self, K: int) -> Array:
         """Return E|α_l − α_{K−l}|, shape (⌈K/2⌉,); needs every p_i ≥ 1/2, where 1 leads at each l."""
@@ -101,7 +100,7 @@ class IndependentVoters:
                 "Below 1/2 either answer may lead and the absolute value has no closed form: use the measure "
                 "agreement, or average the tv error over drawn vectors p.",
             )
-        return binomial_masses(K, *self.mean)[1]
+        return binomial_masses(K, *self._mean())[1]
 
 
 @dataclass(frozen=True)

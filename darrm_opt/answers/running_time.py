@@ -3,7 +3,7 @@
 The reduced constraint set is counted in closed form. The expected time of a solve by cuts is
 
     ln seconds = a + b·ln(K/101) + c·ln max(s/3, 1) + (d + e·ln(K/101))·ln(1 + 30·K·Δ) + ln max(K/201, 1),
-    but at least `LEAST_SECONDS`,
+    but at least `MIN_SOLVE_SECONDS`,
 
     s = target ε / voter ε,
 
@@ -40,7 +40,7 @@ COEFFICIENTS_PURE = (-4.294, 1.21, -0.811, 0.0, 0.0)
 COEFFICIENTS_APPROXIMATE = (-4.102, 1.149, -1.308, 0.491, 0.285)
 """(a, b, c, d, e) for voters with Δ > 0."""
 
-LEAST_SECONDS = 6e-4
+MIN_SOLVE_SECONDS = 6e-4
 """Least time of a solve, however few its voters [s]."""
 
 SCENARIO_SECONDS = 2e-6
@@ -119,7 +119,7 @@ def constraint_count(problem: Problem) -> int:
 def _cut_seconds(problem: Problem) -> float:
     m = problem.m
     at_three, power = _fitted(problem.K, problem.voter.delta)
-    return max(LEAST_SECONDS, at_three * math.pow(max((3.0 if m is None else m) / 3, 1.0), power))
+    return max(MIN_SOLVE_SECONDS, at_three * math.pow(max((3.0 if m is None else m) / 3, 1.0), power))
 
 
 @lru_cache(maxsize=256)

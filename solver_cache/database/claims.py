@@ -6,7 +6,6 @@ Keys are locked in their order, so that two who want the same ones wait in turn 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection
 
 from sqlalchemy import Connection, delete, select, text, update
@@ -16,14 +15,12 @@ from solver_cache.database.dialect import is_among, server_time
 from solver_cache.database.schema import CLAIMS
 from solver_cache.jobs import MAX_LEASE_SECONDS
 
-_NOW = {"sqlite": ":now", "postgresql": "CAST(extract(epoch FROM statement_timestamp()) AS double precision)"}
-
 _KEYS = {"sqlite": "json_each(:keys)", "postgresql": "unnest(CAST(:keys AS text[])) AS value"}
 
 _TAKE = """
-    INSERT INTO darrm_claims (key, owner, lease_until) SELECT value, :owner, {now} + :lease FROM {keys} WHERE true
+    INSERT INTO darrm_claims (key, owner, lease_until) SELECT value, :owner, :now + :lease FROM {keys} WHERE true
     ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
-    WHERE darrm_claims.owner = excluded.owner OR darrm_claims.lease_until NOT BETWEEN {now} AND {now} + :longest
+    WHERE darrm_claims.owner = excluded.owner OR darrm_claims.lease_until NOT BETWEEN :now AND :now + :longest
     RETURNING key
 """
 """Statement that claims keys in their order, where nobody else holds them, and returns those. As text, since SQLAlchemy
@@ -35,15 +32,19 @@ def take(connection: Connection, owner: str, lease_seconds: float, keys: Collect
     if not keys:
         return set()
     dialect = connection.dialect.name
-    forgotten = CLAIMS.c.lease_until < server_time(dialect) - MAX_LEASE_SECONDS
+    now = connection.execute(select(server_time(dialect))).scalar_one()
+    forgotten = CLAIMS.c.lease_until < now - MAX_LEASE_SECONDS
     connection.execute(delete(CLAIMS).where(forgotten))  # nobody will end them
-    given = {"owner": owner, "lease": lease_seconds, "longest": MAX_LEASE_SECONDS}
-    if dialect == "postgresql":
-        given["keys"] = sorted(keys)
-    else:
-        given |= {"keys": json.dumps(sorted(keys)), "now": time.time()}
-    statement = text(_TAKE.format(now=_NOW[dialect], keys=_KEYS[dialect]))
-    return {str(key) for key in connection.execute(statement, given).scalars().all()}
+    ordered = sorted(keys)
+    given = {
+        "owner": owner,
+        "now": now,
+        "lease": lease_seconds,
+        "longest": MAX_LEASE_SECONDS,
+        "keys": ordered if dialect == "postgresql" else json.dumps(ordered),
+    }
+    taken = connection.execute(text(_TAKE.format(keys=_KEYS[dialect])), given)
+    return {str(key) for key in taken.scalars().all()}
 
 
 def renew(connection: Connection, owner: str, lease_seconds: float, keys: Collection[str]) -> None:

@@ -242,8 +242,8 @@ class Scheduler:
         def those(what: ClaimResult) -> Batch:
             return replace(batch, specs=tuple(specs[key] for key in specs if found[key] == what))
 
-        for _ in those("stored").specs:
-            self._count_stored(batch, None)
+        for spec in those("stored").specs:
+            self._count_stored(batch, AnswerStored(spec.key, None))
         self._defer(those("held"))
         return those("taken")
 
@@ -263,7 +263,7 @@ class Scheduler:
             elif isinstance(what, Answer):
                 self._unsaved.append(_Unsaved(spec, flight.batch, what))
             elif isinstance(what, AnswerStored):
-                self._count_stored(flight.batch, what.gap, what.limited)
+                self._count_stored(flight.batch, what)
             elif isinstance(what, ClaimedElsewhere):
                 self._defer(replace(flight.batch, specs=(spec,)))
             elif what.transient:
@@ -277,7 +277,7 @@ class Scheduler:
         stored = self._claims.complete([each.what.row for each in unsaved]) if unsaved else set()
         for each in unsaved:
             if each.what.key in stored:
-                self._count_stored(each.batch, each.what.gap, each.what.limited)
+                self._count_stored(each.batch, each.what)
             else:
                 self._defer(replace(each.batch, specs=(each.spec,)))
 
@@ -341,14 +341,14 @@ class Scheduler:
             self._ready.append(batch)
             self._unsent += batch.seconds
 
-    def _count_stored(self, batch: Batch, gap: float | None, limited: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Count an answer to one of a batch that is stored; ``gap`` is None where another run stored it."""
-        if gap is None:
+    def _count_stored(self, batch: Batch, what: Answer | AnswerStored) -> None:
+        """Count an answer to one of a batch that is stored."""
+        if what.gap is None:
             self._counts.elsewhere += 1
         else:
             self._counts.solved += 1
-            self._counts.limited += limited
-            self._counts.worst_gap = max(self._counts.worst_gap, gap)
+            self._counts.limited += what.limited
+            self._counts.worst_gap = max(self._counts.worst_gap, what.gap)
         self._counts.done += batch.mean_seconds
 
     def _give_up(self, spec: DesignSpec, batch: Batch, reason: str) -> None:

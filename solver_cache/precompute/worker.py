@@ -112,7 +112,6 @@ Work = Callable[[Task], Iterator[Event]]
 SAVE_SECONDS = 0.25
 """Interval between saves, and between reports of answers that come quickly [s]: the most solved work that a killed worker loses."""
 
-
 QUICK_SECONDS = 0.01
 """An answer that took longer is reported at once [s]."""
 

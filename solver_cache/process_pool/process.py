@@ -65,9 +65,8 @@ def start_process(name: str, report_seconds: float, niceness: int) -> tuple[subp
     finally:
         theirs.close()  # or its end would never be noticed
     ours.send(sys.path)
-    with contextlib.suppress(
-        OSError
-    ):  # where memory runs out all the same, it is that process that goes, not its parent
+    with contextlib.suppress(OSError):
+        # where memory runs out all the same, it is that process that goes, not its parent
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("500", encoding="ascii")
     return process, ours
 

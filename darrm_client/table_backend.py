@@ -340,12 +340,12 @@ def _records(path: Path) -> Store:
 
 def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the JSON documents of a text, each with the line that it begins at."""
-    decoder, at, line, parse_job = json.JSONDecoder(), 0, 1, 0
+    decoder, at, line, counted = json.JSONDecoder(), 0, 1, 0
     while True:
         at = next((i for i in range(at, len(text)) if not text[i].isspace()), len(text))
         if at == len(text):
             return
-        line, parse_job = line + text.count("\n", parse_job, at), at
+        line, counted = line + text.count("\n", counted, at), at
         try:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as err:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import get_args
 
-from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.solution import Solution, Watcher
-from darrm_opt.design.solver import Method, Shape, solve
+from darrm_opt.design.solver import Method, Shape, check_choices, solve
 from darrm_opt.design_spec import DesignSpec
-from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Problem
 from solver_cache.errors import CacheError, ReadOnlyCache
 from solver_cache.model import Decision, Row, row_of
@@ -77,7 +74,7 @@ def cached_solve(
         CacheError: the store cannot be read. If it cannot be *written*, the answer is returned with its `trouble`.
     """
     spec = DesignSpec(problem, objective, shape)
-    _check_choices(method, backend, time_limit)
+    check_choices(problem, shape, method, backend, time_limit=time_limit)
     row, found = _look_up(spec, store)
     if found.solution is not None:
         return CachedSolution(found.solution, found.decision, stored=True)
@@ -177,13 +174,3 @@ def _keep(solution: Solution, spec: DesignSpec, store: Store, seen: Row | None, 
 def _not_stored(spec: DesignSpec, store: Store, trouble: str) -> StoreOutcome:
     _LOG.warning("%s: the answer to %s is not stored: %s", store.url, spec.key, trouble)
     return StoreOutcome(None, stored=False, trouble=trouble)
-
-
-def _check_choices(method: str, backend: str, time_limit: float | None) -> None:
-    """Refuse what `solve` would refuse, also when nothing has to be solved."""
-    if method not in get_args(Method):
-        raise InvalidInput("method", method, "'auto', 'enumerate' or 'cuts'")
-    if backend not in BACKENDS:
-        raise InvalidInput("backend", backend, "one of " + ", ".join(BACKENDS))
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInput("time_limit", time_limit, "None, or seconds above 0")

@@ -38,7 +38,7 @@ async def find_answer(
     Args:
         request: whose client may disconnect.
         service: which answers.
-        kind: one of `api.tasks.answers.TASKS`.
+        kind: one of `api.tasks.answers.ANSWER_KINDS`.
         argument: what its task takes.
         seconds: how long it is expected to take [s].
         params: what was asked, as people see it in the job.

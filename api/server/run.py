@@ -121,7 +121,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
     with _signals(), _shared_folder(settings) as shared, listening:
         logs.configure(shared)
         if settings.workers > 1:
-            from api.server.workers import supervise
+            from api.server.supervisor import supervise
 
             try:
                 if not supervise(shared, listening):
@@ -129,7 +129,7 @@ def serve(settings: Settings, listening: socket.socket) -> None:
             finally:
                 logs.drain()
             return
-        from api.server.workers import run_worker
+        from api.server.worker import run_worker
 
         try:
             run_worker(shared, listening)

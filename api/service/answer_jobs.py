@@ -14,7 +14,7 @@ from api.service import repository
 from api.service.job_events import RunInThread
 from api.service.job_worker import ProgressCallback
 from api.settings import Settings
-from api.tasks.answers import TASKS, AnswerTask, recheck_answer
+from api.tasks.answers import ANSWER_KINDS, AnswerTask, recheck_answer
 from darrm_opt.design_spec import DesignSpec, canonical_json
 from darrm_opt.errors import SolveFailed
 from darrm_opt.record import problem_from_record
@@ -24,7 +24,7 @@ from solver_cache.store import Store
 
 _LOG = logging.getLogger("api.jobs")
 
-ANSWER_JOBS = tuple(TASKS)
+ANSWER_JOBS = tuple(ANSWER_KINDS)
 """The kinds of jobs that compute answers."""
 
 
@@ -77,7 +77,9 @@ class AnswerJobHandler:
             ]
             known = await self._read(repository.load_records, specs, self._store)
             argument = {**argument, "known": known}
-        found: dict[str, Any] = await pool.run(TASKS[task.kind], argument, time_limit=time_limit, progress=progress)
+        found: dict[str, Any] = await pool.run(
+            ANSWER_KINDS[task.kind].compute, argument, time_limit=time_limit, progress=progress
+        )
         if "doubts" not in found:
             return found
         if task.kind == "least":

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from api.tasks.design import certify, compute_least, compute_tradeoff, recheck
 from darrm_client.requests import DRAW, budget_body
-from darrm_client.verification import verify_comparison, verify_least, verify_plan, verify_plurality
+from darrm_client.verification import verify_comparison, verify_least, verify_plan, verify_plurality, verify_ways
 from darrm_opt.answers.accounting import compare_mechanisms, compose_releases, plan_releases
 from darrm_opt.answers.curves import compute_profile
 from darrm_opt.answers.plurality import design_plurality, design_ways
@@ -26,19 +26,6 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.record import problem_from_record, solution_from_record
 from solver_cache.process_pool.task_loop import Report, Task
 
-TASKS: dict[str, Task] = {
-    "compare": compare_mechanisms,
-    "plan": plan_releases,
-    "profile": compute_profile,
-    "tradeoff": compute_tradeoff,
-    "least": compute_least,
-    "compose": compose_releases,
-    "verify": certify,
-    "plurality": design_plurality,
-    "plurality/ways": design_ways,
-}
-"""What each kind of job computes, from plain data to plain data."""
-
 POINT_FIELDS = ("problem", "gamma", "utility", "upper_bound", "gap", "status", "warnings")
 """What an answer with several γ says of each."""
 
@@ -48,7 +35,7 @@ class AnswerTask:
     """An answer to compute: the same value from the route, through the job, to the process.
 
     Attributes:
-        kind: one of `TASKS`.
+        kind: one of `ANSWER_KINDS`.
         argument: what its task takes; the answer depends on nothing else.
         seconds: how long it is expected to take [s].
         question: what was asked, as people see it in the job.
@@ -81,7 +68,7 @@ class AnswerTask:
         task = cls(
             str(content["kind"]), dict(content["argument"]), float(content["seconds"]), dict(content["question"])
         )
-        if task.kind not in TASKS:
+        if task.kind not in ANSWER_KINDS:
             raise ValueError(f"no such kind of job: {task.kind}")
         return task
 
@@ -103,7 +90,7 @@ def recheck_answer(argument: tuple[str, dict[str, Any], dict[str, Any]], report:
     kind, asked, result = argument
     report(None)
     try:
-        _RECHECKS[kind](asked, result)
+        ANSWER_KINDS[kind].recheck(asked, result)
     except (DarrmError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         return str(err) or type(err).__name__
     return ""
@@ -167,19 +154,36 @@ def _recheck_plurality(asked: dict[str, Any], result: dict[str, Any]) -> None:
     verify_plurality(result, plurality_problem(asked["problem"]))
 
 
+def _recheck_ways(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    verify_ways(result, plurality_problem(asked["problem"]), asked["queries"])
+
+
 def _recheck_numbers(_: dict[str, Any], result: dict[str, Any]) -> None:
-    """A profile, an account or the shares of right answers are numbers alone: to check them is to compute them."""
+    """A profile or an account is numbers alone: to check them is to compute them."""
     canonical_json(result)  # none of them infinite
 
 
-_RECHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
-    "compare": _recheck_comparison,
-    "plan": _recheck_plan,
-    "profile": _recheck_numbers,
-    "tradeoff": _recheck_tradeoff,
-    "least": _recheck_least,
-    "compose": _recheck_numbers,
-    "verify": _recheck_certificate,
-    "plurality": _recheck_plurality,
-    "plurality/ways": _recheck_numbers,
+@dataclass(frozen=True)
+class AnswerKind:
+    """Kind of answer.
+
+    Attributes:
+        compute: what its job does, from plain data to plain data.
+        recheck: proves a stored result (second) again for what was asked (first), and raises where it is not proved.
+    """
+
+    compute: Task
+    recheck: Callable[[dict[str, Any], dict[str, Any]], None]
+
+
+ANSWER_KINDS = {
+    "compare": AnswerKind(compare_mechanisms, _recheck_comparison),
+    "plan": AnswerKind(plan_releases, _recheck_plan),
+    "profile": AnswerKind(compute_profile, _recheck_numbers),
+    "tradeoff": AnswerKind(compute_tradeoff, _recheck_tradeoff),
+    "least": AnswerKind(compute_least, _recheck_least),
+    "compose": AnswerKind(compose_releases, _recheck_numbers),
+    "verify": AnswerKind(certify, _recheck_certificate),
+    "plurality": AnswerKind(design_plurality, _recheck_plurality),
+    "plurality/ways": AnswerKind(design_ways, _recheck_ways),
 }

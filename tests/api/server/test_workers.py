@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -11,20 +12,20 @@ from pathlib import Path
 import pytest
 from support import worker_lives
 
-from api.server import workers as worker_supervision
+from api.server import supervisor
 from api.server.run import listen
 from api.settings import Settings
 
 
 def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> bool:
     """Supervise workers with such a life; none is left when this returns, and signals do what they did."""
-    monkeypatch.setattr(worker_supervision, "run_worker", life)
-    monkeypatch.setattr(worker_supervision, "RESTART_SECONDS", 0.0)
-    monkeypatch.setattr(worker_supervision, "KILL_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "run_worker", life)
+    monkeypatch.setattr(supervisor, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "KILL_SECONDS", 0.0)
     settings = Settings(cache_url="memory", workers=workers, stop_seconds=1, run_folder=folder)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with listen("127.0.0.1", 0) as listening:
-        found = worker_supervision.supervise(settings, listening)
+        found = supervisor.supervise(settings, listening)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert not multiprocessing.active_children()
     return found
@@ -35,7 +36,7 @@ def test_a_worker_that_cannot_start_stops_all_and_is_not_started_again(
 ) -> None:
     assert not supervised(worker_lives.cannot_start, tmp_path, monkeypatch, workers=2)
     assert len(list(tmp_path.iterdir())) <= 2
-    assert "a worker could not start; stopping" in caplog.text
+    assert caplog.record_tuples[-1] == ("api.supervisor", logging.ERROR, "a worker could not start; stopping")
 
 
 def test_a_worker_that_dies_is_replaced(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from api.tasks.design import DesignTask, design_gamma
 from darrm_client import DarrmClient, RequestTooLarge
 from darrm_opt import Privacy, Problem, verify
 from darrm_opt.design_spec import DesignSpec
+from darrm_opt.plurality.designer import design_releases
 from darrm_opt.record import problem_from_record
 
 COMPARE = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3}
@@ -36,6 +38,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "verify": {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]},
     "plurality": {"K": 3, "classes": 3, "target_epsilon": 1.0, "delta": 1e-3},
 }
+WAYS = {**ASKED["plurality"], "queries": 2}
+LESS_PRIVATE = design_releases(3, 3, Privacy(20.0, 1e-3), 2).best.mechanism.record()
 LARGE = {"K": 101, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
 
 
@@ -59,6 +63,11 @@ def followed(
             return told
         assert time.monotonic() < end, told
         time.sleep(0.02)
+
+
+def as_new(answer: Any) -> Any:
+    """Return an answer as if nothing of it had been stored before."""
+    return json.loads(json.dumps(answer).replace('"cached": true', '"cached": false'))
 
 
 @pytest.fixture
@@ -104,11 +113,7 @@ def test_long_work_is_a_job_with_the_answer_that_short_work_has(
     again = by_jobs.post(f"/v1/{kind}", json=ASKED[kind])
     assert again.status_code == 200
 
-    def plain(answer: Any) -> Any:
-        text = json.dumps(answer)
-        return json.loads(text.replace('"cached": true', '"cached": false'))
-
-    assert plain(result.json()) == plain(short.json()) == plain(again.json())
+    assert as_new(result.json()) == as_new(short.json()) == as_new(again.json())
     jobs = by_jobs.get("/v1/jobs").json()["jobs"]
     assert [job["id"] for job in jobs if job["kind"] == kind] == [told["id"]]
     assert by_jobs.delete(f"/v1/jobs/{told['id']}").json()["state"] == "done"
@@ -170,36 +175,40 @@ def test_the_client_follows_what_is_a_job_as_what_is_not() -> None:
             assert (refused.value.seconds or 0) > 50
 
 
-@pytest.mark.parametrize(
-    "tamper",
-    [
-        lambda told: told["answer"]["solutions"][0].__setitem__("gamma", [1.0] * 6),
-        lambda told: told["answer"]["solutions"].pop(),
-        lambda told: told.pop("answer"),
-        lambda told: told.__setitem__("answer", []),
-    ],
-)
-def test_a_result_that_was_tampered_with_is_computed_again(url: str, tmp_path: Path, tamper: Any) -> None:
+TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
+    ("tradeoff", ASKED["tradeoff"], lambda told: told["answer"]["solutions"][0].__setitem__("gamma", [1.0] * 6)),
+    ("tradeoff", ASKED["tradeoff"], lambda told: told["answer"]["solutions"].pop()),
+    ("tradeoff", ASKED["tradeoff"], lambda told: told.pop("answer")),
+    ("tradeoff", ASKED["tradeoff"], lambda told: told.__setitem__("answer", [])),
+    ("plurality/ways", WAYS, lambda told: told["answer"].__setitem__("mechanism", LESS_PRIVATE)),
+]
+
+
+@pytest.mark.parametrize(("kind", "asked", "tamper"), TAMPERED)
+def test_a_result_that_was_tampered_with_is_computed_again(
+    url: str, tmp_path: Path, kind: str, asked: dict[str, Any], tamper: Callable[[dict[str, Any]], Any]
+) -> None:
     with client_of(url, short_seconds=0.0) as client:
-        id = client.post("/v1/tradeoff", json=ASKED["tradeoff"]).json()["id"]
+        id = client.post(f"/v1/{kind}", json=asked).json()["id"]
         followed(client, id)
         right = client.get(f"/v1/jobs/{id}/result").json()
         with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
             [(text,)] = database.execute("SELECT result FROM darrm_jobs WHERE id = ?", (id,))
             told = json.loads(text)
             tamper(told)
+            assert told != json.loads(text)
             database.execute("UPDATE darrm_jobs SET result = ? WHERE id = ?", (json.dumps(told), id))
         assert client.get(f"/v1/jobs/{id}/result").status_code == 202
         assert followed(client, id)["state"] == "done"
-        again = client.get(f"/v1/jobs/{id}/result").json()
-        assert [point["gamma"] for point in again["points"]] == [point["gamma"] for point in right["points"]]
+        assert as_new(client.get(f"/v1/jobs/{id}/result").json()) == as_new(right)
 
 
 # --------------------------------------------------------------------------------------------------- lanes and turns
 
 
 def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(answers.TASKS, "compare", tasks.endless_answer)
+    endless = replace(answers.ANSWER_KINDS["compare"], compute=tasks.endless_answer)
+    monkeypatch.setitem(answers.ANSWER_KINDS, "compare", endless)
     with client_of(wait_seconds=30.0) as client:
         jobs = []
         for queries in (100, 101, 102):

@@ -1,8 +1,4 @@
-"""Workers: uvicorn with the application, alone or as several processes at one socket, which are supervised.
-
-uvicorn's own supervisor waits for hung workers without a deadline, and hears no signal while it waits for a sign of life
-(`docs/dependencies.md`). This one waits for the end of a process or for a signal, whichever comes first.
-"""
+"""Worker: uvicorn with the application, at a socket that other workers may share."""
 
 from __future__ import annotations
 
@@ -16,11 +12,8 @@ import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from importlib.util import find_spec
 from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -28,97 +21,17 @@ from uvicorn.config import STARTUP_FAILURE
 
 from api.observability import logs
 from api.server.protocol import ConnectionLimits, GuardedProtocol, OpenConnections
-from api.server.shutdown import KILL_SECONDS
 from api.settings import Settings
 from darrm_opt import __version__
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_LOG = logging.getLogger("api.supervisor")
+_LOG = logging.getLogger("api.worker")
 
 SWITCH_SECONDS = 0.0005
 """Longest time for which a thread holds the interpreter while another waits for it [s]; with Python's 5 ms the event loop
 waits so long for each of its threads that is at work."""
-
-RESTART_SECONDS = 1.0
-"""Shortest time between two starts of a worker in one slot [s], for a worker that dies at once."""
-
-
-def supervise(settings: Settings, listening: socket.socket) -> bool:
-    """Run the workers until SIGTERM or SIGINT; return whether they could be started."""
-    slots = [_WorkerSlot(settings, listening) for _ in range(settings.workers)]
-    with _signal_pipe() as signalled:
-        try:
-            for slot in slots:
-                slot.start()
-            while signalled not in wait([signalled, *(slot.process.sentinel for slot in slots)]):
-                for slot in slots:
-                    code = slot.process.exitcode  # asked once: it may end between two questions
-                    if code == STARTUP_FAILURE:
-                        _LOG.error("a worker could not start; stopping")
-                        return False
-                    if code is not None:
-                        _LOG.warning("worker %s ended (%s) and is replaced", slot.process.pid, code)
-                        slot.start()
-            return True
-        finally:
-            _stop_workers([slot.process for slot in slots if slot.begun], settings.stop_seconds + KILL_SECONDS)
-
-
-class _WorkerSlot:
-    """One worker slot and its present process."""
-
-    process: SpawnProcess
-
-    def __init__(self, settings: Settings, listening: socket.socket) -> None:
-        self._given = (settings, listening)
-        self._began = float("-inf")
-
-    @property
-    def begun(self) -> bool:
-        """Whether a worker was started in it."""
-        return self._began > float("-inf")
-
-    def start(self) -> None:
-        """Start a worker, after a pause if the last one was started just now."""
-        time.sleep(max(0.0, self._began + RESTART_SECONDS - time.monotonic()))
-        self.process = multiprocessing.get_context("spawn").Process(target=run_worker, args=self._given)
-        self.process.start()
-        self._began = time.monotonic()
-
-
-def _stop_workers(processes: list[SpawnProcess], seconds: float) -> None:
-    """Stop the workers gracefully; those still alive at the deadline are killed."""
-    deadline = time.monotonic() + seconds
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-        if process.exitcode is None:
-            _LOG.warning("worker %s did not stop in time and is killed", process.pid)
-            process.kill()
-            process.join()
-
-
-@contextlib.contextmanager
-def _signal_pipe() -> Iterator[int]:
-    """Yield a descriptor that can be read once SIGTERM or SIGINT has come."""
-    signalled, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = {
-        number: signal.signal(number, lambda *_: os.write(writer, b".")) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield signalled
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(signalled)
-        os.close(writer)
-
-
-_LOG = logging.getLogger("api.worker")
 
 
 class WorkerConfig(uvicorn.Config):

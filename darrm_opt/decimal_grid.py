@@ -13,7 +13,7 @@ GRID_DIGITS = 12
 """Significant decimal digits of a canonical number."""
 
 EPSILON_NOISE = 2.0**-44
-"""Relative distance to the grid that counts as floating noise for ε (256 ulps; the grid is 1e-12)."""
+"""Relative distance to the grid that counts as floating noise (256 ulps; the grid of ε is 1e-12)."""
 
 DELTA_GRID = Decimal("1e-13")
 """Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, carries about m·1e-16 of absolute noise,
@@ -23,7 +23,8 @@ DELTA_GRID_FROM = 1e-9
 """Below this a δ is taken at its word, to 12 significant digits."""
 
 DELTA_NOISE = 4.5e-14
-"""Absolute distance to `DELTA_GRID` that counts as floating noise."""
+"""Absolute distance to `DELTA_GRID` that counts as floating noise in the δ of a release, which is computed. A voter's Δ is
+stated: its noise is relative, like that of ε."""
 
 MAX_DELTA = 1.0 - 2.0**-53
 """The largest double below 1."""
@@ -47,10 +48,12 @@ def grid_point(value: float, toward: Toward) -> float:
 
 @lru_cache(maxsize=256)
 def grid_delta(value: float, toward: Toward) -> float:
-    """Return the grid point that a δ stands for: the grid is absolute above `DELTA_GRID_FROM`."""
+    """Return the grid point that a release's δ (down) or a voter's Δ (up) stands for: the grid is absolute above `DELTA_GRID_FROM`."""
     if value <= DELTA_GRID_FROM:
         return grid_point(value, toward)
-    return _to_grid(Decimal(value), DELTA_GRID, Decimal(DELTA_NOISE), toward)
+    exact = Decimal(value)
+    noise = exact * Decimal(EPSILON_NOISE) if toward == UP else Decimal(DELTA_NOISE)
+    return _to_grid(exact, DELTA_GRID, noise, toward)
 
 
 def _to_grid(exact: Decimal, grid: Decimal, noise: Decimal, toward: Toward) -> float:

@@ -68,7 +68,8 @@ def compose_models(models: Mapping[Privacy, int], total_delta: float) -> Privacy
         (ε, δ); ε = inf where nothing is proved at that δ. A single model costs its own (ε, Δ).
 
     Guarantees:
-        Sound for models that are independent given the data, by basic or by optimal composition.
+        Sound for models that are independent given the data, by basic or by optimal composition. Basic composition adds the
+        numbers as written: three times 0.1 is 0.3, though as doubles it is 3e-17 more.
 
     >>> compose_models({Privacy(0.5, 1e-6): 1}, 1e-5), compose_models({Privacy(0.1): 3}, 0.0).epsilon
     (Privacy(epsilon=0.5, delta=1e-06), 0.3)

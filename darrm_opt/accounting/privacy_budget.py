@@ -4,11 +4,13 @@ A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event
 events together, this one included, are within the budget:
 
 * ``best`` (the default): the least of basic composition, the closed form with its best slack, and the exact optimal
-  composition. All three hold at once, so the least of them does. They require that the *parameters* of the events and
-  their number were fixed beforehand, or are a fixed sequence that stops early; which query comes next may depend on
-  all earlier answers.
-* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. The only one of these that stays valid if the parameters
-  themselves depend on earlier answers (it is a privacy filter).
+  composition, for events of one kind. How many there are, and what each query is, may depend on all earlier answers; an
+  event of another kind is refused, since with these accounts a kind that is chosen in view of the answers can overspend.
+* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen (it is a
+  privacy filter).
+
+Releases of several kinds that are fixed beforehand may cost less than their sums: `total_privacy_of_sequence` proves what.
+Source: `docs/proofs.md`, "A budget that is charged in view of the answers".
 
 An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such (mε, δ)
 (`freshness`), so the caller must know; `mechanism.PrivateMajority` checks.
@@ -29,11 +31,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
-from darrm_opt.accounting.cheapest import cheapest
 from darrm_opt.accounting.composition.closed_forms import kov_composition_at_delta
 from darrm_opt.accounting.composition.optimal import (
     checked_mechanisms,
-    optimal_composition_of_sequence,
     optimal_delta_of_sequence,
 )
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable, DeltaTooSmall, TooMuchWork
@@ -41,7 +41,7 @@ from darrm_opt.durable_file import replacing
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fork_identity import process_identity
 from darrm_opt.problem import Privacy, whole_number
-from darrm_opt.rounding import as_written, decimal_above, decimal_below
+from darrm_opt.rounding import as_written, decimal_above
 from darrm_opt.search import largest_count
 
 Accounting = Literal["best", "simple"]
@@ -63,7 +63,8 @@ class PrivacyBudget:
         accounting: "best" or "simple", see the module.
 
     Guarantees:
-        At every moment the events charged are proved to be within the budget. A charge that is refused changes nothing.
+        All events that are accepted cost at most the budget together, whatever was charged in view of whichever answers. A
+        charge that is refused changes nothing.
         Charges from several threads are made one at a time. A copy that ``fork`` makes has nothing left: only the process that
         made or loaded a budget can charge it.
 
@@ -108,25 +109,14 @@ class PrivacyBudget:
 
     @property
     def spent(self) -> Privacy:
-        """A proved total of all events at the budget's δ: the least ε of the accountants (0 before the first event)."""
-        return Privacy(
-            _spent(self._events, self._budget.delta, self._accounting), self._budget.delta if self._events else 0.0
-        )
+        """What the events so far cost: Σε, or the budget's ε where that is less, at the budget's δ; (0, 0) before the first.
 
-    @property
-    def remaining(self) -> Privacy:
-        """An event that can still be charged once, for certain: what is left of ε, with the δ that basic composition leaves.
-
-        More may fit (`affordable`): the total grows more slowly than by addition.
+        Holds at whatever moment it is read, also if the answers decide when. For a number of events that was fixed beforehand
+        `optimal_composition` may prove less.
         """
-        epsilon, delta = _sum(self._events)
-        by_sums = Privacy(_left(self._budget.epsilon, epsilon), _left(self._budget.delta, delta))
-        # (spent, δ) and then (ε − spent, 0) are within (ε, δ) by basic composition, hence by the exact one too; the
-        # factors are for the rounding of the latter.
-        left = _left(self._budget.epsilon, as_written(self.spent.epsilon))
-        candidates = [Privacy(left * (1 - share), 0.0) for share in (0.0, 1e-12, 1e-9, 1e-6)] + [by_sums]
-        fitting = [event for event in candidates if self.fits(event)]
-        return max(fitting, key=lambda event: (event.epsilon, event.delta), default=Privacy(0.0))
+        if not self._events:
+            return Privacy(0.0)
+        return Privacy(min(decimal_above(_sum(self._events)[0]), self._budget.epsilon), self._budget.delta)
 
     def fits(self, event: Privacy, count: int = 1) -> bool:
         """Return whether ``count`` releases like ``event`` could be charged now.
@@ -151,6 +141,12 @@ class PrivacyBudget:
         with self._lock:
             after = self._with(event, count)
             if not _within(after, self._budget, self._accounting):
+                if self._accounting == "best" and len(after) > 1:
+                    raise BudgetExceeded(
+                        f"charging {event} is refused: this budget has events of {next(iter(self._events))}, and proves totals of "
+                        "one kind of event only, as another kind may have been chosen in view of the answers. Nothing was "
+                        "charged. Make the budget with accounting = 'simple', which adds up events of any kinds."
+                    )
                 raise BudgetExceeded(
                     f"charging {count} × {event} would overspend the budget {self._budget} (accounting: "
                     f"{self._accounting}); {self.affordable(event)} of them still fit. Nothing was charged."
@@ -227,12 +223,14 @@ class PrivacyBudget:
             raise InvalidInput("event", event, "a Privacy(epsilon, delta)")
         checked_mechanisms(event.epsilon, event.delta, 1)
         after = self._events.copy()
-        if whole_number(count, "count", _COUNT, least=0):
+        if whole_number(count, "count", _COUNT, least=0) and event != Privacy(0.0):  # what costs nothing is of no kind
             after[event] += count
         return after
 
 
 def _within(events: Counter[Privacy], budget: Privacy, accounting: Accounting) -> bool:
+    if accounting == "best" and len(events) > 1:
+        return False
     epsilon, delta = _sum(events)
     if epsilon <= as_written(budget.epsilon) and delta <= as_written(budget.delta):
         return True
@@ -251,28 +249,12 @@ def _is_proved(claim: Callable[[], bool]) -> bool:
         return False
 
 
-def _spent(events: Counter[Privacy], delta: float, accounting: Accounting) -> float:
-    epsilon, plain = _sum(events)
-    accounts: dict[str, Callable[[], Privacy]] = {}
-    if plain <= as_written(delta):
-        accounts["simple"] = lambda: Privacy(decimal_above(epsilon), delta)
-    if accounting == "best":
-        accounts["general"] = lambda: kov_composition_at_delta(events, delta)
-        accounts["optimal"] = lambda: optimal_composition_of_sequence(events, delta)
-    return cheapest(accounts)[0]
-
-
 def _sum(events: Counter[Privacy]) -> tuple[Fraction, Fraction]:
     """Return (Σε, Σδ), exactly, of the numbers as written."""
     return (
         sum((count * as_written(event.epsilon) for event, count in events.items()), Fraction(0)),
         sum((count * as_written(event.delta) for event, count in events.items()), Fraction(0)),
     )
-
-
-def _left(whole: float, part: Fraction) -> float:
-    """Return whole − part, rounded down, at least 0."""
-    return decimal_below(max(Fraction(0), as_written(whole) - part))
 
 
 def _to_record(privacy: Privacy) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def total_privacy(
         The total ε by each method, and the least of them as ``.best``.
 
     Guarantees:
-        Sound: every ε returned holds at its δ, as the doubles they are.
+        Sound: every ε returned holds at its δ. Sums, as of the models' ε, are of the numbers as written (`freshness`).
 
     Raises:
         InvalidInput: a number is outside its range.

@@ -115,9 +115,9 @@ class PlanRequest:
         bags = checked_bags(problem, n, subsample_size, sampling, replacement=replacement)
         if bags is not None:
             bags.affected_distribution(problem.K)  # K disjoint subsamples of more than n records are refused here
-        return cls(
-            problem.K, problem.voter, queries, problem.target, problem.affected, objective, fresh, least, bags, stop
-        )
+        # the lesser of what was asked and of what it rounds to: no plan spends more than was asked
+        allowed = Privacy(min(total.epsilon, problem.target.epsilon), min(total.delta, problem.target.delta))
+        return cls(problem.K, problem.voter, queries, allowed, problem.affected, objective, fresh, least, bags, stop)
 
     @property
     def prior(self) -> Prior:

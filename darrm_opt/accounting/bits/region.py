@@ -9,6 +9,7 @@ being symmetric, about the diagonal too. Only its vertices matter to `recursion`
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -67,7 +68,9 @@ def privacy_region(event: Privacy) -> BitRegion:
     shrink = math.exp(-epsilon)
     x, y = (1 + delta * shrink) / (1 + shrink), (1 - delta) * shrink / (1 + shrink)
     wide = 8 * ULP
-    moves = [[min(1.0, x * (1 + wide)), y * (1 + wide), y * (1 - wide), x * (1 - wide)]]
+    # below the normal doubles there is no relative accuracy
+    low, high = (0.0, sys.float_info.min) if y < sys.float_info.min else (y * (1 - wide), y * (1 + wide))
+    moves = [[min(1.0, x * (1 + wide)), high, low, x * (1 - wide)]]
     if delta > 0:
         rest = 1 - Fraction(delta)
         moves += [[delta, float_above(rest), 0.0, 1.0], [0.0, 1.0, delta, float_below(rest)]]

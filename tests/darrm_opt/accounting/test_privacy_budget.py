@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.forks import forked
 
-from darrm_opt.accounting.composition.closed_forms import kov_composition
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_delta, optimal_delta_of_sequence
 from darrm_opt.accounting.errors import BudgetExceeded, BudgetUnreadable
-from darrm_opt.accounting.privacy_budget import PrivacyBudget, _left
+from darrm_opt.accounting.privacy_budget import PrivacyBudget
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import as_written, decimal_above
@@ -50,7 +49,7 @@ def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
     ledger = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
     ledger.charge(Privacy(0.1, 1e-6), 3)
     assert ledger.spent.epsilon == 0.3
-    assert ledger.remaining == Privacy(0.0, 0.0)
+    assert ledger.affordable(Privacy(1e-300)) == 0
     with pytest.raises(BudgetExceeded, match="accounting: simple"):
         ledger.charge(Privacy(1e-300))
 
@@ -76,20 +75,15 @@ def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, fl
     assert optimal_delta_of_sequence(ledger.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
     assert 0 <= ledger.spent.epsilon <= budget.epsilon
     assert ledger.spent.delta <= budget.delta
-    left = ledger.remaining
-    assert 0 <= left.epsilon <= budget.epsilon
-    ledger.charge(left)
+    assert accounting == "simple" or len(ledger.events) <= 1
 
 
-def test_what_is_left_is_the_nearest_number_below_and_what_is_spent_the_nearest_above() -> None:
+def test_what_is_spent_is_the_nearest_number_above() -> None:
     """Of sums of the numbers as written, whose quotients no double holds."""
     for whole in (0.3, 1.0, 5.0, 1e-6, 0.7):
         for part in (Fraction(1, 3), Fraction(1, 7) / 10**6, Fraction(1, 10), Fraction(as_written(whole)), Fraction(0)):
-            exact = as_written(whole) - part
-            left, spent = _left(whole, part), decimal_above(part)
-            assert as_written(left) <= max(exact, Fraction(0)) < as_written(math.nextafter(left, math.inf))
+            spent = decimal_above(part)
             assert as_written(math.nextafter(spent, -1.0)) < part <= as_written(spent)
-    assert _left(0.1, Fraction(1)) == 0.0
 
 
 def test_sums_are_charged_up_to_the_budget_itself() -> None:
@@ -108,7 +102,6 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
     least = PrivacyBudget(Privacy(1.0, 1e-6))
     least.charge(Privacy(0.3, 1e-6))
     assert least.spent == Privacy(0.3, 1e-6)  # its δ is all of the budget's: the sums prove it
-    assert least.remaining == Privacy(0.7, 0.0)
 
 
 def as_float(value: Fraction) -> float:
@@ -117,7 +110,7 @@ def as_float(value: Fraction) -> float:
 
 def test_order_does_not_matter_and_more_never_costs_less() -> None:
     events = [Privacy(0.2, 1e-7), Privacy(0.5), Privacy(0.05, 1e-8)] * 2
-    one, other = PrivacyBudget(Privacy(5.0, 1e-5)), PrivacyBudget(Privacy(5.0, 1e-5))
+    one, other = (PrivacyBudget(Privacy(5.0, 1e-5), "simple") for _ in range(2))
     spent = []
     for event, reverse in zip(events, events[::-1], strict=True):
         one.charge(event)
@@ -127,48 +120,99 @@ def test_order_does_not_matter_and_more_never_costs_less() -> None:
     assert spent == sorted(spent)
 
 
-def test_spent_is_the_best_of_the_accountants() -> None:
+def test_spent_is_the_sum_or_the_budget_where_that_is_less() -> None:
     ledger = PrivacyBudget(Privacy(20.0, 0.03))
-    ledger.charge(Privacy(0.2676, 3e-4), 99)
-    assert ledger.spent.epsilon == optimal_composition(0.2676, 3e-4, 99, 0.03).epsilon
-    assert ledger.spent.epsilon < kov_composition(0.2676, 3e-4, 99, 1e-4).epsilon
-    few = PrivacyBudget(Privacy(1.0, 0.0))
-    few.charge(Privacy(0.5))
-    assert few.spent == Privacy(0.5, 0.0)
+    ledger.charge(Privacy(0.2676, 3e-4), 50)
+    assert ledger.spent == Privacy(13.38, 0.03)
+    ledger.charge(Privacy(0.2676, 3e-4), 49)
+    assert ledger.spent == Privacy(20.0, 0.03)
 
 
-def test_many_kinds_of_events_fall_back_to_the_closed_form() -> None:
-    """Too many terms for the exact sum: the closed form decides, and stays sound."""
-    ledger = PrivacyBudget(Privacy(12.0, 1e-3))
-    for i in range(8):
-        ledger.charge(Privacy(0.02 + i / 1000), 60)
-    assert ledger.spent.epsilon < sum(60 * event.epsilon for event in ledger.events)
-    assert ledger.remaining.epsilon > 0
+def randomised_responses(epsilon: float, count: int) -> dict[float, float]:
+    """Return the law of the privacy loss of so many randomised responses [loss: probability]."""
+    keep = 1 / (1 + math.exp(-epsilon))
+    return {
+        (count - 2 * lies) * epsilon: math.comb(count, lies) * keep ** (count - lies) * (1 - keep) ** lies
+        for lies in range(count + 1)
+    }
+
+
+def test_what_is_charged_next_may_depend_on_the_answers() -> None:
+    budget, first, kinds = Privacy(1.89, 0.00421), Privacy(0.1), {Privacy(1.5): 1, Privacy(0.2): 14}
+
+    def accepted(accounting: Any) -> dict[Privacy, int]:
+        """Return what fits of the two that the adversary chooses from in view of the first six answers."""
+        ledger = PrivacyBudget(budget, accounting)
+        ledger.charge(first, 6)
+        return {kind: min(ledger.affordable(kind), most) for kind, most in kinds.items()}
+
+    def delta_of(continuations: dict[Privacy, int]) -> float:
+        """Return δ at the budget's ε for an adversary who chooses the worst of them after each first six answers."""
+        total = 0.0
+        for loss, chance in randomised_responses(first.epsilon, 6).items():
+            total += chance * max(
+                sum(
+                    mass * max(0.0, -math.expm1(budget.epsilon - loss - more))
+                    for more, mass in randomised_responses(kind.epsilon, count).items()
+                )
+                for kind, count in continuations.items()
+            )
+        return total
+
+    assert delta_of(kinds) > 1.6 * budget.delta  # though each of the two alone composes to less
+    for kind, count in kinds.items():
+        assert optimal_delta_of_sequence({first: 6, kind: count}, budget.epsilon) <= budget.delta
+    for accounting in ("best", "simple"):
+        assert delta_of(accepted(accounting)) <= budget.delta
+    assert accepted("best") == dict.fromkeys(kinds, 0)
+    ledger = PrivacyBudget(budget)
+    ledger.charge(first, 6)
+    refused = r"charging Privacy\(epsilon=0\.2.*is refused: .* events of Privacy\(epsilon=0\.1.*accounting = 'simple'"
+    with pytest.raises(BudgetExceeded, match=refused):
+        ledger.charge(Privacy(0.2))
+    assert ledger.events == {first: 6}
+
+
+@pytest.mark.parametrize("event", [Privacy(0.4), Privacy(0.3, 2e-3)])
+def test_what_is_spent_holds_where_the_answers_decide_when_it_is_read(event: Privacy) -> None:
+    """The adversary stops at the first leak, or where the loss exceeds what is spent."""
+    budget = Privacy(1.5, 0.02)
+    ledger = PrivacyBudget(budget)
+    most = ledger.affordable(event)
+    spent = []
+    for _ in range(most):
+        ledger.charge(event)
+        spent.append(ledger.spent.epsilon)
+    keep = 1 / (1 + math.exp(-event.epsilon))
+    excess, going = 0.0, {0.0: 1.0}  # probability of a loss, of those that go on
+    for claimed in spent:
+        after = dict[float, float]()
+        for loss, chance in going.items():
+            excess += chance * event.delta
+            for step, share in ((event.epsilon, keep), (-event.epsilon, 1 - keep)):
+                reached, mass = round(loss + step, 9), chance * (1 - event.delta) * share
+                if reached > claimed + 1e-9:
+                    excess += mass * -math.expm1(claimed - reached)
+                else:
+                    after[reached] = after.get(reached, 0.0) + mass
+        going = after
+    assert 0 < excess <= budget.delta
 
 
 def test_extremes() -> None:
     ledger = PrivacyBudget(Privacy(1.0, 1e-6))
     assert ledger.spent == Privacy(0.0)
-    assert ledger.remaining == Privacy(1.0, 1e-6)
-    ledger.charge(Privacy(0.0), 10**6)
-    ledger.charge(Privacy(1e-9), 10**6)
-    assert optimal_delta(1e-9, 0.0, 10**6, ledger.spent.epsilon) <= 1e-6
     with pytest.raises(BudgetExceeded, match="0 of them still fit"):
         ledger.charge(Privacy(50.0))
+    ledger.charge(Privacy(0.0), 10**6)  # costs nothing, and is of no kind
+    ledger.charge(Privacy(1e-9), 10**6)
     ledger.charge(Privacy(50.0), 0)
-    assert Privacy(50.0) not in ledger.events or ledger.events[Privacy(50.0)] == 0
+    ledger.charge(Privacy(0.0))
+    assert ledger.events == {Privacy(1e-9): 10**6}
+    assert optimal_delta(1e-9, 0.0, 10**6, ledger.spent.epsilon) <= 1e-6
     nothing = PrivacyBudget(Privacy(0.0))
     assert nothing.affordable(Privacy(1e-9)) == 0
     assert nothing.affordable(Privacy(0.0)) == 10**9
-
-
-def test_what_remains_is_counted_by_the_best_accountant() -> None:
-    ledger, simple = PrivacyBudget(Privacy(5.0, 1e-3)), PrivacyBudget(Privacy(5.0, 1e-3), "simple")
-    for each in (ledger, simple):
-        each.charge(Privacy(0.1), 50)
-    assert simple.remaining == Privacy(0.0, 1e-3)  # by sums nothing is left of ε
-    assert 1.5 < ledger.remaining.epsilon < 5.0
-    ledger.charge(ledger.remaining)
 
 
 def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +276,7 @@ def test_threads_cannot_overspend_together() -> None:
 
 
 def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
-    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
+    ledger = PrivacyBudget(Privacy(2.0, 1e-5), "simple")
     ledger.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
     ledger.charge(Privacy(0.3))
     path = tmp_path / "ledger.json"
@@ -281,6 +325,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": 2}, "has format 2; this version reads 1"),
+        ({"accounting": "best"}, "the events of the budget .* exceed"),
         ({"accounting": "none"}, "is damaged: .*accounting = 'none'"),
         ({"budget": {"epsilon": -1, "delta": 0}}, "is damaged: .*epsilon = -1"),
         ({"budget": {"epsilon": 0.5, "delta": 0}}, "the events of the budget"),
@@ -317,7 +362,6 @@ def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
     def refused() -> str:
         assert not ledger.fits(Privacy(0.0), 0)
         assert ledger.affordable(Privacy(0.1)) == 0
-        assert ledger.remaining == Privacy(0.0)
         with pytest.raises(
             BudgetExceeded, match=rf"made in process {maker}; a copy made by fork has nothing left\. Nothing"
         ):

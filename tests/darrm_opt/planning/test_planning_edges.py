@@ -248,3 +248,11 @@ def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
 def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
     found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
     assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is as good as not private.",)
+
+
+def test_a_total_just_below_what_the_models_or_a_release_cost_is_not_exceeded() -> None:
+    assert plan(1, Privacy(0.5, 1.00004e-9), 10, Privacy(0.5, 1e-9), 1).best is None
+    total = Privacy(1.0, 9.99996e-9)  # the δ of a release on the grid is 1e-8
+    option = only("optimal", 3, INF, 4, total, 1)
+    assert option.spent is not None
+    assert option.spent.delta <= total.delta

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 
@@ -80,6 +81,21 @@ def test_the_adversary_against_randomised_response_attains_its_composition(
     assert compose_bits([(region, queries)]).epsilon(delta) == pytest.approx(attained, rel=1e-3)
     if not event.delta:
         assert attained == pytest.approx(optimal_composition(event.epsilon, 0.0, queries, delta).epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 709.0, 720.0, 735.0, 740.0, 743.0, 744.4, 760.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 1.0 - 2.0**-53])
+def test_the_vertex_of_a_region_is_outside_the_exact_one_down_to_the_least_doubles(
+    epsilon: float, delta: float
+) -> None:
+    [p, rest_of_p, q, rest_of_q] = min(privacy_region(Privacy(epsilon, delta)).moves.tolist(), key=lambda move: move[1])
+    with localcontext(prec=60):
+        grown = Decimal(epsilon).exp()
+        x, y = (grown + Decimal(delta)) / (grown + 1), (1 - Decimal(delta)) / (grown + 1)
+        assert Decimal(p) >= x
+        assert Decimal(rest_of_p) >= y
+        assert Decimal(q) <= y
+        assert Decimal(rest_of_q) <= x
 
 
 def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:

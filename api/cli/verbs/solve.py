@@ -92,18 +92,22 @@ def verify(
     from darrm_opt.record import problem_record
 
     content = _parsed(read_text(file), file)
+    if checker not in ("own", "formal"):
+        raise InvalidInput("checker", checker, "'own' or 'formal'")
+    if checker == "formal" and arithmetic != "float":
+        raise InvalidInput("arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic")
+    if not isinstance(content, list) and asked.given:
+        options = ", ".join(map(option_of, asked.given))
+        fail(f"{file} names its problem itself: leave out {options}, or give a bare list.", ExitCode.BAD_INPUT)
     if isinstance(content, dict) and content.get("kind") == "darrm plurality rule":
+        for name, value, default in (("checker", checker, "own"), ("arithmetic", arithmetic, "float")):
+            if value != default:
+                raise InvalidInput(name, value, f"nothing or '{default}', as this is a rule for classes")
         _verify_plurality(file, content, json=json)
         return
     problem, gamma = _question(file, content, asked)
     proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
-    if checker not in ("own", "formal"):
-        raise InvalidInput("checker", checker, "'own' or 'formal'")
     if checker == "formal":
-        if arithmetic != "float":
-            raise InvalidInput(
-                "arithmetic", arithmetic, "nothing beside --checker formal, which has its own arithmetic"
-            )
         _verify_formally(problem, gamma, proof, json=json)
         return
     try:
@@ -173,9 +177,6 @@ def _question(source: str, content: Any, asked: ProblemOptions) -> tuple[Problem
 
     if isinstance(content, list):
         problem = asked.problem() if asked.K is not None else asked.problem(K=max(1, len(content) - 1))
-    elif asked.given:
-        options = ", ".join(map(option_of, asked.given))
-        fail(f"{source} names its problem itself: leave out {options}, or give a bare list.", ExitCode.BAD_INPUT)
     try:
         if isinstance(content, list):
             return problem, NoiseFunction(content, problem.K)

@@ -71,6 +71,21 @@ def test_a_rule_is_verified_whatever_its_file_says() -> None:
     assert "20,000 partitions" in refused("verify", "rule.json")
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (("--target-epsilon", "0.01"), "Error: rule.json names its problem itself: leave out --target-epsilon, or give"),
+        (("--K", "5", "--epsilon", "0.1", "--m", "1"), "leave out --K, --m, --epsilon, or give a bare list."),
+        (("--checker", "formal"), "--checker: 'formal' is not valid: expected nothing or 'own'"),
+        (("--arithmetic", "ball"), "--arithmetic: 'ball' is not valid: expected nothing or 'float'"),
+        (("--checker", "any"), "--checker: 'any' is not valid: expected 'own' or 'formal'"),
+    ],
+)
+def test_an_option_that_says_nothing_of_a_rule_is_refused(option: tuple[str, ...], text: str) -> None:
+    run_json(*SMALL, "--output", "rule.json")
+    assert text in refused("verify", "rule.json", *option)
+
+
 def test_queries_share_the_target() -> None:
     one, many = run_json(*SMALL), run_json(*TOTAL, "--queries", "10")
     assert many["problem"]["target_epsilon"] < one["problem"]["target_epsilon"] / 3

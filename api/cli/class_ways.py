@@ -120,7 +120,7 @@ def vote_law(prior: str | None, path: str | None, K: str | None, classes: str | 
 def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
     """Print every way, and write the best one for `darrm label`."""
     from api.cli.files import write_whole
-    from api.cli.report import as_json, columns, count_text
+    from api.cli.report import as_json, columns, count_text, guarantee, text_above
 
     best = design.best
     if output is not None:
@@ -132,7 +132,7 @@ def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
         [
             way.name.replace("_", " "),
             *(f"{share:.4f}" for share in (way.right, way.wrong, way.abstained, way.worth)),
-            f"{way.epsilon:.4f}",
+            text_above(way.epsilon, ".4f"),
             ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in way.parameters.items()),
         ]
         for way in design.ways
@@ -140,7 +140,7 @@ def show_ways(design: ReleaseDesign, output: str | None, *, json: bool) -> None:
     heads = ["way", "right", "wrong", "abstained", "worth", "ε", "parameters"]
     law = "the prior" if design.samples is None else f"{design.samples:,} votes drawn from the prior"
     lines = [
-        f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, ({design.total.epsilon:g}, {design.total.delta:g})-DP in all.",
+        f"{design.K} voters, {design.classes} classes, {count_text(design.queries, 'query', 'queries')}, {guarantee(design.total)} in all.",
         columns(heads, rows),
         f"worth      right − {design.objective.price:g}·wrong, a query; shares are expectations under {law}, ε is proved",
     ]

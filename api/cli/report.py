@@ -14,6 +14,7 @@ from darrm_opt.design.report import (
     guarantee,
     problem_text,
     solution_text,
+    text_above,
     voters_text,
 )
 
@@ -30,6 +31,7 @@ __all__ = [
     "problem_text",
     "solution_json",
     "solution_text",
+    "text_above",
     "trained_text",
     "voters_text",
 ]

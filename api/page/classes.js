@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { count, guarantee, percent, plain } from "./numbers.js";
+import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Fields of the page (and of its URL) with the API's name of each; of those without a number, the text is sent. */
 const FIELDS = {
@@ -102,7 +102,7 @@ function present({ K, classes, queries, total, price, samples, ways }) {
   const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;
   const rows = ways.map((way) => [
     named(way.name), shares(way), percent(way.right, 1), percent(way.wrong, 1), percent(way.abstained, 1), plain(way.worth),
-    plain(way.epsilon), chosen(way.parameters),
+    roundedUp(way.epsilon), chosen(way.parameters),
   ]);
   const heads = ["Way", "Shares", "Right", "Wrong", "⊥", "Worth", "Spends ε", "Chosen"];
   byId("class-ways").replaceChildren(

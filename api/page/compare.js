@@ -4,7 +4,7 @@ import { label, swatch } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { assumed, guarantee, percent, plain } from "./numbers.js";
+import { assumed, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Some ways, and all accounts that count in floating point, have no finite ε at δ = 0. */
 const MIN_DELTA = 1e-9;
@@ -106,7 +106,7 @@ function present({ rows, total, queries, fresh, voters, draw, not_compared: left
   const cells = rows.map((row) => [
     make("span", { class: "named" }, swatch(row.name), " ", label(row.name)),
     row.value === null ? "nothing fits" : `${KNOBS[row.knob] ?? row.knob} = ${plain(row.value)}`,
-    plain(row.epsilon),
+    roundedUp(row.epsilon),
     bar(row.utility),
     plain(row.disagreement, 3),
     plain(row.tv_error, 3),

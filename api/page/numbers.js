@@ -12,6 +12,14 @@ export function plain(number, digits = 4) {
   return Number(mantissa) === 1 ? power : `${Number(mantissa)} × ${power}`;
 }
 
+/** Returns a proved bound, such as an ε or a δ, never less than it is. */
+export function roundedUp(number, digits = 4) {
+  if (typeof number !== "number" || number <= 0) return plain(number, digits);
+  const near = Number(number.toPrecision(digits));
+  const unit = 10 ** (Math.floor(Math.log10(near)) + 1 - digits);
+  return plain(near < number ? near + unit : near, digits);
+}
+
 const NOTHING = 1e-9; // what is so close to 1 is called 1
 
 /** Returns a share of 1 in percent; what falls short of it is never shown as all of it. */
@@ -23,7 +31,7 @@ export function percent(share, decimals = 2) {
 
 /** Returns a privacy guarantee. */
 export function guarantee(epsilon, delta) {
-  return delta === 0 ? `${plain(epsilon)}-DP` : `(${plain(epsilon)}, ${plain(delta, 3)})-DP`;
+  return delta === 0 ? `${roundedUp(epsilon)}-DP` : `(${roundedUp(epsilon)}, ${roundedUp(delta, 3)})-DP`;
 }
 
 /** Returns the sentence on what a total assumes of private voters; nothing where that makes no difference. */

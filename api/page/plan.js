@@ -4,7 +4,7 @@ import { label } from "./curves.js";
 import { byId, make, scrolling, table } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { assumed, percent, plain } from "./numbers.js";
+import { assumed, percent, roundedUp } from "./numbers.js";
 
 let offered = ""; // the voters on the page, as text
 let running = null; // controls the asking that is under way
@@ -63,7 +63,7 @@ function present({ advice, options, warnings, queries, fresh, voters }) {
     named(option.mechanism),
     option.fits ? percent(option.accuracy, 1) : "does not fit",
     option.fits ? (option.queries === null ? "no limit" : String(option.queries)) : "–",
-    plain(option.spent?.epsilon),
+    roundedUp(option.spent?.epsilon),
   ]);
   const reasons = options.flatMap((option) => [make("dt", {}, named(option.mechanism)), make("dd", {}, option.why)]);
   byId("planned").replaceChildren(

@@ -1,6 +1,6 @@
 // An answer of /v1/gamma in plain words. Only texts come from here; where they stand is decided elsewhere.
 
-import { count, guarantee, percent, plain } from "./numbers.js";
+import { count, guarantee, percent, plain, roundedUp } from "./numbers.js";
 
 /** Returns the one sentence that says what was designed. */
 export function headline({ problem, utility, shape }) {
@@ -38,8 +38,8 @@ export function proof(answer) {
 function claim({ K, epsilon, Delta, target_epsilon: target, delta, affected }) {
   const voters = epsilon === "inf" ? "need not be private at all" : `are each ${guarantee(epsilon, Delta)}`;
   const reach = affected === K ? "may change the answers of all of them" : `changes the answers of at most ${affected} of them`;
-  const times = `at most e^${plain(target)} = ${plain(Math.exp(target))} times as likely as on the other`;
-  const plus = delta === 0 ? "" : `, plus ${plain(delta, 3)}`;
+  const times = `at most e^${roundedUp(target)} = ${roundedUp(Math.exp(target))} times as likely as on the other`;
+  const plus = delta === 0 ? "" : `, plus ${roundedUp(delta, 3)}`;
   return (
     `Take any two datasets that differ in one record. The ${count(K, "voter")} ${voters}, and the record ${reach}. ` +
     `Whatever they think: each value of the released bit is, on the one dataset, ${times}${plus}.`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,16 +85,34 @@ def problem_text(problem: Problem) -> str:
 
 def voters_text(problem: Problem) -> str:
     """Return who votes, and what one record can change of it."""
-    kind = "not private" if problem.voter.epsilon == math.inf else guarantee(problem.voter)
+    voter = problem.voter  # an assumption: with all its digits, since rounded up it would be a weaker one
+    exact = f"({voter.epsilon:.12g}, {voter.delta:.12g})-DP" if voter.delta else f"{voter.epsilon:.12g}-DP"
+    kind = "not private" if voter.epsilon == math.inf else exact
     reach = (
         "" if problem.affected == problem.K else f"; one record reaches at most {count_text(problem.affected, 'voter')}"
     )
     return f"{count_text(problem.K, 'voter')}, each {kind}{reach}"
 
 
+def text_above(value: float, form: str = ".6g") -> str:
+    """Return a proved bound as people read it, in fewer digits and never below the number as written.
+
+    Args:
+        value: ε or δ of a guarantee, ≥ 0; may be infinite.
+        form: format of a float, with its number of digits.
+
+    >>> text_above(2.0954840001), text_above(0.12344, ".4g"), text_above(0.1), text_above(3.98844929, ".4f")
+    ('2.09549', '0.1235', '0.1', '3.9885')
+    """
+    with localcontext() as context:
+        context.rounding = ROUND_CEILING
+        return format(float(format(Decimal(repr(float(value))), form)), form)
+
+
 def guarantee(privacy: Privacy) -> str:
-    """Return (ε, δ)-DP as people write it."""
-    return f"({privacy.epsilon:g}, {privacy.delta:g})-DP" if privacy.delta else f"{privacy.epsilon:g}-DP"
+    """Return (ε, δ)-DP as people write it, never less than it is."""
+    epsilon = text_above(privacy.epsilon)
+    return f"({epsilon}, {text_above(privacy.delta)})-DP" if privacy.delta else f"{epsilon}-DP"
 
 
 def certificate_text(certificate: Certificate) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from darrm_opt.accuracy import error_curve
+from darrm_opt.design.report import text_above
 from darrm_opt.figures.render import check_drawable
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
@@ -177,4 +178,5 @@ def voters(problem: Problem) -> str:
 
 def guarantee(privacy: Privacy) -> str:
     """Return (ε, δ) in words."""
-    return f"({privacy.epsilon:.4g}, {privacy.delta:.3g})-DP" if privacy.delta else f"{privacy.epsilon:.4g}-DP"
+    epsilon = text_above(privacy.epsilon, ".4g")
+    return f"({epsilon}, {text_above(privacy.delta, '.3g')})-DP" if privacy.delta else f"{epsilon}-DP"

@@ -23,6 +23,7 @@ from functools import lru_cache
 
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.budgeting import best_target, epsilon_each
+from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import InvalidInput
@@ -103,7 +104,7 @@ def voting_plan(
         queries,
         total,
         f"A record changes at most {affected} of the {K} models, whatever they are: the best γ for that, at "
-        f"({solution.problem.target.epsilon:.4g}, {solution.problem.target.delta:.4g}) a query, so that {queries} of them fit in the total.",
+        f"({text_above(solution.problem.target.epsilon, '.4g')}, {text_above(solution.problem.target.delta, '.4g')}) a query, so that {queries} of them fit in the total.",
     )
 
 

@@ -17,6 +17,7 @@ from darrm_opt.comparison.baselines import CALIBRATED, certify_unscaled
 from darrm_opt.comparison.compare import check_comparable
 from darrm_opt.decimal_grid import GRID_DIGITS
 from darrm_opt.design.certificate import verify
+from darrm_opt.design.report import text_above
 from darrm_opt.design.solver import solve
 from darrm_opt.errors import NotPrivate
 from darrm_opt.noise import NoiseFunction
@@ -76,7 +77,7 @@ def optimal(request: PlanRequest, seeds: Sequence[NoiseFunction] = ()) -> Option
         if not (spent.epsilon <= request.total.epsilon and spent.delta <= request.total.delta):
             return Option.unfit("optimal", request, "No target was found of which all releases are proved to fit.")
     why = (
-        f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP, the best split of the total over "
+        f"Every release is ({text_above(each.epsilon, '.4g')}, {text_above(each.delta, '.4g')})-DP, the best split of the total over "
         f"{request.queries:,} of them. {request.composing()}"
     )
     solution = found.solution
@@ -143,7 +144,7 @@ def _optimal_of_count(request: PlanRequest, around: Privacy, voters: Problem) ->
         return Option.unfit("optimal", request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     each = scaled(end.value)
     why = (
-        f"Every release is ({each.epsilon:.4g}, {each.delta:.4g})-DP for a record that affects {voters.affected} of the "
+        f"Every release is ({text_above(each.epsilon, '.4g')}, {text_above(each.delta, '.4g')})-DP for a record that affects {voters.affected} of the "
         f"voters; their total is the average over the draw. {request.composing()}"
     )
     return _option("optimal", request, end.result, end.cost, "bits", why)
@@ -212,7 +213,7 @@ def _calibrated_without_delta(name: Mechanism, request: PlanRequest) -> Option:
     if end is None:
         return Option.unfit(name, request, TIME_IS_UP if request.stop() else NOTHING_FITS)
     spent = basic_composition(problem.target.epsilon, 0.0, queries)
-    why = f"{mechanism.words(end.value)} Each release is {problem.target.epsilon:.4g}-DP, and their ε add up. {request.composing()}"
+    why = f"{mechanism.words(end.value)} Each release is {text_above(problem.target.epsilon, '.4g')}-DP, and their ε add up. {request.composing()}"
     accuracy = request.accuracy(end.result)
     return Option(name, True, accuracy, queries, spent, "simple", end.result, problem, None, request.K, why)  # noqa: FBT003
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.plain_majority import answers_total, plain_majority_total, private_model_count
 from darrm_opt.baselines import subsampling
+from darrm_opt.design.report import text_above
 from darrm_opt.planning.options import Mechanism, Option
 from darrm_opt.planning.request import PlanRequest
 from darrm_opt.problem import Privacy
@@ -78,14 +79,12 @@ def _from_models(request: PlanRequest) -> Option:
     many = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
         why = (
-            f"A record affects at most {many}: the {K} models themselves are ({models.epsilon:.4g}, {models.delta:.4g})-DP, "
+            f"A record affects at most {many}: the {K} models themselves are ({text_above(models.epsilon, '.4g')}, {text_above(models.delta, '.4g')})-DP, "
             "and so is everything computed from them. The plain majority needs neither noise nor a limit of queries."
         )
         return Option("majority", True, 1.0, None, models, "post-processing", None, None, None, K, why)  # noqa: FBT003
     if models.epsilon < math.inf:
-        why = (
-            f"A record affects {r} of the {K} models: together they cost ε = {models.epsilon:.4g}, more than the total."
-        )
+        why = f"A record affects {r} of the {K} models: together they cost ε = {text_above(models.epsilon, '.4g')}, more than the total."
     else:
         why = (
             f"The models' own Δ, of {r} of them together, is more than the δ of the total: nothing is proved at that δ."
@@ -102,8 +101,12 @@ def _from_fresh_answers(request: PlanRequest) -> Option:
     epsilon, account = answers_total(request.voters, Q, total.delta, fresh=request.fresh)
     answers = "One plain majority costs" if Q == 1 else f"{Q:,} plain majorities cost"
     if not epsilon <= total.epsilon:
-        cost = f"{answers} ε = {epsilon:.4g} at that δ" if epsilon < math.inf else "No finite ε is proved at that δ"
+        cost = (
+            f"{answers} ε = {text_above(epsilon, '.4g')} at that δ"
+            if epsilon < math.inf
+            else "No finite ε is proved at that δ"
+        )
         return Option.unfit("majority", request, f"{cost}, more than the total.")
-    why = f"{answers} ε = {epsilon:.4g} at that δ, within the total: noise would only make the answers worse."
+    why = f"{answers} ε = {text_above(epsilon, '.4g')} at that δ, within the total: noise would only make the answers worse."
     spent = Privacy(epsilon, total.delta)
     return Option("majority", True, 1.0, Q, spent, account, None, None, None, K, why)  # noqa: FBT003

@@ -14,6 +14,7 @@ from darrm_opt.accounting.freshness import compose_models
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.budgeting.best_target import least_cost
 from darrm_opt.budgeting.quota import most_releases
+from darrm_opt.design.report import text_above
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.noisy_majorities import cost, provable_problem
 from darrm_opt.planning.options import Suggestion
@@ -76,7 +77,7 @@ def _larger_total(release: Release, accuracy: float, request: PlanRequest) -> Su
         epsilon, _ = cost(release.noise, request)
     if not total.epsilon < epsilon <= MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(_four_digits_above(epsilon), total.delta)  # rounded up to the digits that the text shows
+    enough = Privacy(float(text_above(epsilon, ".4g")), total.delta)  # rounded up to the digits that the text shows
     words = f"Allow a total ε of {enough.epsilon:g} at the same δ."
     return Suggestion("total", request.queries, enough, accuracy, words)
 
@@ -91,22 +92,9 @@ def _private_models_total(request: PlanRequest) -> Suggestion | None:
         models = compose_models({request.voter: r}, min(2 * r * request.voter.delta, 0.5))
     if models.epsilon > MAX_TARGET_EPSILON:
         return None
-    enough = Privacy(_four_digits_above(models.epsilon), _four_digits_above(models.delta))
+    enough = Privacy(float(text_above(models.epsilon, ".4g")), float(text_above(models.delta, ".4g")))
     words = (
         f"Allow a total of ({enough.epsilon:g}, {enough.delta:g}): then the models themselves are private "
         "enough, and their plain majority needs no noise, for any number of queries."
     )
     return Suggestion("total", None, enough, 1.0, words)
-
-
-def _four_digits_above(value: float) -> float:
-    """Return a number of four digits that is not below ``value``.
-
-    >>> _four_digits_above(1.23456), _four_digits_above(0.5), _four_digits_above(0.0)
-    (1.235, 0.5, 0.0)
-    """
-    if value == 0:
-        return 0.0
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    shown = float(f"{value:.4g}")
-    return shown if shown >= value else float(f"{shown + unit:.4g}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from darrm_opt.budgeting import epsilon_each
+from darrm_opt.design.report import text_above
 from darrm_opt.errors import InvalidInput
 from darrm_opt.plurality.mechanisms import gnmax_table
 from darrm_opt.plurality.priors import PluralityObjective, PluralityPrior
@@ -91,7 +92,7 @@ def plurality_plan(
     if few:
         problem = PluralityProblem(K, classes, release_target(total, queries), affected)
         solution = solve_plurality(problem, goal)
-        each = f"({problem.target.epsilon:.4g}, {problem.target.delta:.4g})"
+        each = f"({text_above(problem.target.epsilon, '.4g')}, {text_above(problem.target.delta, '.4g')})"
         why = f"optimal rule, {each}-DP a release, so that {queries} of them fit in the total by optimal composition"
         rule = RuleMechanism(problem, solution.rule)
         found.append(PluralityPlan(rule, queries, total, solution.utility, why))

@@ -30,7 +30,7 @@ def bagging(
 
     Holds for models that see their own subsample and nothing else. One model's privacy is that of a voter.
     """
-    from api.cli.report import as_json, columns, guarantee
+    from api.cli.report import as_json, columns, guarantee, text_above
     from darrm_opt.bagging.guarantee import bagging_guarantee
 
     how: dict[str, Any] = {"replacement": not without_replacement, "sampling": sampling, "form": form}
@@ -49,8 +49,8 @@ def bagging(
         answer(as_json(told))
         return
     rows = [
-        ["all models", f"{together.epsilon:.9g}", f"{together.delta:.9g}"],
-        ["one model", f"{member.epsilon:.9g}", f"{member.delta:.9g}"],
+        ["all models", text_above(together.epsilon, ".9g"), text_above(together.delta, ".9g")],
+        ["one model", text_above(member.epsilon, ".9g"), text_above(member.delta, ".9g")],
     ]
     head = f"{models} models of {subsample_size} records out of {n}: {guarantee(together)}, {together.basis}."
     answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))

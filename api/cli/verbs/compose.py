@@ -56,7 +56,7 @@ def compose(
     profile of that γ and the exact recursion on its bits are asked too: the least of all is the best. Voters that were trained
     once (no --fresh) are taken as not private, and what their models cost together is an account beside the others.
     """
-    from api.cli.report import as_json, assumed_text, columns, count_text, guarantee, trained_text
+    from api.cli.report import as_json, assumed_text, columns, count_text, guarantee, text_above, trained_text
     from darrm_opt.answers.accounting import composition_to_dict
 
     each, release = _release(asked, design, solution)
@@ -65,7 +65,7 @@ def compose(
         answer(as_json({name: {**account, "fresh": fresh} for name, account in table.items()}))
         return
     rows = [
-        [name, "-" if total["epsilon"] is None else f"{total['epsilon']:.6f}", _delta(total)]
+        [name, "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"), _delta(total)]
         for name, total in table.items()
     ]
     notes = [f"{name}: {total['refused']}" for name, total in table.items() if "refused" in total]
@@ -95,4 +95,6 @@ def _release(asked: ProblemOptions, design: DesignOptions, solution: str | None)
 
 
 def _delta(total: dict[str, Any]) -> str:
-    return "-" if total["delta"] is None else f"{total['delta']:.6g}"
+    from api.cli.report import text_above
+
+    return "-" if total["delta"] is None else text_above(total["delta"])

@@ -147,7 +147,7 @@ def profile(
     import numpy as np
 
     from api.cli.cached_solve import release_of
-    from api.cli.report import as_json, columns, problem_text
+    from api.cli.report import as_json, columns, problem_text, text_above
     from darrm_opt.design.privacy_profile import privacy_profile
     from darrm_opt.problem import real_number, whole_number
     from darrm_opt.record import problem_record
@@ -175,5 +175,8 @@ def profile(
             )
         )
         return
-    rows = [[f"{epsilon:.6g}", f"{delta:.6e}"] for epsilon, delta in zip(wanted, found.deltas.tolist(), strict=True)]
+    rows = [
+        [f"{epsilon:.6g}", text_above(delta, ".6e")]
+        for epsilon, delta in zip(wanted, found.deltas.tolist(), strict=True)
+    ]
     answer("\n".join([problem_text(release.problem), "", columns(["ε", "δ"], rows)]))

@@ -258,12 +258,14 @@ def _text(found: Plan, output: str | None) -> str:
 
 
 def _row(option: PlanOption) -> list[str]:
+    from api.cli.report import text_above
+
     if not option.fits or option.spent is None:
         return [option.mechanism, "-", "-", "does not fit", "-"]
     return [
         option.mechanism,
         f"{option.accuracy:.4f}",
         "no limit" if option.queries is None else f"{option.queries:,}",
-        f"{option.spent.epsilon:.4f}",
+        text_above(option.spent.epsilon, ".4f"),
         option.account,
     ]

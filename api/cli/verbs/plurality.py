@@ -142,8 +142,9 @@ def _noise(
 ) -> None:
     """Print GNMax with about the least noise for the total, and write it."""
     from api.cli.files import write_whole
-    from api.cli.report import as_json
+    from api.cli.report import as_json, guarantee
     from darrm_opt.plurality.plan import noise_for
+    from darrm_opt.problem import Privacy
 
     with Working("calibrating noise"):
         noisy = noise_for(total, queries, K=K, classes=classes, affected=affected)
@@ -154,13 +155,14 @@ def _noise(
         answer(as_json({**noisy.record(), "queries": queries, "epsilon": spent, "delta": total.delta}))
     else:
         answer(
-            f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are ({spent:.6g}, {total.delta:g})-DP together."
+            f"σ = {noisy.sigma:.6g} votes on each count: {queries} labels are "
+            f"{guarantee(Privacy(spent, total.delta))} together."
         )
 
 
 def _show(found: MechanismComparison, *, json: bool) -> None:
     """Print the optimum and the mechanisms beside it."""
-    from api.cli.report import as_json, columns
+    from api.cli.report import as_json, columns, guarantee
 
     if json:
         answer(as_json(found.as_dict()))
@@ -170,7 +172,7 @@ def _show(found: MechanismComparison, *, json: bool) -> None:
         rows += [[name.replace("_", " "), f"{utility:.6f}"] for name, utility in found.ways.items()]
         answer(
             f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
-            f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP.\n"
+            f"{guarantee(problem.target)}.\n"
             f"{columns(['way', 'utility'], rows)}\n"
             f"optimal    no private rule is worth more than {solution.upper_bound:.9f} (gap {solution.gap:.1e})\n"
             f"private    proved for these very numbers over {solution.certificate.edges:,} neighbouring vote counts; at the "

@@ -100,10 +100,7 @@ def verify(
         options = ", ".join(map(option_of, asked.given))
         fail(f"{file} names its problem itself: leave out {options}, or give a bare list.", ExitCode.BAD_INPUT)
     if isinstance(content, dict) and content.get("kind") == "darrm plurality rule":
-        for name, value, default in (("checker", checker, "own"), ("arithmetic", arithmetic, "float")):
-            if value != default:
-                raise InvalidInput(name, value, f"nothing or '{default}', as this is a rule for classes")
-        _verify_plurality(file, content, json=json)
+        _verify_plurality(file, content, arithmetic, checker, json=json)
         return
     problem, gamma = _question(file, content, asked)
     proof: dict[str, Any] = {"private": True, "problem": problem_record(problem)}
@@ -125,13 +122,16 @@ def verify(
         answer(f"{problem_text(problem)}\n\n{certificate_text(certificate)}")
 
 
-def _verify_plurality(source: str, content: dict[str, Any], *, json: bool) -> None:
+def _verify_plurality(source: str, content: dict[str, Any], arithmetic: str, checker: str, *, json: bool) -> None:
     """Prove a rule of `darrm plurality`, whatever its file says of it."""
-    from api.cli.report import as_json
+    from api.cli.report import as_json, guarantee
     from darrm_opt import NotPrivate
-    from darrm_opt.errors import DarrmError
+    from darrm_opt.errors import DarrmError, InvalidInput
     from darrm_opt.plurality.record import problem_record, rule_from_record
 
+    for name, value, default in (("checker", checker, "own"), ("arithmetic", arithmetic, "float")):
+        if value != default:
+            raise InvalidInput(name, value, f"nothing or '{default}', as this is a rule for classes")
     try:
         problem, _, certificate = rule_from_record(content)
     except NotPrivate as err:
@@ -145,7 +145,7 @@ def _verify_plurality(source: str, content: dict[str, Any], *, json: bool) -> No
         return
     answer(
         f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: the released class is "
-        f"({problem.target.epsilon:g}, {problem.target.delta:g})-DP.\n"
+        f"{guarantee(problem.target)}.\n"
         f"private    proved for these very numbers over {certificate.edges:,} neighbouring vote counts"
     )
 

@@ -62,13 +62,13 @@ def teach(
 
 
 def _text(lesson: dict[str, Any]) -> str:
-    from api.cli.report import columns
+    from api.cli.report import columns, text_above
 
     rows = [
         [
             each["name"],
             next(f"{name} = {each[name]:.4g}" for name in ("lambda", "sigma", "utility") if name in each),
-            f"{each['epsilon']:.6f}",
+            text_above(each["epsilon"], ".6f"),
             f"{each['accuracy']:.3f}",
             f"{each['expected_accuracy']:.3f}",
         ]

@@ -46,7 +46,7 @@ def vote_cost(
     By noisy counts, as accountants charge them, and by what is released: labels and checks. With --total-epsilon the other
     way round: the least noise for a budget.
     """
-    from api.cli.report import as_json, columns
+    from api.cli.report import as_json, columns, text_above
     from darrm_opt.plurality.accounting import vote_cost as cost_of
 
     about = {"classes": None if classes is None else number(classes), "affected": number(affected)}
@@ -61,10 +61,14 @@ def vote_cost(
         answer(as_json(sigmas | _record(cost)))
         return
     rows = [
-        ["noisy counts, Rényi", f"{cost.counts_renyi:.6f}"],
-        *([["noisy counts, exact", f"{cost.counts_gaussian:.6f}"]] if cost.counts_gaussian < float("inf") else []),
-        ["labels, Rényi", f"{cost.labels_renyi:.6f}"],
-        ["labels, recursion", f"{cost.labels_recursion.epsilon:.6f}"],
+        ["noisy counts, Rényi", text_above(cost.counts_renyi, ".6f")],
+        *(
+            [["noisy counts, exact", text_above(cost.counts_gaussian, ".6f")]]
+            if cost.counts_gaussian < float("inf")
+            else []
+        ),
+        ["labels, Rényi", text_above(cost.labels_renyi, ".6f")],
+        ["labels, recursion", text_above(cost.labels_recursion.epsilon, ".6f")],
     ]
     made = ", ".join(f"{each.count} {each.kind}s at σ = {each.sigma:.6g}" for each in releases) or "nothing"
     how = f"The recursion is bounded by: {cost.labels_recursion.method}."

@@ -96,7 +96,7 @@ def test_voters_that_were_trained_once_have_another_account() -> None:
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
     text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
-    assert text.startswith("100 releases, each (0.2676, 0.00029997)-DP (trained once):")
+    assert text.startswith("100 releases, each (0.2676, 0.000299971)-DP (trained once):")
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
     assert "no fresh without voters" in refused("compose", "--epsilon", "0.1", "--queries", "3", "--fresh")
 
@@ -107,7 +107,7 @@ def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
     assert accounts("compose", "--solution", str(path), *options) == accounts("compose", *MNIST, *options)
     table = run("compose", "--solution", str(path), *options)
-    assert table.stdout.startswith("20 releases, each (0.2676, 0.00029997)-DP (fresh in every answer):")
+    assert table.stdout.startswith("20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer):")
     assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
     saved = accounts("compose", "--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006

@@ -36,7 +36,7 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
     result = run("solve", *MNIST)
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
-        "11 voters, each (0.0892, 0.0001)-DP; the release of one bit is (0.2676, 0.00029997)-DP (m = 3)."
+        "11 voters, each (0.0892, 0.0001)-DP; the release of one bit is (0.2676, 0.000299971)-DP (m = 3)."
         in result.stdout
     )
     solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))

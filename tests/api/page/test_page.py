@@ -75,7 +75,7 @@ def test_proof_is_told_in_words(visit: Visit) -> None:
     said = visit.text("#certificate")
     certificate = _api(visit.server, "K=5&m=2&epsilon=0.1&Delta=1e-5")["certificate"]
     assert "5 voters are each (0.1, 10⁻⁵)-DP" in said
-    assert "e^0.2 = 1.221 times as likely" in said
+    assert "e^0.2 = 1.222 times as likely" in said
     for voters in certificate["worst_corners"].values():
         assert re.search(rf"\b{voters} (surely )?(say|never)", said)
     assert "a margin of" in said

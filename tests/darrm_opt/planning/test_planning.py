@@ -27,7 +27,6 @@ from darrm_opt.baselines import subsampling
 from darrm_opt.errors import InvalidInput, NotPrivate
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning import MECHANISMS, Plan, plan
-from darrm_opt.planning.suggestions import _four_digits_above
 from darrm_opt.priors import IndependentVoters, SharedBeta
 
 INF = Privacy(math.inf)
@@ -240,12 +239,6 @@ def test_suggestions_make_a_useless_plan_useful() -> None:
         assert again.verdict != "none"
     least = plan(*asked, mechanisms=mechanisms, least_accuracy=0.5)
     assert least.verdict == "noisy majority"
-
-
-def test_numbers_in_text_are_rounded_up() -> None:
-    values = np.random.default_rng(3).lognormal(0, 5, 300).tolist()
-    for value in values:
-        assert value <= _four_digits_above(value) <= value * 1.002
 
 
 def test_the_prior_decides() -> None:

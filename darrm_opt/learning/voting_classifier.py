@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,7 @@ from darrm_opt.problem import whole_number
 from darrm_opt.randomness.source import SeededRandomnessForTestsOnly, SystemRandomness
 
 
-class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class PrivateVotingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of the classifiers that train K voters and release what they say together.
 
     A subclass has the parameters ``estimator``, ``n_voters``, ``overlap``, ``classes`` and ``random_state``, chooses the

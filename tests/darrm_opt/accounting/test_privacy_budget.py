@@ -28,31 +28,31 @@ EVENT = Privacy(0.1, 1e-8)
 
 
 def test_charges_stop_at_the_optimal_composition() -> None:
-    accountant = PrivacyBudget(Privacy(2.0, 1e-5))
-    many = accountant.affordable(EVENT)
+    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
+    many = ledger.affordable(EVENT)
     assert (
         optimal_composition(0.1, 1e-8, many, 1e-5).epsilon
         <= 2.0
         < optimal_composition(0.1, 1e-8, many + 1, 1e-5).epsilon
     )
-    accountant.charge(EVENT, many)
-    assert accountant.affordable(EVENT) == 0
-    before = (accountant.events, accountant.spent)
+    ledger.charge(EVENT, many)
+    assert ledger.affordable(EVENT) == 0
+    before = (ledger.events, ledger.spent)
     with pytest.raises(
         BudgetExceeded, match=r"charging 1 × Privacy\(epsilon=0\.1.*0 of them still fit\. Nothing was charged"
     ):
-        accountant.charge(EVENT)
-    assert (accountant.events, accountant.spent) == before
+        ledger.charge(EVENT)
+    assert (ledger.events, ledger.spent) == before
     assert many > PrivacyBudget(Privacy(2.0, 1e-5), accounting="simple").affordable(EVENT) == 20
 
 
 def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
-    accountant = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
-    accountant.charge(Privacy(0.1, 1e-6), 3)
-    assert accountant.spent.epsilon == 0.3
-    assert accountant.remaining == Privacy(0.0, 0.0)
+    ledger = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
+    ledger.charge(Privacy(0.1, 1e-6), 3)
+    assert ledger.spent.epsilon == 0.3
+    assert ledger.remaining == Privacy(0.0, 0.0)
     with pytest.raises(BudgetExceeded, match="accounting: simple"):
-        accountant.charge(Privacy(1e-300))
+        ledger.charge(Privacy(1e-300))
 
 
 @given(
@@ -66,19 +66,19 @@ def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
 )
 def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, float, int]], accounting: Any) -> None:
     budget = Privacy(3.0, 1e-5)
-    accountant = PrivacyBudget(budget, accounting)
+    ledger = PrivacyBudget(budget, accounting)
     for epsilon, delta, count in charges:
-        before = accountant.events
+        before = ledger.events
         try:
-            accountant.charge(Privacy(epsilon, delta), count)
+            ledger.charge(Privacy(epsilon, delta), count)
         except BudgetExceeded:
-            assert accountant.events == before
-    assert optimal_delta_of_sequence(accountant.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
-    assert 0 <= accountant.spent.epsilon <= budget.epsilon
-    assert accountant.spent.delta <= budget.delta
-    left = accountant.remaining
+            assert ledger.events == before
+    assert optimal_delta_of_sequence(ledger.events, budget.epsilon * (1 + 1e-12)) <= budget.delta * (1 + 1e-9)
+    assert 0 <= ledger.spent.epsilon <= budget.epsilon
+    assert ledger.spent.delta <= budget.delta
+    left = ledger.remaining
     assert 0 <= left.epsilon <= budget.epsilon
-    accountant.charge(left)
+    ledger.charge(left)
 
 
 def test_what_is_left_is_the_nearest_number_below_and_what_is_spent_the_nearest_above() -> None:
@@ -96,15 +96,15 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
     """Not a part in 10⁸ beyond it, in ε or in δ, whoever accounts; and the best accountant spends no more than the sums."""
     for accounting in ("simple", "best"):
         for budget, event in ((Privacy(0.6, 0.0), Privacy(0.2)), (Privacy(0.2, 3e-7), Privacy(0.0, 1e-7))):
-            accountant = PrivacyBudget(budget, accounting)
-            assert accountant.fits(event, 3)
-            assert accountant.affordable(event) == 3
+            ledger = PrivacyBudget(budget, accounting)
+            assert ledger.fits(event, 3)
+            assert ledger.affordable(event) == 3
             more = Privacy(event.epsilon * (1 + 1e-8), event.delta * (1 + 1e-8))
-            assert accountant.fits(more, 3) is (accounting == "best" and event.epsilon == 0)  # 1 − (1−δ)³ is below 3δ
-            accountant.charge(event, 3)
-            assert accountant.spent.epsilon == as_float(3 * as_written(event.epsilon))
-            assert accountant.spent.delta == budget.delta
-            assert accountant.accounting == accounting
+            assert ledger.fits(more, 3) is (accounting == "best" and event.epsilon == 0)  # 1 − (1−δ)³ is below 3δ
+            ledger.charge(event, 3)
+            assert ledger.spent.epsilon == as_float(3 * as_written(event.epsilon))
+            assert ledger.spent.delta == budget.delta
+            assert ledger.accounting == accounting
     least = PrivacyBudget(Privacy(1.0, 1e-6))
     least.charge(Privacy(0.3, 1e-6))
     assert least.spent == Privacy(0.3, 1e-6)  # its δ is all of the budget's: the sums prove it
@@ -128,10 +128,10 @@ def test_order_does_not_matter_and_more_never_costs_less() -> None:
 
 
 def test_spent_is_the_best_of_the_accountants() -> None:
-    accountant = PrivacyBudget(Privacy(20.0, 0.03))
-    accountant.charge(Privacy(0.2676, 3e-4), 99)
-    assert accountant.spent.epsilon == optimal_composition(0.2676, 3e-4, 99, 0.03).epsilon
-    assert accountant.spent.epsilon < kov_composition(0.2676, 3e-4, 99, 1e-4).epsilon
+    ledger = PrivacyBudget(Privacy(20.0, 0.03))
+    ledger.charge(Privacy(0.2676, 3e-4), 99)
+    assert ledger.spent.epsilon == optimal_composition(0.2676, 3e-4, 99, 0.03).epsilon
+    assert ledger.spent.epsilon < kov_composition(0.2676, 3e-4, 99, 1e-4).epsilon
     few = PrivacyBudget(Privacy(1.0, 0.0))
     few.charge(Privacy(0.5))
     assert few.spent == Privacy(0.5, 0.0)
@@ -139,39 +139,39 @@ def test_spent_is_the_best_of_the_accountants() -> None:
 
 def test_many_kinds_of_events_fall_back_to_the_closed_form() -> None:
     """Too many terms for the exact sum: the closed form decides, and stays sound."""
-    accountant = PrivacyBudget(Privacy(12.0, 1e-3))
+    ledger = PrivacyBudget(Privacy(12.0, 1e-3))
     for i in range(8):
-        accountant.charge(Privacy(0.02 + i / 1000), 60)
-    assert accountant.spent.epsilon < sum(60 * event.epsilon for event in accountant.events)
-    assert accountant.remaining.epsilon > 0
+        ledger.charge(Privacy(0.02 + i / 1000), 60)
+    assert ledger.spent.epsilon < sum(60 * event.epsilon for event in ledger.events)
+    assert ledger.remaining.epsilon > 0
 
 
 def test_extremes() -> None:
-    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
-    assert accountant.spent == Privacy(0.0)
-    assert accountant.remaining == Privacy(1.0, 1e-6)
-    accountant.charge(Privacy(0.0), 10**6)
-    accountant.charge(Privacy(1e-9), 10**6)
-    assert optimal_delta(1e-9, 0.0, 10**6, accountant.spent.epsilon) <= 1e-6
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    assert ledger.spent == Privacy(0.0)
+    assert ledger.remaining == Privacy(1.0, 1e-6)
+    ledger.charge(Privacy(0.0), 10**6)
+    ledger.charge(Privacy(1e-9), 10**6)
+    assert optimal_delta(1e-9, 0.0, 10**6, ledger.spent.epsilon) <= 1e-6
     with pytest.raises(BudgetExceeded, match="0 of them still fit"):
-        accountant.charge(Privacy(50.0))
-    accountant.charge(Privacy(50.0), 0)
-    assert Privacy(50.0) not in accountant.events or accountant.events[Privacy(50.0)] == 0
+        ledger.charge(Privacy(50.0))
+    ledger.charge(Privacy(50.0), 0)
+    assert Privacy(50.0) not in ledger.events or ledger.events[Privacy(50.0)] == 0
     nothing = PrivacyBudget(Privacy(0.0))
     assert nothing.affordable(Privacy(1e-9)) == 0
     assert nothing.affordable(Privacy(0.0)) == 10**9
 
 
 def test_what_remains_is_counted_by_the_best_accountant() -> None:
-    accountant, simple = PrivacyBudget(Privacy(5.0, 1e-3)), PrivacyBudget(Privacy(5.0, 1e-3), "simple")
-    for each in (accountant, simple):
+    ledger, simple = PrivacyBudget(Privacy(5.0, 1e-3)), PrivacyBudget(Privacy(5.0, 1e-3), "simple")
+    for each in (ledger, simple):
         each.charge(Privacy(0.1), 50)
     assert simple.remaining == Privacy(0.0, 1e-3)  # by sums nothing is left of ε
-    assert 1.5 < accountant.remaining.epsilon < 5.0
-    accountant.charge(accountant.remaining)
+    assert 1.5 < ledger.remaining.epsilon < 5.0
+    ledger.charge(ledger.remaining)
 
 
-def test_the_folder_of_a_saved_accountant_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_saved_ledger_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed, flush = list[bool](), os.fsync
 
     def recorded(descriptor: int) -> None:
@@ -179,9 +179,9 @@ def test_the_folder_of_a_saved_accountant_is_flushed_too(tmp_path: Path, monkeyp
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    PrivacyBudget(Privacy(1.0)).save(tmp_path / "budget.json")
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger.json")
     assert flushed == [False, True]  # what it says, then that it is there
-    assert stat.S_IMODE((tmp_path / "budget.json").stat().st_mode) == 0o600  # and is nobody else's to read
+    assert stat.S_IMODE((tmp_path / "ledger.json").stat().st_mode) == 0o600  # and is nobody else's to read
 
 
 @pytest.mark.parametrize(
@@ -195,10 +195,10 @@ def test_the_folder_of_a_saved_accountant_is_flushed_too(tmp_path: Path, monkeyp
     ],
 )
 def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, message: str) -> None:
-    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
     with pytest.raises(InvalidInput, match=message):
-        accountant.charge(event, count)
-    assert accountant.events == {}
+        ledger.charge(event, count)
+    assert ledger.events == {}
 
 
 def test_bad_budgets_are_named() -> None:
@@ -211,13 +211,13 @@ def test_bad_budgets_are_named() -> None:
 
 
 def test_threads_cannot_overspend_together() -> None:
-    accountant = PrivacyBudget(Privacy(1.0), accounting="simple")
+    ledger = PrivacyBudget(Privacy(1.0), accounting="simple")
     accepted = []
 
     def spend() -> None:
         for _ in range(40):
             try:
-                accountant.charge(Privacy(0.0625))
+                ledger.charge(Privacy(0.0625))
             except BudgetExceeded:
                 continue
             accepted.append(1)
@@ -228,27 +228,23 @@ def test_threads_cannot_overspend_together() -> None:
     for thread in threads:
         thread.join()
     assert len(accepted) == 16
-    assert accountant.events == {Privacy(0.0625): 16}
+    assert ledger.events == {Privacy(0.0625): 16}
 
 
 def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
-    accountant = PrivacyBudget(Privacy(2.0, 1e-5))
-    accountant.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
-    accountant.charge(Privacy(0.3))
-    path = tmp_path / "budget.json"
-    accountant.save(path)
-    return accountant, path
+    ledger = PrivacyBudget(Privacy(2.0, 1e-5))
+    ledger.charge(Privacy(0.1, 1 / 3 * 1e-6), 7)
+    ledger.charge(Privacy(0.3))
+    path = tmp_path / "ledger.json"
+    ledger.save(path)
+    return ledger, path
 
 
 def test_save_and_load_round_trip(tmp_path: Path) -> None:
-    accountant, path = full(tmp_path)
+    ledger, path = full(tmp_path)
     again = PrivacyBudget.load(path)
-    assert (again.budget, again.accounting, again.events) == (
-        accountant.budget,
-        accountant.accounting,
-        accountant.events,
-    )
-    assert again.spent == accountant.spent
+    assert (again.budget, again.accounting, again.events) == (ledger.budget, ledger.accounting, ledger.events)
+    assert again.spent == ledger.spent
     again.charge(EVENT)
     again.save(path)
     assert PrivacyBudget.load(path).events[EVENT] == 1
@@ -258,16 +254,16 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
 def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accountant, path = full(tmp_path)
+    ledger, path = full(tmp_path)
     before = path.read_bytes()
 
     def no_space(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    accountant.charge(EVENT)
+    ledger.charge(EVENT)
     with pytest.raises(OSError, match="No space left"):
-        accountant.save(path)
+        ledger.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -314,46 +310,46 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
-    accountant = PrivacyBudget(Privacy(1.0, 1e-6))
-    accountant.charge(Privacy(0.25), 2)
+    ledger = PrivacyBudget(Privacy(1.0, 1e-6))
+    ledger.charge(Privacy(0.25), 2)
     maker = os.getpid()
 
     def refused() -> str:
-        assert not accountant.fits(Privacy(0.0), 0)
-        assert accountant.affordable(Privacy(0.1)) == 0
-        assert accountant.remaining == Privacy(0.0)
+        assert not ledger.fits(Privacy(0.0), 0)
+        assert ledger.affordable(Privacy(0.1)) == 0
+        assert ledger.remaining == Privacy(0.0)
         with pytest.raises(
             BudgetExceeded, match=rf"made in process {maker}; a copy made by fork has nothing left\. Nothing"
         ):
-            accountant.charge(Privacy(0.0))
+            ledger.charge(Privacy(0.0))
         with pytest.raises(BudgetExceeded, match="Nothing was saved"):
-            accountant.save(tmp_path / "copy")
-        return repr(accountant.events)
+            ledger.save(tmp_path / "copy")
+        return repr(ledger.events)
 
     assert forked(refused, depth) == repr({Privacy(0.25): 2})
     assert not (tmp_path / "copy").exists()
-    accountant.charge(Privacy(0.25), 2)  # the original goes on
-    assert accountant.affordable(Privacy(0.25)) == 0
+    ledger.charge(Privacy(0.25), 2)  # the original goes on
+    assert ledger.affordable(Privacy(0.25)) == 0
 
 
 def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
-    accountant = PrivacyBudget(Privacy(1.0))
-    with accountant._lock:
+    ledger = PrivacyBudget(Privacy(1.0))
+    with ledger._lock:
 
         def refused() -> str:
             with pytest.raises(BudgetExceeded):
-                accountant.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
+                ledger.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
             return "refused"
 
         assert forked(refused) == "refused"
 
 
 def test_a_budget_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
-    PrivacyBudget(Privacy(1.0)).save(tmp_path / "accountant")
+    PrivacyBudget(Privacy(1.0)).save(tmp_path / "ledger")
 
     def charged() -> str:
-        accountant = PrivacyBudget.load(tmp_path / "accountant")
-        accountant.charge(Privacy(1.0))
-        return str(accountant.affordable(Privacy(0.5)))
+        ledger = PrivacyBudget.load(tmp_path / "ledger")
+        ledger.charge(Privacy(1.0))
+        return str(ledger.affordable(Privacy(0.5)))
 
     assert forked(charged) == "0"
